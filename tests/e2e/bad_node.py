@@ -34,7 +34,7 @@ class BadNode(World):
         return f"{name}-{NODE}"
 
     async def runs(self, name: str, seconds: float = 60) -> RuntimePod:
-        """Wait until the agent says so and it is one container in one sandbox, by the runtime's own word."""
+        """Wait until the agent shows it and the runtime reports one container in one sandbox."""
 
         async def running() -> RuntimePod | None:
             shown, pod = await self.pod(name), await self.runtime_pod(name)

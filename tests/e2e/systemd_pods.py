@@ -47,11 +47,11 @@ async def world() -> AsyncIterator[World]:
 
 
 def show(unit: str, *properties: str) -> dict[str, str]:
-    lines = told("systemctl", "show", *(f"--property={name}" for name in properties), unit).splitlines()
+    lines = output_of("systemctl", "show", *(f"--property={name}" for name in properties), unit).splitlines()
     return dict(line.split("=", 1) for line in lines)
 
 
-def told(*command: str) -> str:
+def output_of(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -95,7 +95,7 @@ async def test_every_container_runs_in_a_scope_of_its_pods_slice(world: World, n
         assert inside[controller].startswith(f"{path}/cri-containerd-{pod.containers[0].id}.scope"), inside
 
 
-async def test_systemd_and_the_files_say_the_same(world: World) -> None:
+async def test_systemd_and_the_files_have_the_same_values(world: World) -> None:
     pod = await pod_in(world, "sd-sure")
     path = slice_of(world, pod.uid, "")
     unit = path.rpartition("/")[2]
@@ -127,16 +127,16 @@ async def test_the_qos_slices_have_their_shares(world: World) -> None:
     await world.wait_for(shares, "the shares of burstable")
     assert show(f"{root}-kubepods-besteffort.slice", SHARES) == {SHARES: shares_of(2)}
 
-    async def whole() -> bool:
+    async def complete() -> bool:
         return show(f"{root}-kubepods.slice", SHARES) == {SHARES: shares_of(1024 * (os.cpu_count() or 1))}
 
-    await world.wait_for(whole, "the shares of kubepods")
+    await world.wait_for(complete, "the shares of kubepods")
 
 
-async def test_what_systemd_reads_anew_stays_as_it_was(world: World) -> None:
+async def test_the_values_survive_a_reload_of_systemd(world: World) -> None:
     pod = await pod_in(world, "sd-sure")
     path = slice_of(world, pod.uid, "")
-    told("systemctl", "daemon-reload")
+    output_of("systemctl", "daemon-reload")
     assert file_of("memory", path, MEMORY_FILE) == str(32 << 20)
 
 
@@ -149,12 +149,12 @@ async def test_the_slice_of_a_pod_goes_with_it(world: World) -> None:
     assert show(path.rpartition("/")[2], "ActiveState") == {"ActiveState": "inactive"}
 
 
-async def test_the_slice_of_a_pod_that_nobody_knows_is_taken_away(world: World) -> None:
+async def test_the_slice_of_an_unknown_pod_is_removed(world: World) -> None:
     uid = "0000aaaa-1111-2222-3333-444455556666"
     path = slice_of(world, uid, "burstable")
     unit = path.rpartition("/")[2]
     manager = ("org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager")
-    told("busctl", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", "0", "0")
+    output_of("busctl", "call", *manager, "StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", "0", "0")
     orphan = await asyncio.create_subprocess_exec("sleep", "1000")
     for place in find_hierarchies().places(path):
         if place.exists():

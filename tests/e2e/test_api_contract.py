@@ -43,7 +43,7 @@ class RealCluster:
                 unknown = error.forbidden or error.code == HTTPStatus.NOT_FOUND
                 if not unknown or time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(0.05)  # nothing tells when the server's caches have the pod
+            await asyncio.sleep(0.05)  # no event shows when the server's caches have the pod
 
     async def forget_history(self) -> None:
         """A new API server's watch cache begins where it starts."""

@@ -128,7 +128,7 @@ async def test_an_end_that_fails_once_is_tried_again(node: BadNode, method: str)
 @pytest.mark.parametrize(
     ("method", "reason"), [("CreateContainer", "CreateContainerError"), ("StartContainer", "RunContainerError")]
 )
-async def test_what_fails_always_is_told_and_the_pod_can_still_be_taken_away(
+async def test_a_permanent_failure_is_reported_and_the_pod_can_still_be_removed(
     node: BadNode, method: str, reason: str
 ) -> None:
     name = f"always-{method.lower()}"
@@ -267,7 +267,7 @@ async def test_a_container_that_was_made_up_keeps_no_pod_from_running_or_ending(
         await node.ends(name)
 
 
-async def test_a_pod_that_was_made_up_disturbs_nobody(node: BadNode) -> None:
+async def test_an_invented_pod_disturbs_no_other_pod(node: BadNode) -> None:
     labels = {"io.kubernetes.pod.uid": "no-such-uid", "io.kubernetes.pod.name": "ghost"}
     labels |= {"io.kubernetes.pod.namespace": "default"}
     ghost = api_pb2.PodSandbox(

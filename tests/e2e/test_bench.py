@@ -1,4 +1,4 @@
-"""The smallest benchmark there is, with both kubelets: what it takes, says and stores."""
+"""The smallest benchmark there is, with both kubelets: its measurements, report and files."""
 
 import json
 import subprocess
@@ -30,8 +30,8 @@ def test_both_kubelets_are_measured_and_the_results_are_stored(tmp_path: Path) -
     done = run(*few)
     assert done.returncode == 0, done.stdout + done.stderr
     place = tmp_path / "few"
-    told = json.loads((place / "results.json").read_bytes())
-    rows: dict[str, Any] = {row["key"]: row for row in told["figures"]}
+    results = json.loads((place / "results.json").read_bytes())
+    rows: dict[str, Any] = {row["key"]: row for row in results["figures"]}
     assert set(rows) == MEASURED
     for key, row in rows.items():
         assert {cell["state"] for cell in row["agents"].values()} == {"measured"}, key
@@ -41,7 +41,7 @@ def test_both_kubelets_are_measured_and_the_results_are_stored(tmp_path: Path) -
     assert {GO, BULKHEAD} == set(ready["agents"])
     assert ready["ratio"] > 0
     assert all(goal["met"] is not None for goal in ready["goals"])
-    processes = told["details"]["PSS without pods"]
+    processes = results["details"]["PSS without pods"]
     assert set(processes[GO]) == {"kubelet"}
     assert {"kubelet", "podsync", "status", "server"} <= set(processes[BULKHEAD])
     assert "| create → Ready" in (place / "results.md").read_text()

@@ -82,13 +82,13 @@ def names(cluster: Cluster) -> list[str]:
 
 
 async def waiting(cluster: Cluster, seconds: float = 60) -> str:
-    """The name of the only request, once there is one and bootstrap has said that it waits for approval."""
+    """The name of the only request, once there is one and bootstrap has logged that it waits for approval."""
 
-    def said() -> str:
+    def logged() -> str:
         found = names(cluster)
         return found[0] if found and f"{found[0]} waits for approval" in cluster.agent.log_of("bootstrap") else ""
 
-    name: str = await cluster.agent.wait_for(said, "a request for a certificate", seconds)
+    name: str = await cluster.agent.wait_for(logged, "a request for a certificate", seconds)
     return name
 
 
@@ -131,10 +131,10 @@ async def test_a_denied_request_is_a_clear_line_and_a_later_one_heals(tmp_path: 
         cluster.plane.kubectl("certificate", "deny", name)
         line = f"client certificate: {name} was denied: KubectlDeny"
 
-        def said() -> bool:
+        def logged() -> bool:
             return any(line in trouble for trouble in cluster.agent.beats["bootstrap"].troubles)
 
-        await cluster.agent.wait_for(said, "the line")
+        await cluster.agent.wait_for(logged, "the line")
         approve_from_now_on(cluster.plane)
         assert names(cluster) == [name]
         cluster.plane.kubectl("delete", "csr", name)

@@ -1,4 +1,4 @@
-"""A node of a real cluster, as whoever uses kubectl sees it: real etcd, API server, controllers and containerd."""
+"""A node of a real cluster, as a user of kubectl sees it: real etcd, API server, controllers and containerd."""
 
 import json
 from collections.abc import AsyncIterator
@@ -57,8 +57,8 @@ async def test_a_pod_runs_is_described_logged_and_deleted(cluster: Cluster) -> N
     await cluster.create(cluster.pod("talker", "sh", "-c", "echo hello from here; exec sleep 1000"))
     await cluster.wait_ready("talker")
     assert cluster.plane.kubectl("logs", "talker").stdout == "hello from here\n"
-    told = cluster.plane.kubectl("get", "pod", "talker", "-o", "wide").stdout.splitlines()[1].split()
-    assert (told[1], told[2], told[6]) == ("1/1", "Running", NODE)
+    columns = cluster.plane.kubectl("get", "pod", "talker", "-o", "wide").stdout.splitlines()[1].split()
+    assert (columns[1], columns[2], columns[6]) == ("1/1", "Running", NODE)
 
     async def described() -> bool:
         text = cluster.plane.kubectl("describe", "pod", "talker").stdout
@@ -86,11 +86,11 @@ async def test_a_service_account_token_and_services_are_in_every_pod(cluster: Cl
     command = f"ls -a {place}; cat {place}/namespace; echo; cut -d. -f1 {place}/token; echo $KUBERNETES_SERVICE_HOST"
     await cluster.create(cluster.pod("bearer", "sh", "-c", f"{command}; exec sleep 1000"))
     await cluster.wait_ready("bearer")
-    said = cluster.plane.kubectl("logs", "bearer").stdout.splitlines()
-    assert {"..data", "ca.crt", "namespace", "token"} <= set(said)
-    assert said[-1] == "10.0.0.1"
-    assert said[-2].startswith("eyJ")
-    assert "default" in said
+    lines = cluster.plane.kubectl("logs", "bearer").stdout.splitlines()
+    assert {"..data", "ca.crt", "namespace", "token"} <= set(lines)
+    assert lines[-1] == "10.0.0.1"
+    assert lines[-2].startswith("eyJ")
+    assert "default" in lines
     await cluster.delete_pod("bearer")
     await cluster.wait_gone("bearer")
 
@@ -127,19 +127,19 @@ async def test_configuration_reaches_a_pod_and_its_change_too(cluster: Cluster) 
     await cluster.delete_pod("configured", grace=0)
 
 
-async def test_a_missing_object_is_told_and_waited_for(cluster: Cluster) -> None:
-    pod = cluster.pod("patient", volumes=[{"name": "later", "configMap": {"name": "later"}}])
+async def test_a_missing_object_causes_an_event_and_is_waited_for(cluster: Cluster) -> None:
+    pod = cluster.pod("waiting", volumes=[{"name": "later", "configMap": {"name": "later"}}])
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "later", "mountPath": "/later"}]
     await cluster.create(pod)
 
-    async def told() -> bool:
+    async def event_seen() -> bool:
         text = 'MountVolume.SetUp failed for volume "later" : configmap "later" not found'
-        return any((e["reason"], e["message"]) == ("FailedMount", text) for e in await cluster.events_of("patient"))
+        return any((e["reason"], e["message"]) == ("FailedMount", text) for e in await cluster.events_of("waiting"))
 
-    await cluster.wait_for(told, "the FailedMount event")
+    await cluster.wait_for(event_seen, "the FailedMount event")
     await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later"}, "data": {"a": "b"}})
-    await cluster.wait_ready("patient")
-    await cluster.delete_pod("patient", grace=0)
+    await cluster.wait_ready("waiting")
+    await cluster.delete_pod("waiting", grace=0)
 
 
 async def test_a_forced_deletion_still_ends_the_containers(cluster: Cluster) -> None:
@@ -166,10 +166,10 @@ async def test_a_pod_that_does_not_fit_is_refused_with_an_event(cluster: Cluster
     assert found["status"]["reason"] == "OutOfcpu"
     assert found["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu, requested")
 
-    async def told() -> bool:
+    async def event_seen() -> bool:
         return [event["reason"] for event in await cluster.events_of("glutton")] == ["OutOfcpu"]
 
-    await cluster.wait_for(told, "the event")
+    await cluster.wait_for(event_seen, "the event")
     await cluster.delete_pod("glutton")
     await cluster.wait_gone("glutton")
 
@@ -192,12 +192,12 @@ async def test_probes_decide_over_readiness_and_restarts(cluster: Cluster) -> No
     restarted = await cluster.wait_pod("probed", lambda p: _restarts(p) and is_ready(p), "to be restarted")
     assert restarted["status"]["containerStatuses"][0]["lastState"]["terminated"]
 
-    async def told() -> bool:
+    async def event_seen() -> bool:
         events = {(e["reason"], e["message"].split(",")[0]) for e in await cluster.events_of("probed")}
         killed = ("Killing", "Container main failed liveness probe") in events
         return killed and "Unhealthy" in {reason for reason, _ in events}
 
-    await cluster.wait_for(told, "the events of the restart")
+    await cluster.wait_for(event_seen, "the events of the restart")
     await cluster.delete_pod("probed", grace=0)
 
 
@@ -215,10 +215,10 @@ async def test_a_static_pod_has_its_mirror(cluster: Cluster) -> None:
     running = await cluster.agent.runtime_pod("static")
     await cluster.delete_pod(mirror, grace=0)
 
-    def made_anew(pod: Object) -> bool:
+    def made_again(pod: Object) -> bool:
         return bool(pod["metadata"]["uid"] != first["metadata"]["uid"] and is_ready(pod))
 
-    await cluster.wait_pod(mirror, made_anew, "to be made anew")
+    await cluster.wait_pod(mirror, made_again, "to be made again")
     again = await cluster.agent.runtime_pod("static")
     assert running is not None and again is not None
     assert [c.id for c in again.containers] == [c.id for c in running.containers]

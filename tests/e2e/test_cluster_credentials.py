@@ -16,7 +16,7 @@ TOKEN = "a-token-of-the-node"
 
 
 def with_exec_plugin(plane: ControlPlane) -> Path:
-    """A kubeconfig whose user is whoever the plugin says."""
+    """A kubeconfig whose user comes from the plugin."""
     answer = {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "kind": "ExecCredential",

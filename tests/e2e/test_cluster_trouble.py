@@ -62,11 +62,13 @@ async def test_the_api_server_away(cluster: Cluster) -> None:
     cluster.agent.kill("sources")
     cluster.agent.kill("status")
     await asyncio.sleep(15)  # long enough for every back-off to grow
-    assert "doomed" in await _containers(cluster), "a pod ended because nobody could say that it is wanted"
+    assert "doomed" in await _containers(cluster), "a pod ended although the API server was unreachable"
     await cluster.plane.start_api_server()
     began = time.monotonic()
     await cluster.plane.admin.delete(paths.pod("default", "doomed"), {"gracePeriodSeconds": 1})
-    await cluster.wait_pod("steady", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1, "to be told")
+    await cluster.wait_pod(
+        "steady", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1, "to show its restart"
+    )
     await cluster.wait_ready(f"alone-{NODE}", "steady")
     await cluster.wait_gone("doomed")
     assert time.monotonic() - began < SOON, "no back-off is waited for that grew during the outage"
@@ -78,14 +80,14 @@ async def test_the_api_server_away(cluster: Cluster) -> None:
 @pytest.mark.night
 async def test_the_api_server_that_does_not_answer(cluster: Cluster) -> None:
     """Connections stay open without answers: nothing breaks, and the node is back in sync soon afterwards."""
-    await cluster.create(cluster.pod("patient"))
-    await cluster.wait_ready("patient")
+    await cluster.create(cluster.pod("waiting"))
+    await cluster.wait_ready("waiting")
     cluster.plane.pause()
     await asyncio.sleep(25)
     running = [
         name for name, pod in await _runtime_pods(cluster) for c in pod.containers if c.state is ContainerState.RUNNING
     ]
-    assert "patient" in running
+    assert "waiting" in running
     cluster.plane.resume()
     began = time.monotonic()
     await cluster.create(cluster.pod("after"))
@@ -93,21 +95,21 @@ async def test_the_api_server_that_does_not_answer(cluster: Cluster) -> None:
     assert time.monotonic() - began < SOON
     node = await cluster.node()
     assert is_ready(node)
-    await settle(cluster, "patient", "after")
+    await settle(cluster, "waiting", "after")
 
 
 @pytest.mark.night
 async def test_a_stopped_process_makes_the_node_not_ready_by_name(cluster: Cluster) -> None:
-    """SIGSTOP is worse than SIGKILL: nobody restarts it. After 30 s the node says who hangs, the lease goes on."""
+    """A stopped process is not restarted. After 30 s the node names it, and the lease goes on."""
     pid = cluster.agent.kill("volume", signal.SIGSTOP)
 
-    async def told() -> bool:
+    async def named() -> bool:
         ready = condition_of(await cluster.node(), "Ready")
         return ready["status"] == "False" and "volume is not healthy" in ready["message"]
 
     await asyncio.sleep(20)
     assert is_ready(await cluster.node()), "less than 30 s are no matter"
-    await cluster.wait_for(told, "the node to name the process that hangs")
+    await cluster.wait_for(named, "the node to name the process that hangs")
     cluster.agent.kill("volume", signal.SIGCONT)
 
     async def well() -> bool:
@@ -149,7 +151,7 @@ async def test_an_agent_stopped_for_a_minute(cluster: Cluster) -> None:
 
 
 async def test_a_nul_in_a_pod_harms_that_pod_alone(cluster: Cluster) -> None:
-    """The API server of 1.20 lets NUL characters through. Whoever writes one must not hold others up, nor be stuck."""
+    """The API server of 1.20 lets NUL characters through. A pod with one must neither delay others nor stay forever."""
     poisoned = cluster.pod("poisoned")
     poisoned["spec"]["containers"][0]["env"] = [{"name": "X", "value": "a\x00b"}]
     await cluster.create(poisoned)
@@ -168,7 +170,7 @@ async def test_a_nul_in_a_pod_harms_that_pod_alone(cluster: Cluster) -> None:
 
 
 async def test_a_cluster_that_lost_its_store(cluster: Cluster) -> None:
-    """All objects are gone and versions count from one: the old pods end; an agent that is restarted joins anew."""
+    """All objects are gone and versions count from one: the old pods end; an agent that is restarted joins again."""
     await cluster.create(cluster.pod("lost"))
     await cluster.wait_ready("lost")
     await cluster.plane.lose_everything()

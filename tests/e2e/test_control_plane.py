@@ -54,8 +54,8 @@ async def test_a_control_plane_from_its_start_to_its_end(tmp_path: Path) -> None
         cluster.resume()
         assert (await node.get(paths.node("n1")))["metadata"]["name"] == "n1"
 
-        strangers = cluster.kubeconfig_with_token("nobody's")
-        assert "nobody's" in strangers.read_text() and strangers.stat().st_mode & 0o077 == 0
+        strangers = cluster.kubeconfig_with_token("stranger's")
+        assert "stranger's" in strangers.read_text() and strangers.stat().st_mode & 0o077 == 0
         assert cluster.kubeconfig_for_node("n1").exists()
         assert _processes_with(str(tmp_path))
     assert not _processes_with(str(tmp_path))

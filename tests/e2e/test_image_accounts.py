@@ -38,10 +38,10 @@ async def create_accounts(cluster: Cluster) -> None:
 
 
 def claims(token: str) -> dict[str, Any]:
-    """What the token says."""
+    """The claims of the token."""
     payload = token.split(".")[1]
-    said: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    return said
+    decoded: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return decoded
 
 
 async def test_the_token_of_the_pods_service_account_opens_the_registry(tmp_path: Path) -> None:
@@ -65,9 +65,9 @@ async def test_the_token_of_the_pods_service_account_opens_the_registry(tmp_path
             (request,) = asked(plugins, "accounts")
             assert request["serviceAccountAnnotations"] == {OPT_IN: "yes"}
             assert request["image"] == image.rpartition(":")[0]
-            said = claims(request["serviceAccountToken"])
-            assert (said["aud"], said["sub"]) == (["registry.test"], "system:serviceaccount:default:robot")
-            assert said["kubernetes.io"]["pod"]["name"] == "one"
+            decoded = claims(request["serviceAccountToken"])
+            assert (decoded["aud"], decoded["sub"]) == (["registry.test"], "system:serviceaccount:default:robot")
+            assert decoded["kubernetes.io"]["pod"]["name"] == "one"
 
             await create("two", "robot")
             await create("thief", "plain")

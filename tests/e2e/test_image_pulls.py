@@ -49,7 +49,7 @@ def records(world: World, kind: str = "pulled") -> list[Object]:
 
 
 def access(world: World, image: str) -> list[Object | None]:
-    """What the records say of this image, None in one that says nothing."""
+    """The entry of this image in each record, None in one without it."""
     name = image.rpartition(":")[0]
     return [record.get("credentialMapping", {}).get(name) for record in records(world)]
 
@@ -144,7 +144,7 @@ async def test_a_registry_with_tls_is_opened_by_the_nodes_own_credentials(tmp_pa
             assert password("bob") not in world.log_of("podsync")
 
 
-async def test_credentials_come_from_plugins_and_those_that_fail_are_told(tmp_path: Path) -> None:
+async def test_credentials_come_from_plugins_and_failed_plugins_are_reported(tmp_path: Path) -> None:
     plugins = tmp_path / "plugins"
     with Registry(tmp_path / "registry", users=True) as registry:
         place = registry.address

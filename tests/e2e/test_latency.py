@@ -43,10 +43,10 @@ async def test_a_new_manifest_runs_within_a_second_and_a_killed_container_runs_a
             await world.wait_for(again, f"{name} to run again")
             restarts.append(time.monotonic() - began)
             world.remove_manifest(name)
-    print(f"start {_told(starts)}; restart {_told(restarts)}")
-    assert statistics.quantiles(starts)[0] < START_WITHIN, _told(starts)
-    assert statistics.quantiles(restarts)[0] < RESTART_WITHIN, _told(restarts)
+    print(f"start {_printed(starts)}; restart {_printed(restarts)}")
+    assert statistics.quantiles(starts)[0] < START_WITHIN, _printed(starts)
+    assert statistics.quantiles(restarts)[0] < RESTART_WITHIN, _printed(restarts)
 
 
-def _told(samples: list[float]) -> str:
+def _printed(samples: list[float]) -> str:
     return f"median {statistics.median(samples):.3f} s of {', '.join(f'{s:.3f}' for s in sorted(samples))}"

@@ -1,4 +1,4 @@
-"""The same agent on containerd 1.7, which tells of containers by GetContainerEvents: one reader, each event a hint.
+"""The same agent on containerd 1.7, which reports containers by GetContainerEvents: one reader, each event a hint.
 What pods may ask for is done there as on 1.6: tests/e2e/behaviour has each in full, one pod of each kind is here.
 """
 
@@ -85,7 +85,7 @@ def every_kind(notes: Notes) -> dict[str, Object]:
     sidecar["startupProbe"] = {"exec": {"command": ["grep", "-q", "side", "/out/order"]}, **soon}
     steps = [noting("one", "note one", "order"), sidecar, noting("two", "note two", "order")]
     hooks = {"postStart": notes.hook("note hooked", "start"), "preStop": notes.hook("note hooked", "stop")}
-    said = {"terminationMessagePath": "/dev/last-words"}
+    message_fields = {"terminationMessagePath": "/dev/last-words"}
     by_log = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     target = {"name": "c", "image": TARGET_IMAGE, "command": ["/bin/probe-target", "8000"]}
     web = {"httpGet": {"path": "/ok", "port": 8080}, **soon}
@@ -99,7 +99,7 @@ def every_kind(notes: Notes) -> dict[str, Object]:
         pod("probe-grpc", target | {"imagePullPolicy": "Never", "readinessProbe": {"grpc": {"port": 8000}, **soon}}),
         pod("unhealthy", container("c", livenessProbe=_exec("false") | {"periodSeconds": 1, "failureThreshold": 1})),
         pod("sub-path", container("c", "echo x > /part/f; exec sleep 9999", volumeMounts=[part])),
-        pod("says", container("c", "echo -n bye > /dev/last-words; exit 3", **said), restartPolicy="Never"),
+        pod("says", container("c", "echo -n bye > /dev/last-words; exit 3", **message_fields), restartPolicy="Never"),
         pod("logs", container("c", "echo out of words; exit 4", **by_log), restartPolicy="Never"),
         pod("rotates", container("c", COUNTING)),
         pod("ruled", noting("c", FIRST_ENDS, "ruled", restartPolicyRules=rules, restartPolicy="Never")),

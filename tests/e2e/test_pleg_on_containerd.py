@@ -183,7 +183,7 @@ def test_a_killed_containerd_withdraws_nothing_and_what_ended_meanwhile_is_seen_
     uvloop.run(check())
 
 
-def test_exec_and_http_probes_say_what_the_container_is_like(containerd: PrivateContainerd, tmp_path: Path) -> None:
+def test_exec_and_http_probes_report_the_state_of_the_container(containerd: PrivateContainerd, tmp_path: Path) -> None:
     async def check() -> None:
         async with pleg_on(containerd, tmp_path) as world:
             pod = world.new_pod()

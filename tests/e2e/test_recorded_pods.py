@@ -1,8 +1,8 @@
 """The pods a Go kubelet was recorded with, on a real API server and a real containerd: what we ask the runtime for,
-what the status shows and which events are told equals the recording.
+what the status shows and which events are recorded equals the recording.
 
-Where it does not, and why, stands in one table, EXCEPTIONS. Statuses are compared as podsync published them, whole,
-each moment on the way; where the recording shows a state that stays, the API server must come to show it too.
+The differences and their reasons are in one table, EXCEPTIONS. Statuses are compared as podsync published them,
+complete, each moment on the way; where the recording shows a state that stays, the API server must come to show it too.
 """
 
 import json
@@ -35,7 +35,7 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 SPACE = "rec"
-PATIENCE = 60.0  # seconds; most of it is the machine's
+TIMEOUT = 60.0  # seconds; most of it is the machine's
 IMAGES = tuple(
     Image(name=f"registry.k8s.io/e2e-test-images/{name}", command=("/bin/sh",), user=user, files=BUSYBOX_CONTENT.files)
     for name, user in (("busybox:1.36.1-1", ""), ("busybox:1.37.0-1", ""), ("nonroot:1.5", "1234"))
@@ -132,7 +132,7 @@ class Stage:
             return holds()
 
         try:
-            await self.cluster.wait_for(look, "the recording", PATIENCE)
+            await self.cluster.wait_for(look, "the recording", TIMEOUT)
         except AssertionError as error:
             raise AssertionError("\n".join([str(error), *map(str, left())])) from None
 
@@ -171,7 +171,7 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         stage = await stack.enter_async_context(Stage(cluster, proxy))
         for name in REFUSED:
             await stage.submit(name)
-        await cluster.wait_for(lambda: all_ended(cluster), "the pods that are refused", PATIENCE)
+        await cluster.wait_for(lambda: all_ended(cluster), "the pods that are refused", TIMEOUT)
         for name in NAMES:
             if name not in (*REFUSED, *ALONE):
                 await stage.submit(name)
@@ -198,7 +198,7 @@ async def make_space(cluster: Cluster) -> None:
         authority = await cluster.get(f"/api/v1/namespaces/{SPACE}/configmaps/kube-root-ca.crt")
         return bool(account and account.get("secrets") and authority)
 
-    await cluster.wait_for(ready, "the namespace's service account", PATIENCE)
+    await cluster.wait_for(ready, "the namespace's service account", TIMEOUT)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -213,7 +213,7 @@ async def test_a_recorded_pod(stage: Stage, name: str) -> None:
                 await is_in_the_api(stage, name, recorded)
         await has_called(stage, name, recorded, deleted=False)
         if name not in NOT_COMPARED:
-            await has_told(stage, name, recorded)
+            await wait_events(stage, name, recorded)
     finally:
         await stage.delete(name)
     if name not in NOT_COMPARED:
@@ -246,18 +246,18 @@ async def is_in_the_api(stage: Stage, name: str, recorded: Object) -> None:
     await look_until(stage, shown, lambda: unexplained("status and api", name, seen.get("status"), wanted))
 
 
-async def has_told(stage: Stage, name: str, recorded: Object) -> None:
+async def wait_events(stage: Stage, name: str, recorded: Object) -> None:
     """Type, reason, message and field path of the events; how often is chance."""
     wanted = event_list(plain_event(event, recorded_place(recorded)) for event in recorded["events"])
     seen: list[Object] = []
 
-    async def all_told() -> bool:
+    async def all_events() -> bool:
         place = stage.place(name)
         events = await stage.cluster.events_of(stage.name_of(name), SPACE)
         seen[:] = event_list(plain_event(event, place) for event in events)
         return equal("events", name, seen, wanted)
 
-    await look_until(stage, all_told, lambda: unexplained("events", name, seen, wanted))
+    await look_until(stage, all_events, lambda: unexplained("events", name, seen, wanted))
 
 
 def event_list(events: Iterable[tuple[str, ...]]) -> list[Object]:
@@ -267,7 +267,7 @@ def event_list(events: Iterable[tuple[str, ...]]) -> list[Object]:
 async def look_until(stage: Stage, holds: Callable[[], Awaitable[bool]], left: Callable[[], list[Difference]]) -> None:
     """As Stage.until, for what is asked of the API server."""
     try:
-        await stage.cluster.wait_for(holds, "the recording", PATIENCE)
+        await stage.cluster.wait_for(holds, "the recording", TIMEOUT)
     except AssertionError as error:
         raise AssertionError("\n".join([str(error), *map(str, left())])) from None
 
@@ -277,19 +277,19 @@ async def has_called(stage: Stage, name: str, recorded: Object, *, deleted: bool
     was time for: of it the beginning and the end are compared. The collection of the dead sandbox, up to a minute
     later, is left out."""
 
-    def told(place: Place, calls: Iterable[Mapping[str, Any]], *, base64_values: bool) -> list[Call]:
+    def plain_calls(place: Place, calls: Iterable[Mapping[str, Any]], *, base64_values: bool) -> list[Call]:
         plain = before_collection(Calls(place, base64_values=base64_values).in_plain_form(calls))
         if name in NOT_COMPARED:
             return [(method.removesuffix(" failed"), request) for method, request in plain[:2]]
         return without_repeated_probes(plain) if name == "probes" else plain
 
     until, after = recorded["cri_until_delete"], recorded["cri_after_delete"]
-    begins = told(recorded_place(recorded), until, base64_values=True)
-    all_calls = told(recorded_place(recorded), [*until, *after], base64_values=True)
+    begins = plain_calls(recorded_place(recorded), until, base64_values=True)
+    all_calls = plain_calls(recorded_place(recorded), [*until, *after], base64_values=True)
 
     def both() -> tuple[list[Call], list[Call]]:
         calls = [asdict(call) for call in of_pod(stage.proxy.calls, stage.name_of(name))]
-        ours = told(stage.place(name), calls, base64_values=False)
+        ours = plain_calls(stage.place(name), calls, base64_values=False)
         if not deleted:
             return ours[: len(begins)], begins
         if name not in PASSING:

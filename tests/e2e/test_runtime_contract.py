@@ -61,7 +61,7 @@ async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[
 class TestContainerd(RuntimeContract):
     """The contract as it is."""
 
-    async def test_it_has_no_event_stream_and_says_so(self, world: ContainerdWorld) -> None:
+    async def test_it_reports_that_it_has_no_event_stream(self, world: ContainerdWorld) -> None:
         with pytest.raises(RuntimeCallError) as refusal:
             async for _ in world.runtime.events():
                 pass

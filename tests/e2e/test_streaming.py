@@ -27,7 +27,7 @@ MEBIBYTE = 1 << 20
 # The runtime applies a size some time after it was sent.
 SIZE = "read line; until stty size | grep -q '45 123'; do sleep 0.1; done; stty size; exit 3"
 SERVE = "mkdir /www; echo hello from the pod > /www/index.html; exec httpd -f -p 8080 -h /www"
-ANYBODY = {
+ANONYMOUS = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
 }
@@ -35,7 +35,7 @@ ANYBODY = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    async with World(config=ANYBODY) as world:
+    async with World(config=ANONYMOUS) as world:
         world.put_manifest("web", busybox_pod("web", "sh", "-c", SERVE))
         world.put_manifest("echo", _attachable())
         await world.wait_running("web")

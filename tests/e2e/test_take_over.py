@@ -229,7 +229,7 @@ async def test_pods_go_on_under_bulkhead_and_again_under_the_go_kubelet(handed: 
     handed.site.watch.listeners.remove(handed.note_unready)
     assert not handed.unready, handed.unready[0]
     await handed.hand_to(handed.go)  # which shows probed pods unready until its first probe, as at any start of its own
-    await asyncio.sleep(3)  # longer than its relist and its first syncs: nothing tells that it has looked at all pods
+    await asyncio.sleep(3)  # longer than its relist and its first syncs: no event shows that it has synced all pods
     assert await handed.running() == before
     assert alive <= await handed.in_runtime()
 

@@ -1,4 +1,4 @@
-"""A service for tests of the frame: does what the file `<BULKHEAD_HOME>/dummy` says, else just lives.
+"""A service for tests of the frame: follows the instruction in the file `<BULKHEAD_HOME>/dummy`, else idles.
 
 `fail` raises, `cling` too, with a socket left open that the bus then waits for, `refuse` raises an OperatorError,
 `hang` blocks the loop, `stick` lets work wait for what never comes, `spin` computes with the interpreter's lock held,
@@ -26,13 +26,13 @@ log = logging.getLogger("dummy")
 
 
 class Dummy:
-    """Lives."""
+    """A service that idles."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     async def run(self) -> None:
-        """Do what the file says."""
+        """Follow the instruction in the file."""
         file = Path(os.environ["BULKHEAD_HOME"]) / "dummy"
         order = file.read_text() if file.exists() else ""
         log.info("dummy runs: %s on %s", order, self._context.config.node_name)

@@ -39,24 +39,24 @@ class ServiceManager:
         self.address = str(directory / "notify")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.address)
-        self.heard: list[tuple[float, str]] = []  # CLOCK_MONOTONIC, text
+        self.messages: list[tuple[float, str]] = []  # CLOCK_MONOTONIC, text
 
     def listen(self, seconds: float) -> list[str]:
         """What comes within so many seconds."""
-        before, deadline = len(self.heard), time.monotonic() + seconds
+        before, deadline = len(self.messages), time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._socket.settimeout(left)
             try:
-                self.heard.append((time.monotonic(), self._socket.recv(4096).decode()))
+                self.messages.append((time.monotonic(), self._socket.recv(4096).decode()))
             except TimeoutError:
                 break
-        return [text for _, text in self.heard[before:]]
+        return [text for _, text in self.messages[before:]]
 
     def wait(self, text: str, seconds: float = 60.0) -> None:
         """Until this message comes."""
         deadline = time.monotonic() + seconds
         while text not in self.listen(0.05):
-            assert time.monotonic() < deadline, f"no {text} within {seconds} s: {self.heard}"
+            assert time.monotonic() < deadline, f"no {text} within {seconds} s: {self.messages}"
 
     def close(self) -> None:
         self._socket.close()
@@ -116,9 +116,9 @@ class Kubelet:
     def stderr(self) -> str:
         return (self.home / "stderr").read_text(errors="replace")
 
-    def said(self, text: str, seconds: float = 60.0) -> str:
+    def wait_stderr(self, text: str, seconds: float = 60.0) -> str:
         """Everything on its standard error, once the text is among it."""
-        return eventually(lambda: told if text in (told := self.stderr()) else "", f"{text!r} on stderr", seconds)
+        return eventually(lambda: output if text in (output := self.stderr()) else "", f"{text!r} on stderr", seconds)
 
     def holders(self) -> dict[str, int]:
         """The processes of the services that run."""
@@ -126,9 +126,9 @@ class Kubelet:
         return {name: pid for name, pid in found.items() if pid and alive(pid)}
 
     def wait_all(self) -> dict[str, int]:
-        """The seven, once each has said on standard error that it started."""
+        """The seven, once each has logged its start on standard error."""
         for name in SERVICES:
-            self.said(f"{name} started as process")
+            self.wait_stderr(f"{name} started as process")
         return eventually(lambda: found if len(found := self.holders()) == len(SERVICES) else {}, "all seven")
 
     def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:

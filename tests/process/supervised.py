@@ -30,7 +30,7 @@ authorization: {{mode: AlwaysAllow}}
 
 
 def eventually(look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
-    """What `look` returns once it is true; other processes tell us of nothing, so this looks every 20 ms."""
+    """What `look` returns once it is true; other processes send no event, so this polls every 20 ms."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

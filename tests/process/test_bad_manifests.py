@@ -39,7 +39,7 @@ async def test_a_bad_manifest_is_named_with_its_reason_and_nothing_crashes(world
     world.remove_manifest(name)
 
 
-async def test_a_running_pod_outlives_its_manifest_turning_bad_and_follows_it_when_it_is_mended(world: World) -> None:
+async def test_a_running_pod_survives_an_invalid_manifest_and_follows_the_corrected_one(world: World) -> None:
     world.put_manifest("edited", busybox_pod("edited"))
     before = await world.wait_running("edited")
     world.put_manifest("edited", "kind: Pod\nmetadata: {name: edited")
@@ -54,21 +54,21 @@ async def test_a_running_pod_outlives_its_manifest_turning_bad_and_follows_it_wh
         pods = [p for p in (await world.runtime.observe()).values() if p.name == after.name and p.uid != before.uid]
         return bool(pods) and bool(pods[0].containers)
 
-    await world.wait_for(replaced, "the mended manifest to run")
+    await world.wait_for(replaced, "the corrected manifest to run")
     world.remove_manifest("edited")
 
 
-async def test_a_missing_image_is_told_in_the_status_and_does_not_hold_other_pods_up(world: World) -> None:
+async def test_a_missing_image_is_shown_in_the_status_and_delays_no_other_pod(world: World) -> None:
     missing = busybox_pod("missing")
     missing["spec"]["containers"][0] |= {"image": "127.0.0.1:1/no/such:1", "imagePullPolicy": "IfNotPresent"}
     world.put_manifest("missing", missing)
 
-    async def told() -> bool:
+    async def shown() -> bool:
         pod = await world.pod("missing")
         statuses = (pod or {}).get("status", {}).get("containerStatuses") or [{}]
         return statuses[0].get("state", {}).get("waiting", {}).get("reason") in ("ErrImagePull", "ImagePullBackOff")
 
-    await world.wait_for(told, "the reason in the status")
+    await world.wait_for(shown, "the reason in the status")
     world.put_manifest("other", busybox_pod("other"))
     await world.wait_running("other")
     for name in ("missing", "other"):

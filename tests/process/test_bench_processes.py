@@ -24,7 +24,7 @@ def test_a_real_tree_is_found_measured_and_killed() -> None:
     assert not [one for one in processes.all().values() if one.state != "Z"]
 
 
-def test_processes_by_label_are_the_root_and_its_children_and_nobody_deeper() -> None:
+def test_processes_by_label_are_the_root_and_its_children_and_none_deeper() -> None:
     command = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {0!r}, 'services.{1}']).wait()"
     deeper = command.format("import time; time.sleep(600)", "deeper")
     root = subprocess.Popen([sys.executable, "-c", command.format(deeper, "child")], start_new_session=True)

@@ -107,7 +107,7 @@ def test_a_service_needs_no_bootstrap_to_restart(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("name", ["config.json", "manifest.json"])
-def test_its_files_come_back_when_somebody_removes_or_spoils_them(agent: Agent, name: str) -> None:
+def test_removed_or_damaged_files_are_written_again(agent: Agent, name: str) -> None:
     agent.start()
     agent.logged("status", "dummy runs")
     file = agent.run_dir / name
@@ -115,7 +115,7 @@ def test_its_files_come_back_when_somebody_removes_or_spoils_them(agent: Agent, 
     file.unlink()
     eventually(lambda: file.exists() and file.read_bytes() == good, f"{name} is back")
     file.write_text("{}")
-    eventually(lambda: file.read_bytes() == good, f"{name} is whole again")
+    eventually(lambda: file.read_bytes() == good, f"{name} is complete again")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.unlink()
     before = agent.holder("status")
@@ -228,7 +228,7 @@ def test_orphans_work_on_until_the_services_of_the_next_supervisord_replace_them
     orphans = {service: agent.holder(service) for service in ("bootstrap", "status")}
     agent.kill_supervisord()
     os.kill(orphans["bootstrap"], signal.SIGTERM)
-    eventually(lambda: not alive(orphans["bootstrap"]), "it ends as told")
+    eventually(lambda: not alive(orphans["bootstrap"]), "it ends on the signal")
     assert alive(orphans["status"])
     agent.configure("maxPods: 7\n")
     agent.start()
@@ -296,7 +296,7 @@ def test_a_second_agent_with_the_same_run_directory_is_refused_in_one_line(agent
         ("hang", "the event loop did not turn for too long"),
     ],
 )
-def test_a_service_that_fails_says_why_and_comes_back(agent: Agent, order: str, line: str) -> None:
+def test_a_service_that_fails_logs_the_reason_and_restarts(agent: Agent, order: str, line: str) -> None:
     (agent.home / "dummy").write_text(order)
     agent.start()
     agent.logged("status", line)

@@ -49,7 +49,7 @@ class Arena:
         prepare_run_dir(self._run_dir)
         manifest = new_manifest(self._run_dir, services=(OWNER, *FOLLOWERS))
         write_manifest(manifest)
-        judge = ProcessBus("judge", manifest)
+        observer = ProcessBus("observer", manifest)
         beating: set[str] = set()
         all_beat = asyncio.Event()
 
@@ -58,16 +58,16 @@ class Arena:
             if beating >= {OWNER, *FOLLOWERS}:
                 all_beat.set()
 
-        judge.on_beat(listen)
-        await judge.start()
+        observer.on_beat(listen)
+        await observer.start()
         try:
             for service in (OWNER, *FOLLOWERS):
                 await self._spawn(service)
             await asyncio.wait_for(all_beat.wait(), 60)
             await self._kill_at_random()
-            return await self._compare(judge)
+            return await self._compare(observer)
         finally:
-            await judge.stop()
+            await observer.stop()
             for process in self._processes.values():
                 process.kill()
                 await process.wait()
@@ -99,20 +99,20 @@ class Arena:
             sys.executable, "-m", f"tests.process.bus_kills.{role}", str(self._run_dir), argument, cwd=CHECKOUT
         )
 
-    async def _compare(self, judge: ProcessBus) -> Result:
-        owner = await judge.ask(OWNER, Finish(), State, timeout=60)
+    async def _compare(self, observer: ProcessBus) -> Result:
+        owner = await observer.ask(OWNER, Finish(), State, timeout=60)
         began = time.monotonic()
         expected = AwaitState(items=owner.items)
-        followers = await asyncio.gather(*(self._state_of(judge, service, expected) for service in FOLLOWERS))
+        followers = await asyncio.gather(*(self._state_of(observer, service, expected) for service in FOLLOWERS))
         return Result(
             owner, dict(zip(FOLLOWERS, followers, strict=True)), self._killed, in_step_after=time.monotonic() - began
         )
 
-    async def _state_of(self, judge: ProcessBus, service: str, expected: AwaitState) -> State:
+    async def _state_of(self, observer: ProcessBus, service: str, expected: AwaitState) -> State:
         try:
-            return await judge.ask(service, expected, State, timeout=60)
+            return await observer.ask(service, expected, State, timeout=60)
         except NoAnswerError:
-            return await judge.ask(service, GetState(), State, timeout=60)
+            return await observer.ask(service, GetState(), State, timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -28,16 +28,16 @@ print(json.dumps({**answer, **CHANGES}))
 PLUGIN = """#!{python} -IS
 import json, os, sys, time
 request = json.load(sys.stdin)
-told = {{"argv": sys.argv[1:], "env": os.environ.get("A"), "path": "PATH" in os.environ, **request}}
+received = {{"argv": sys.argv[1:], "env": os.environ.get("A"), "path": "PATH" in os.environ, **request}}
 with open({log!r}, "a") as log:
-    log.write(json.dumps(told) + "\\n")
+    log.write(json.dumps(received) + "\\n")
 CHANGES = {changes!r}
 {body}
 """
 
 
 class Bench:
-    """A directory of plugins, and what they were told."""
+    """A directory of plugins, and the requests that they received."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.cluster = directory, Secrets()
@@ -61,7 +61,7 @@ class Bench:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """What the plugins were told, in order."""
+        """The requests that the plugins received, in order."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
 
@@ -84,7 +84,7 @@ async def test_only_plugins_for_the_image_are_run(bench: Bench) -> None:
     assert bench.requests == []
 
 
-async def test_an_answer_is_kept_for_what_it_says(bench: Bench) -> None:
+async def test_an_answer_is_kept_for_its_scope(bench: Bench) -> None:
     bench.write("p", cacheKeyType="Registry")
     plugins = bench.plugins("p")
     for image in ("r.example/a", "r.example/b", "q.example/a"):
@@ -92,7 +92,7 @@ async def test_an_answer_is_kept_for_what_it_says(bench: Bench) -> None:
     assert [request["image"] for request in bench.requests] == ["r.example/a", "q.example/a"]
 
 
-async def test_an_answer_of_no_duration_is_asked_for_anew(bench: Bench) -> None:
+async def test_an_answer_without_duration_is_requested_each_time(bench: Bench) -> None:
     bench.write("p", cacheDuration="0s")
     plugins = bench.plugins("p")
     assert await bench.ask(plugins) + await bench.ask(plugins) == ["hush", "hush"]
@@ -136,7 +136,7 @@ FORKED = "if os.fork() == 0:\n    time.sleep(60)\nos._exit(0)"
         (GOOD + "sys.exit(1)", {}, "it ended with exit code 1"),
     ],
 )
-async def test_a_plugin_that_fails_is_told_and_others_are_heard(
+async def test_a_failed_plugin_is_logged_and_the_answers_of_others_count(
     bench: Bench, caplog: pytest.LogCaptureFixture, body: str, changes: dict[str, Any], why: str
 ) -> None:
     bench.write("bad", body, **changes)
@@ -200,7 +200,7 @@ async def test_what_a_plugin_left_behind_holds_no_pull_up_and_no_pipe_open(bench
 
 
 @pytest.mark.parametrize(("content", "mode"), [(None, 0), ("#!/no/such/interpreter\n", 0o755), ("x", 0o600)])
-async def test_a_plugin_that_cannot_be_executed_is_told(
+async def test_a_plugin_that_cannot_be_executed_is_logged(
     bench: Bench, caplog: pytest.LogCaptureFixture, content: str | None, mode: int
 ) -> None:
     if content is not None:

@@ -1,4 +1,4 @@
-"""A cluster's credentials under a real supervisord: refused, followed, renewed, whole after a kill."""
+"""A cluster's credentials under a real supervisord: refused, followed, renewed, complete after a kill."""
 
 import shutil
 import subprocess
@@ -87,15 +87,15 @@ def test_a_bad_kubeconfig_ends_the_first_start_with_its_line(
         join(agent, user)
     agent.start()
     assert agent.supervisord and agent.supervisord.wait(60) == 0
-    [said] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
-    assert said.startswith(f"bulkhead bootstrap: --kubeconfig: {agent.home}/kubelet.conf: ")
-    assert line in said
+    [message] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
+    assert message.startswith(f"bulkhead bootstrap: --kubeconfig: {agent.home}/kubelet.conf: ")
+    assert line in message
     assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()
     assert not (agent.run_dir / "manifest.json").exists()
 
 
 async def test_a_rotated_certificate_is_followed_and_a_bad_edit_changes_nothing(agent: Agent) -> None:
-    join(agent, with_files(agent))  # of a server that nobody is
+    join(agent, with_files(agent))  # of a server that does not exist
     agent.start()
     logged(agent, "status", "dummy runs")
     assert in_force(agent) == (FIRST.certificate, FIRST.key)
@@ -136,18 +136,18 @@ async def test_a_plugin_that_fails_at_first_is_asked_until_it_answers(agent: Age
     logged(agent, "status", "dummy runs")  # so do static pods
     with pytest.raises(FileNotFoundError):
         load_credentials(agent.run_dir)
-    said = "process returned 1. no network (run it by hand)"
-    assert said in await troubles(agent)
+    message = "process returned 1. no network (run it by hand)"
+    assert message in await troubles(agent)
     plugin(agent.home / "get", f"touch {agent.home}/again; echo no network >&2; exit 1")
     eventually((agent.home / "again").exists, "it is asked again")
     agent.rpc("stopProcess", "bootstrap")
     agent.rpc("startProcess", "bootstrap")  # an agent that has none yet is not refused either
-    eventually(lambda: (agent.log_dir / "bootstrap.log").read_text().count(said) == 2, "said once by each life")
+    eventually(lambda: (agent.log_dir / "bootstrap.log").read_text().count(message) == 2, "logged once by each process")
     plugin(agent.home / "get", exec_output({"token": "at-last"}))
     logged(agent, "bootstrap", "is good again")
     assert Path(load_credentials(agent.run_dir).token_file).read_text() == "at-last"
     assert await troubles(agent) == ""
-    assert (agent.log_dir / "bootstrap.log").read_text().count(said) == 2
+    assert (agent.log_dir / "bootstrap.log").read_text().count(message) == 2
 
 
 def test_a_plugin_is_run_again_before_its_token_ends(agent: Agent) -> None:

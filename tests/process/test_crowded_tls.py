@@ -91,7 +91,7 @@ async def test_connections_that_wait_end_for_those_that_ask(site: Site, sent: by
 
 
 @on_both_loops
-async def test_what_anybody_may_ask_does_not_let_a_connection_stay(site: Site) -> None:
+async def test_anonymous_requests_do_not_keep_a_connection_open(site: Site) -> None:
     async with site.running(anonymous_auth=True) as server:
         nameless, admin = site.client()["ssl"], site.client(site.admin)["ssl"]
         first = [await Connection.open(server, context) for context in (nameless, admin)]

@@ -72,7 +72,7 @@ def test_a_kill_on_the_way_to_the_first_certificate(agent: Agent, api: HttpApiSe
     assert CertificateForms().inspect(text, text).facts.organizations == ("system:nodes",)
     left = {path.name for path in (agent.home / "pki").iterdir()} - {"kubelet.crt", "kubelet.key"}
     eventually(lambda: not (agent.run_dir / "client-certificate.pending").exists(), "nothing is pending")
-    eventually(lambda: not (agent.run_dir / "requesting").exists(), "nobody else's credentials are left")
+    eventually(lambda: not (agent.run_dir / "requesting").exists(), "no other credentials are left")
     assert "kubelet-client-current.pem" in left
     assert not {"kubelet-client-updated.pem", "kubelet-client.key.tmp"} & left
     assert (agent.home / "node/kubelet.conf").exists()

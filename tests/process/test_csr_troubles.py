@@ -74,8 +74,8 @@ def test_a_first_start_ends_with_one_line(agent: Agent, spoil: Callable[[Agent],
     agent.start()
     assert agent.supervisord
     assert agent.supervisord.wait(60) == 0
-    [said] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
-    assert line.format(agent.home) in said
+    [message] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
+    assert line.format(agent.home) in message
     assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()
 
 
@@ -84,8 +84,8 @@ async def troubles(agent: Agent) -> str:
     return "; ".join(beat.troubles)
 
 
-async def said(agent: Agent, line: str) -> None:
-    """Until a trouble says it."""
+async def wait_trouble(agent: Agent, line: str) -> None:
+    """Wait until a trouble contains the line."""
     agent.logged("status", "dummy runs")
     eventually(lambda: line in (agent.log_dir / "bootstrap.log").read_text(), line)
     assert line in await troubles(agent)
@@ -95,7 +95,7 @@ async def test_a_plugin_that_fails_delays_nothing_and_is_asked_again(agent: Agen
     with HttpApiServer() as api:
         write(agent.home / "bootstrap.conf", kubeconfig(plugin(agent.home / "get", "exit 7"), server=api.url))
         agent.start()
-        await said(agent, "client certificate: --bootstrap-kubeconfig:")
+        await wait_trouble(agent, "client certificate: --bootstrap-kubeconfig:")
         plugin(agent.home / "get", exec_output({"token": TOKEN}))
         eventually(lambda: _has(agent), "the node has credentials")
         eventually(lambda: "is good again" in (agent.log_dir / "bootstrap.log").read_text(), "it is well")
@@ -141,7 +141,7 @@ async def test_a_server_of_another_authority_is_a_clear_line(agent: Agent) -> No
         address = f"https://127.0.0.1:{server.server_port}"
         write(agent.home / "bootstrap.conf", kubeconfig({"token": TOKEN}, server=address, **authority))
         agent.start()
-        await said(agent, "the server's certificate is refused: ")
+        await wait_trouble(agent, "the server's certificate is refused: ")
         server.shutdown()
 
 

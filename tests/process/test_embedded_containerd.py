@@ -63,7 +63,7 @@ def test_bootstrap_has_it_started_with_a_configuration_that_it_takes(agent: Agen
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("victim", ["keeper", "containerd"])
-def test_ended_by_anybody_it_comes_back_as_one(agent: Agent, victim: str, number: signal.Signals) -> None:
+def test_after_a_signal_it_is_restarted_as_one_process(agent: Agent, victim: str, number: signal.Signals) -> None:
     agent.start()
     before, keeper = child(agent), agent.holder("containerd")
     os.kill(keeper if victim == "keeper" else before, number)

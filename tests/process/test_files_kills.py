@@ -173,7 +173,7 @@ async def gone(arena: Arena) -> None:
     assert mounts(arena) == []
 
 
-async def test_a_kill_at_any_step_of_a_change_shows_old_or_new_and_the_next_life_finishes(arena: Arena) -> None:
+async def test_a_kill_at_any_step_of_a_change_shows_old_or_new_and_the_next_process_finishes(arena: Arena) -> None:
     old = arena.change()
     arena.admit(PodState.SYNC, "all", "cfg")
     await mounted(arena)
@@ -200,7 +200,7 @@ async def test_a_kill_at_any_step_of_a_change_shows_old_or_new_and_the_next_life
     await gone(arena)
 
 
-async def test_a_kill_at_any_step_of_a_first_write_is_mended(arena: Arena) -> None:
+async def test_a_kill_at_any_step_of_a_first_write_is_repaired(arena: Arena) -> None:
     content = arena.change()
     for step in ("directory", "ownership", "links", "rename"):
         arena.crash.write_text(f"volume.writer.{step}")

@@ -89,14 +89,14 @@ def test_a_service_that_waits_for_its_configuration_ends_with_its_supervisord(ag
     status = agent.holder("status")
     certificate = agent.home / "kubelet/pki/kubelet.crt"
     certificate.rename(certificate.with_suffix(".real"))
-    os.mkfifo(certificate)  # bootstrap stands here, and writes no configuration
+    os.mkfifo(certificate)  # bootstrap blocks here, and writes no configuration
     agent.start()
     agent.logged("bootstrap", "is an orphan")
     waiting = agent.pid("status")
     agent.kill_supervisord()
     eventually(lambda: not alive(waiting), "it ends")
     assert alive(status), "what works goes on"
-    with suppress(OSError):  # no reader: whoever read the certificate has ended already
+    with suppress(OSError):  # no reader: the process that read the certificate has ended already
         os.close(os.open(certificate, os.O_WRONLY | os.O_NONBLOCK))
     certificate.with_suffix(".real").rename(certificate)
 

@@ -18,7 +18,7 @@ from tools.leftovers import shims_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
-CONTAINERD_WAITS = 5.0  # seconds for a shim, if nobody tells it to wait longer; then it kills the container
+CONTAINERD_WAITS = 5.0  # seconds for a shim, by default; then it kills the container
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -84,8 +84,8 @@ def test_the_driver_systemd_without_systemd_is_refused_in_one_line(kubelet: Kube
     kubelet.start()
     assert kubelet.process.wait(60) == 1
     records = [match.group(1) for line in kubelet.stderr().splitlines() if (match := RECORD.match(line))]
-    [told] = [record for record in records if "cgroupDriver" in record]
-    assert "process 1 of this machine is not systemd (set it to cgroupfs here and in the container runtime" in told
+    [line] = [record for record in records if "cgroupDriver" in record]
+    assert "process 1 of this machine is not systemd (set it to cgroupfs here and in the container runtime" in line
 
 
 def test_without_a_configuration_the_unit_refuses_access_for_every_host(tmp_path: Path) -> None:
@@ -100,12 +100,12 @@ def test_without_a_configuration_the_unit_refuses_access_for_every_host(tmp_path
 
 def test_started_by_hand_with_such_access_it_logs_an_error(kubelet: Kubelet) -> None:
     kubelet.start("--anonymous-auth=true", "--address=0.0.0.0")
-    text = kubelet.said("every host that reaches port")
+    text = kubelet.wait_stderr("every host that reaches port")
     [line] = [line for line in text.splitlines() if "every host that reaches port" in line]
     assert line.startswith("E")
 
 
-def test_deprecations_are_told_raw_and_before_an_error(tmp_path: Path) -> None:
+def test_deprecations_are_printed_raw_and_before_an_error(tmp_path: Path) -> None:
     done = run("--minimum-container-ttl-duration=1m", "--bogus", home=tmp_path)
     first, second = done.stderr.splitlines()
     assert first.startswith("Flag --minimum-container-ttl-duration has been deprecated, ")
@@ -125,10 +125,12 @@ def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubele
     pid = kubelet.process.pid
     assert Path(f"/proc/{pid}/comm").read_text() == "kubelet\n"
     assert {Path(f"/proc/{service}/stat").read_text().split()[3] for service in services.values()} == {str(pid)}
-    told = kubelet.stderr()
-    assert re.search(r'^I\S+ \S+ +\d+ \w+\.py:\d+\] FLAG: --max-pods="110"$', told, re.MULTILINE)
-    assert re.search(rf'^I\S+ \S+ +{pid} \w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.36\.', told, re.MULTILINE)
-    assert not [line for line in told.splitlines() if "supervisord" in line.lower() or "CRIT" in line]
+    output = kubelet.stderr()
+    assert re.search(r'^I\S+ \S+ +\d+ \w+\.py:\d+\] FLAG: --max-pods="110"$', output, re.MULTILINE)
+    assert re.search(
+        rf'^I\S+ \S+ +{pid} \w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.36\.', output, re.MULTILINE
+    )
+    assert not [line for line in output.splitlines() if "supervisord" in line.lower() or "CRIT" in line]
     assert kubelet.end() == 0
     assert not any(alive(service) for service in services.values())
     assert (kubelet.home / "stdout").read_text() == ""
@@ -136,7 +138,7 @@ def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubele
 
 def test_flags_with_any_characters_reach_bootstrap(kubelet: Kubelet) -> None:
     kubelet.start("--node-labels=a=b", '--resolv-conf=/tmp/it\'s; a "strange" % name #1')
-    kubelet.said("bootstrap started as process")
+    kubelet.wait_stderr("bootstrap started as process")
     assert 'it\'s; a \\"strange\\" % name #1' in (kubelet.run_dir / "config.json").read_text()
     assert kubelet.end() == 0
 
@@ -161,29 +163,29 @@ def test_a_killed_service_is_back_at_once(kubelet: Kubelet) -> None:
     assert kubelet.end() == 0
 
 
-def test_a_second_signal_ends_it_at_once_with_1_and_leaves_nobody_working(kubelet: Kubelet) -> None:
+def test_a_second_signal_ends_it_at_once_with_1_and_leaves_no_process(kubelet: Kubelet) -> None:
     kubelet.start()
     services = kubelet.wait_all()
     os.kill(services["podsync"], signal.SIGSTOP)  # so that the first signal cannot end everything
     kubelet.process.terminate()
     eventually(lambda: "server" not in kubelet.holders(), "the stop has begun")
     assert kubelet.end(signal.SIGINT) == 1
-    eventually(lambda: not any(alive(pid) for pid in services.values()), "nobody is left")
+    eventually(lambda: not any(alive(pid) for pid in services.values()), "no process is left")
     kubelet.start()
     eventually(lambda: len(kubelet.holders()) == 7, "it can be started again")
     assert kubelet.end() == 0
 
 
-def test_two_signals_during_the_start_end_it_with_nobody_left(kubelet: Kubelet) -> None:
+def test_two_signals_during_the_start_end_it_and_leave_no_process(kubelet: Kubelet) -> None:
     kubelet.start()
     eventually(lambda: kubelet.holders() or (kubelet.run_dir / "supervisord.pid").exists(), "it starts services")
     kubelet.process.terminate()
     kubelet.process.terminate()
     assert kubelet.process.wait(60) in (0, 1)
-    eventually(lambda: not kubelet.holders(), "nobody is left")
+    eventually(lambda: not kubelet.holders(), "no process is left")
 
 
-def test_what_bootstrap_refuses_ends_it_with_1_and_is_told_once(kubelet: Kubelet) -> None:
+def test_what_bootstrap_refuses_ends_it_with_1_and_is_printed_once(kubelet: Kubelet) -> None:
     with socket.create_server(("127.0.0.1", kubelet.port)):
         kubelet.start()
         assert kubelet.process.wait(60) == 1
@@ -192,7 +194,7 @@ def test_what_bootstrap_refuses_ends_it_with_1_and_is_told_once(kubelet: Kubelet
     assert "bulkhead bootstrap:" not in kubelet.stderr()
 
 
-def test_another_one_with_the_same_run_directory_is_refused_and_harms_nobody(kubelet: Kubelet) -> None:
+def test_another_one_with_the_same_run_directory_is_refused_and_harms_no_process(kubelet: Kubelet) -> None:
     kubelet.start()
     services = kubelet.wait_all()
     kubelet.start()
@@ -203,7 +205,7 @@ def test_another_one_with_the_same_run_directory_is_refused_and_harms_nobody(kub
     assert kubelet.end() == 0
 
 
-def test_the_lock_is_held_for_the_whole_life_and_waited_for(kubelet: Kubelet) -> None:
+def test_the_lock_is_held_until_the_process_ends_and_waited_for(kubelet: Kubelet) -> None:
     lock = kubelet.home / "lock"
     flag = f"--lock-file={lock}"
     kubelet.start(flag)
@@ -242,14 +244,14 @@ def test_a_signal_while_waiting_for_the_lock_ends_it(kubelet: Kubelet) -> None:
         holder.kill()
 
 
-def test_it_gives_way_where_it_is_told_to(kubelet: Kubelet) -> None:
+def test_it_exits_on_lock_contention_where_configured(kubelet: Kubelet) -> None:
     lock = kubelet.home / "lock"
     kubelet.start(f"--lock-file={lock}", "--exit-on-lock-contention")
     kubelet.wait_all()
     eventually(lambda: all(Path(f"/proc/{p}").exists() for p in kubelet.holders().values()), "all run")
     lock.read_bytes()
     assert kubelet.process.wait(60) == 0
-    kubelet.said("Lock file contention")
+    kubelet.wait_stderr("Lock file contention")
 
 
 def test_without_an_executable_bootstrap_takes_the_lock(kubelet: Kubelet) -> None:
@@ -262,13 +264,13 @@ def test_without_an_executable_bootstrap_takes_the_lock(kubelet: Kubelet) -> Non
     assert subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(("closed", "told"), [(1, True), (2, False)])
-def test_a_stream_that_is_closed_is_nobodys_and_no_traceback(closed: int, told: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("closed", "printed"), [(1, True), (2, False)])
+def test_a_closed_stream_causes_no_traceback(closed: int, printed: bool, tmp_path: Path) -> None:
     done = subprocess.run(
         [BIN / "kubelet", "--no-such"], env={"BULKHEAD_HOME": str(tmp_path)}, capture_output=True, timeout=60,
         preexec_fn=lambda: os.close(closed), check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout, b"unknown flag" in done.stderr) == (1, b"", told)
+    assert (done.returncode, done.stdout, b"unknown flag" in done.stderr) == (1, b"", printed)
     assert b"Traceback" not in done.stderr
 
 
@@ -277,7 +279,7 @@ def test_a_reload_before_there_is_anything_to_reload_does_not_end_it(kubelet: Ku
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         kubelet.start(f"--lock-file={path}")
-        kubelet.said("Kubelet version")
+        kubelet.wait_stderr("Kubelet version")
         kubelet.process.send_signal(signal.SIGHUP)
         with pytest.raises(subprocess.TimeoutExpired):
             kubelet.process.wait(0.3)
@@ -323,7 +325,7 @@ def test_a_limit_of_open_files_it_cannot_work_with_is_one_line_in_the_operators_
     assert "LimitNOFILE" in kubelet.stderr() and "minfds" not in kubelet.stderr()
 
 
-def test_told_to_end_while_it_loads_its_plug_ins_it_ends_as_told(kubelet: Kubelet) -> None:
+def test_a_signal_while_it_loads_its_plug_ins_ends_it(kubelet: Kubelet) -> None:
     log = kubelet.log_dir / "supervisord.log"
     for start in range(1, 4):
         kubelet.start()
@@ -333,7 +335,7 @@ def test_told_to_end_while_it_loads_its_plug_ins_it_ends_as_told(kubelet: Kubele
 
 def test_a_careless_umask_opens_nothing_to_others(kubelet: Kubelet) -> None:
     kubelet.start(argv=("sh", "-c", 'umask 0; exec "$@"', "sh", *kubelet.command()))
-    kubelet.said("Kubelet version")
+    kubelet.wait_stderr("Kubelet version")
     log = kubelet.log_dir / "supervisord.log"
     eventually(log.exists, "its log")
     assert kubelet.end() == 0

@@ -10,6 +10,6 @@ CPU_SECONDS = 6.0  # of all processes together; two to three of the clock where 
 
 
 @pytest.mark.alone
-async def test_all_seven_are_heard_after_few_seconds_of_work() -> None:
+async def test_all_seven_send_beats_after_few_seconds_of_work() -> None:
     taken = await measure(3)
     assert statistics.median(cpu for _, cpu in taken) < CPU_SECONDS, taken

@@ -1,4 +1,4 @@
-"""What systemd hears: READY once, pings while somebody restarts what ends, and silence when nobody does."""
+"""What systemd receives: READY once, pings while ended services are restarted, and none when they are not."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def longest_silence(manager: ServiceManager, seconds: float) -> float:
     """The longest time without a ping within so many seconds."""
     began = time.monotonic()
     manager.listen(seconds)
-    pings = [at for at, text in manager.heard if text == "WATCHDOG=1" and at >= began]
+    pings = [at for at, text in manager.messages if text == "WATCHDOG=1" and at >= began]
     return max(after - before for before, after in zip([began, *pings], [*pings, time.monotonic()], strict=True))
 
 
@@ -59,16 +59,16 @@ def test_ready_comes_once_and_pings_as_long_as_supervisord_works(kubelet: Kubele
         assert longest_silence(manager, 2 * WATCHDOG_SECONDS) < WATCHDOG_SECONDS, f"without {name}"
         replaced = partial(is_replaced, kubelet, name, services[name])
         eventually(replaced, f"{name} is back")
-    assert [text for _, text in manager.heard].count("READY=1") == 1
+    assert [text for _, text in manager.messages].count("READY=1") == 1
 
     kubelet.process.send_signal(signal.SIGSTOP)
     manager.listen(WATCHDOG_SECONDS)
-    assert manager.listen(1.5 * WATCHDOG_SECONDS) == [], "nobody restarts what ends: that must not look well"
+    assert manager.listen(1.5 * WATCHDOG_SECONDS) == [], "ended services are not restarted: no ping may come"
     kubelet.process.send_signal(signal.SIGCONT)
     manager.wait("WATCHDOG=1")
 
     assert kubelet.end() == 0
-    assert {text for _, text in manager.heard} == {"READY=1", "WATCHDOG=1"}
+    assert {text for _, text in manager.messages} == {"READY=1", "WATCHDOG=1"}
 
 
 def test_the_next_one_is_ready_with_the_services_of_a_killed_one(kubelet: Kubelet, manager: ServiceManager) -> None:
@@ -83,11 +83,11 @@ def test_the_next_one_is_ready_with_the_services_of_a_killed_one(kubelet: Kubele
     manager.wait("READY=1")
     manager.wait("WATCHDOG=1")
     for name, pid in holders.items():
-        kubelet.said(f"{name}: process {pid} is an orphan")
+        kubelet.wait_stderr(f"{name}: process {pid} is an orphan")
     assert kubelet.end() == 0
 
 
-def test_a_watchdog_of_somebody_else_gets_no_pings(kubelet: Kubelet, manager: ServiceManager) -> None:
+def test_a_watchdog_of_another_process_gets_no_pings(kubelet: Kubelet, manager: ServiceManager) -> None:
     kubelet.environment["WATCHDOG_PID"] = "1"
     kubelet.start()
     manager.wait("READY=1")

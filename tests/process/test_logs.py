@@ -1,4 +1,4 @@
-"""Processes whose log is copied to a stream of the operator's: nobody who reads, or does not, holds them up."""
+"""Processes whose log is copied to a stream of the operator's: a slow or missing reader does not delay them."""
 
 import fcntl
 import json
@@ -66,9 +66,9 @@ if order == "full":
         handler.flush()
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     log.info("after")
-if order == "say":
+if order == "log":
     for number in range(100):
-        log.info("said %d", number)
+        log.info("entry %d", number)
 handler.finish(5)
 os._exit(0)
 """
@@ -111,7 +111,7 @@ def read_on(fd: int, found: list[bytes]) -> threading.Thread:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.alone
-def test_a_pipe_nobody_reads_stops_no_service(
+def test_a_pipe_without_a_reader_stops_no_service(
     form: str, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
 ) -> None:
     reader, writer = os.pipe()
@@ -129,7 +129,7 @@ def test_a_pipe_nobody_reads_stops_no_service(
 
     found: list[bytes] = []
     thread = read_on(reader, found)  # the reader wakes up
-    eventually(lambda: b" lines lost" in b"".join(found), "the copy to say what is missing")
+    eventually(lambda: b" lines lost" in b"".join(found), "the copy to report what is missing")
     size = path.stat().st_size
     process.send_signal(signal.SIGKILL)
     thread.join(60)
@@ -189,10 +189,10 @@ def test_a_file_that_cannot_grow_costs_lines_only(tmp_path: Path, processes: lis
     os.close(stream)
     assert process.wait(60) == 0
     lines = (tmp_path / "small.log").read_text().splitlines()
-    said = [line.rpartition("] ")[2] for line in lines]
-    lost = next(int(found[1]) for line in said if (found := re.fullmatch(r"(\d+) lines lost", line)))
-    assert "after" in said and lost > 50
-    assert sum(line.startswith("before") for line in said) + lost in (200, 201)  # the torn line is both
+    messages = [line.rpartition("] ")[2] for line in lines]
+    lost = next(int(found[1]) for line in messages if (found := re.fullmatch(r"(\d+) lines lost", line)))
+    assert "after" in messages and lost > 50
+    assert sum(line.startswith("before") for line in messages) + lost in (200, 201)  # the torn line is both
     copied = (tmp_path / "stream").read_text()
     assert copied.count("\n") < 201 and "after" in copied and " lines lost" in copied
 
@@ -212,7 +212,7 @@ fcntl.ioctl({slave}, termios.TIOCSCTTY, 0)
 sys.exit(subprocess.run(sys.argv[1:], process_group=0, pass_fds=({slave},)).returncode)
 """
     process = subprocess.Popen(
-        [sys.executable, "-c", shell, sys.executable, "-c", PROGRAM, str(tmp_path), "text", "say"],
+        [sys.executable, "-c", shell, sys.executable, "-c", PROGRAM, str(tmp_path), "text", "log"],
         env={**ENVIRONMENT, "BULKHEAD_STDERR_FD": str(slave)},
         pass_fds=(slave,),
     )
@@ -223,8 +223,8 @@ sys.exit(subprocess.run(sys.argv[1:], process_group=0, pass_fds=({slave},)).retu
     assert process.wait(60) == 0
     thread.join(60)
     os.close(master)
-    assert len(re.findall(rb"\] said \d+\r\n", b"".join(found))) == 100
-    assert (tmp_path / "small.log").read_text().count("said") == 100
+    assert len(re.findall(rb"\] entry \d+\r\n", b"".join(found))) == 100
+    assert (tmp_path / "small.log").read_text().count("entry") == 100
 
 
 @pytest.mark.alone
@@ -235,12 +235,12 @@ def test_a_stuck_stream_does_not_hold_up_the_end(tmp_path: Path, processes: list
         while True:
             os.write(writer, b"x" * 4096)
     os.set_blocking(writer, True)
-    process = start(tmp_path, "say", writer)
+    process = start(tmp_path, "log", writer)
     processes.append(process)
     path = tmp_path / "small.log"
-    eventually(lambda: path.exists() and "said 99" in path.read_text(), "the log")
-    said = time.monotonic()
+    eventually(lambda: path.exists() and "entry 99" in path.read_text(), "the log")
+    logged_at = time.monotonic()
     assert process.wait(60) == 0
-    assert time.monotonic() - said < 4.0  # `finish` would wait 5 s for a reader that may still come
+    assert time.monotonic() - logged_at < 4.0  # `finish` would wait 5 s for a reader that may still come
     os.close(reader)
     os.close(writer)

@@ -100,12 +100,12 @@ async def test_two_failures_before_a_kill_need_one_more_after_it(world: World, t
 
     await world.wait_for(restarted, "the container to be restarted")
     identity, *_ = tried = (tmp_path / "failed").read_text().split()
-    assert tried.count(identity) in (3, 4), "one may have been under way when pleg was killed; five would be all anew"
+    assert tried.count(identity) in (3, 4), "one may have been under way when pleg was killed; five would be all again"
     world.remove_manifest("failing")
     await world.wait_gone("failing")
 
 
-async def test_a_verdict_that_nobody_heard_yet_is_told_by_the_next_process(world: World, tmp_path: Path) -> None:
+async def test_a_result_that_no_follower_has_yet_is_published_by_the_next_process(world: World, tmp_path: Path) -> None:
     """podsync is stopped while the probe fails and pleg is killed: the restart comes all the same, once."""
     probed = container(
         "c",

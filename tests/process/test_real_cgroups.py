@@ -112,7 +112,7 @@ def test_shares_that_the_kernel_makes_others_are_an_error(v1: tuple[Hierarchies,
         cgroup_files.write(hierarchies, top, CgroupValues(cpu_shares=1), ())
 
 
-def test_a_memory_limit_below_what_is_used_says_so(v1: tuple[Hierarchies, str]) -> None:
+def test_a_memory_limit_below_the_usage_is_an_error_that_names_it(v1: tuple[Hierarchies, str]) -> None:
     hierarchies, top = v1
     cgroup_files.make(hierarchies, top)
     directory = hierarchies.by_controller["memory"] / top.strip("/")
@@ -159,7 +159,7 @@ async def test_version_2_passes_its_controllers_down_and_limits_huge_pages(v2: H
 
 
 async def test_on_version_2_a_cgroup_without_controllers_is_made_whole(v2: Hierarchies) -> None:
-    """Somebody else's mkdir, or a kill between two steps."""
+    """A mkdir of another process, or a kill between two steps."""
     assert v2.unified is not None
     (v2.unified / "kubepods/pod1").mkdir(parents=True)
     assert not cgroup_layout.exists(v2, "/kubepods/pod1")
@@ -216,7 +216,7 @@ async def test_a_slice_is_started_changed_and_stopped(machine: SystemdMachine) -
 
 
 async def test_a_slice_that_runs_already_is_taken_over(machine: SystemdMachine) -> None:
-    """A life before ours was killed between systemd's answer and the files."""
+    """An earlier process was killed between systemd's answer and the files."""
     driver = driver_of(machine)
     assert await driver.units.start(UNIT, [])
     assert not await driver.units.start(UNIT, [])
@@ -276,7 +276,7 @@ async def test_a_bus_that_goes_away_is_found_again(machine: SystemdMachine) -> N
     await driver.units.close()
 
 
-async def test_a_machine_without_a_bus_says_so(tmp_path: Path) -> None:
-    units = SystemdUnits(f"unix:path={tmp_path}/nobody")
+async def test_the_error_on_a_machine_without_a_bus_names_it(tmp_path: Path) -> None:
+    units = SystemdUnits(f"unix:path={tmp_path}/missing")
     with pytest.raises(SystemdError, match=r"^cannot reach systemd over D-Bus: No such file or directory \(is dbus"):
         await units.start(UNIT, [])

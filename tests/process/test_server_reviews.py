@@ -66,7 +66,7 @@ async def test_a_good_token_is_let_in_and_its_user_is_the_one_asked_about(tmp_pa
         assert spec["resourceAttributes"]["subresource"] == "pods"
 
 
-async def test_a_bad_token_is_nobody_even_where_anybody_is_let_in(
+async def test_a_bad_token_is_rejected_also_where_anonymous_requests_are_allowed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

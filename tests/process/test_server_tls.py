@@ -58,7 +58,7 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_certificate_the_client_ca_does_not_vouch_for_gets_401(site: Site, version: ssl.TLSVersion) -> None:
+async def test_a_certificate_that_the_client_ca_has_not_signed_gets_401(site: Site, version: ssl.TLSVersion) -> None:
     stranger = Authority("stranger").issue(site.directory / "stranger", "api-server", "system:masters")
     expired = site.client_ca.issue(site.directory / "expired", "api-server", days=-1)
     wrong_usage = site.client_ca.issue(site.directory / "usage", "api-server", server=True)
@@ -76,11 +76,11 @@ async def test_intermediates_count_that_the_client_sends_or_the_ca_file_holds(
 ) -> None:
     between = Authority("between", under=site.client_ca)
     alone = between.issue(site.directory / "alone", "api-server", "system:masters")
-    whole = between.issue(site.directory / "whole", "api-server", "system:masters")
-    with whole.with_suffix(".crt").open("ab") as chain:
+    with_chain = between.issue(site.directory / "with_chain", "api-server", "system:masters")
+    with with_chain.with_suffix(".crt").open("ab") as chain:
         chain.write(between.pem)
     async with site.running() as server:
-        assert (await server.get(server.main + "/pods", **site.client(whole, version)))[0] == 200
+        assert (await server.get(server.main + "/pods", **site.client(with_chain, version)))[0] == 200
         assert (await server.get(server.main + "/pods", **site.client(alone, version)))[0] == 401
     between.write(Path(site.client_ca_file))  # no self-signed certificate in the file: an anchor all the same
     async with site.running() as server:
@@ -100,7 +100,7 @@ async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: 
         await connection.close()
 
 
-async def test_clients_are_told_which_authorities_count(site: Site) -> None:
+async def test_clients_get_the_names_of_the_accepted_authorities(site: Site) -> None:
     async with site.running() as server:
         _, output = await s_client(server)
         assert "Acceptable client certificate CA names\nCN = clients\n" in output
@@ -109,7 +109,7 @@ async def test_clients_are_told_which_authorities_count(site: Site) -> None:
         assert "No client certificate CA names sent" in output
 
 
-async def test_a_session_resumed_after_the_client_ca_changed_is_judged_anew(site: Site) -> None:
+async def test_a_session_resumed_after_the_client_ca_changed_is_verified_again(site: Site) -> None:
     # TLS 1.2 resumes by session id, which the ssl module cannot turn off on the server's side.
     context = site.client(site.admin, ssl.TLSVersion.TLSv1_2)["ssl"]
     async with site.running() as server:
@@ -147,7 +147,7 @@ async def test_curl_and_openssl_agree(site: Site) -> None:
     [
         test_a_client_certificate_of_the_ca_is_let_in,
         test_a_certificate_that_ends_during_a_connection_counts_no_more,
-        test_a_session_resumed_after_the_client_ca_changed_is_judged_anew,
+        test_a_session_resumed_after_the_client_ca_changed_is_verified_again,
     ],
 )
 def test_the_loop_that_services_run_on_does_the_same(

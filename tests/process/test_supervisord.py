@@ -29,14 +29,14 @@ async def container_ids(world: World) -> list[str]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process lives; one that ended and waits for init to take note does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-async def test_a_stopped_supervisord_silences_nobody(world: World) -> None:
+async def test_a_stopped_supervisord_stops_no_service(world: World) -> None:
     world.kill("supervisord", signal.SIGSTOP)
     try:
         for number in range(PODS):

@@ -1,6 +1,6 @@
 """supervisord killed and started again and again under load: its seven services replace those of the one before.
 
-SUPERVISORD_KILLS says how often (5; `make night`: 50).
+SUPERVISORD_KILLS is the number of kills (5; `make night`: 50).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scop
 KILLS = int(os.environ.get("SUPERVISORD_KILLS", "5"))
 REPLACED_WITHIN = 5.0  # seconds from the start of the next supervisord, for the median of all, on an idle machine
 AT_MOST = 60.0  # seconds, for each, also on a machine that others keep busy
-ANYBODY = {
+ANONYMOUS = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
 }
@@ -36,7 +36,7 @@ ANYBODY = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
-    async with World(config=ANYBODY) as world:
+    async with World(config=ANONYMOUS) as world:
         world.put_manifest("steady", busybox_pod("steady"))
         await world.wait_running("steady")
         yield world

@@ -1,4 +1,4 @@
-"""What the main listener offers in a handshake, told by openssl: versions, cipher suites, curves."""
+"""What the main listener offers in a handshake, as openssl shows it: versions, cipher suites, curves."""
 
 import logging
 import ssl
@@ -92,7 +92,7 @@ async def test_a_list_with_nothing_for_tls_12_leaves_tls_13_alone(site: Site, su
         assert (await s_client(server, "-tls1_2"))[0] != 0
 
 
-async def test_a_list_beside_tls_13_is_ignored_and_said_so(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_list_beside_tls_13_is_ignored_with_a_warning(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     settings = {"tls_min_version": "VersionTLS13", "tls_cipher_suites": ("TLS_AES_256_GCM_SHA384",)}
     async with site.running(**settings) as server:
@@ -127,15 +127,17 @@ async def test_a_curve_that_openssl_lacks_is_named_and_the_others_are_spoken(
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ({"tls_min_version": "VersionTLS9"}, "unknown tls version"),
         ({"tls_cipher_suites": ("TLS_NULL",)}, "Cipher suite TLS_NULL not supported or doesn't exist"),
         ({"tls_curve_preferences": (22,)}, "curve 22"),
     ],
 )
-async def test_an_unknown_name_ends_the_start_with_one_line(site: Site, setting: dict[str, object], said: str) -> None:
+async def test_an_unknown_name_ends_the_start_with_one_line(
+    site: Site, setting: dict[str, object], message: str
+) -> None:
     with pytest.raises(OperatorError) as failed:
         async with site.running(**setting):
             pass
-    assert said in str(failed.value) and "\n" not in str(failed.value)
+    assert message in str(failed.value) and "\n" not in str(failed.value)

@@ -30,7 +30,7 @@ def site(tmp_path: Path) -> Site:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is bad is told of sooner."""
+    """A bad file is reported sooner."""
     monkeypatch.setattr("services.server.adapters.tls._HALF_DONE", 0.2)
 
 
@@ -47,7 +47,7 @@ def issue(site: Site, name: str, days: float = 1) -> None:
     updated.rename(folder / "kubelet-server-current.pem")
 
 
-async def test_the_issued_pair_follows_the_seeds_and_its_rotation_cuts_nobody_off(site: Site) -> None:
+async def test_the_issued_pair_follows_the_seeds_and_its_rotation_cuts_no_connection(site: Site) -> None:
     async with site.running(server_tls_bootstrap=True) as server:
         connection = await Connection.open(server, site.client(site.admin)["ssl"])
         assert connection.shown == "node-1"
@@ -135,7 +135,7 @@ async def test_an_issued_pair_that_ends_while_it_is_shown_is_shown_no_more(site:
     assert alert() == "TLSV1_ALERT_INTERNAL_ERROR"
 
 
-async def test_a_corrupt_issued_pair_is_told_and_the_seeds_or_the_old_one_serve_on(
+async def test_a_corrupt_issued_pair_is_reported_and_the_seeds_or_the_old_one_stay_in_use(
     site: Site, caplog: pytest.LogCaptureFixture, impatient: None
 ) -> None:
     (site.directory / "pki").mkdir()
@@ -208,12 +208,12 @@ BAD: list[tuple[str, Callable[[Site], bytes] | None, str]] = [
 NAMES = [f"{name} {content.__name__ if content else 'gone'}" for name, content, _ in BAD]
 
 
-@pytest.mark.parametrize(("name", "content", "said"), BAD, ids=NAMES)
+@pytest.mark.parametrize(("name", "content", "message"), BAD, ids=NAMES)
 async def test_a_file_that_goes_bad_is_one_line_and_changes_nothing_until_it_is_good(
     site: Site,
     name: str,
     content: Callable[[Site], bytes] | None,
-    said: str,
+    message: str,
     caplog: pytest.LogCaptureFixture,
     impatient: None,
 ) -> None:
@@ -228,8 +228,8 @@ async def test_a_file_that_goes_bad_is_one_line_and_changes_nothing_until_it_is_
             write_atomically(file, bad, 0o600)
         else:
             file.unlink()
-        await until_logged(caplog, said)
-        file.touch() if content else (site.directory / "else").touch()  # looked at again, and not told again
+        await until_logged(caplog, message)
+        file.touch() if content else (site.directory / "else").touch()  # read again, and not reported again
         assert await served_name(site, server) == "node-1"
         assert await connection.status() == 200
         again = await Connection.open(server, site.client(site.admin)["ssl"])
@@ -238,7 +238,7 @@ async def test_a_file_that_goes_bad_is_one_line_and_changes_nothing_until_it_is_
         await until_logged(caplog, "the TLS files are good again")
         ours = [record for record in caplog.records if record.name.startswith("services.")]
         [line] = [record.getMessage() for record in ours if record.levelno >= logging.ERROR]
-        assert said in line and "\n" not in line and "PRIVATE" not in line
+        assert message in line and "\n" not in line and "PRIVATE" not in line
         site.renew("node-1-renewed")
         await until_served(site, server, "node-1-renewed")
         for each in (connection, again):
@@ -272,9 +272,9 @@ async def test_a_bad_pair_does_not_keep_a_new_client_ca_from_counting(site: Site
         assert await served_name(site, server) == "node-1"
 
 
-@pytest.mark.parametrize(("name", "content", "said"), BAD, ids=NAMES)
+@pytest.mark.parametrize(("name", "content", "message"), BAD, ids=NAMES)
 async def test_a_start_with_a_bad_file_ends_with_one_line(
-    site: Site, name: str, content: Callable[[Site], bytes] | None, said: str
+    site: Site, name: str, content: Callable[[Site], bytes] | None, message: str
 ) -> None:
     bad = content(site) if content else b""
     (site.directory / name).unlink()
@@ -284,7 +284,7 @@ async def test_a_start_with_a_bad_file_ends_with_one_line(
         async with site.running():
             pass
     line = str(failed.value)
-    assert said in line and "\n" not in line
+    assert message in line and "\n" not in line
     what = "unable to load client CA file" if name == "client-ca.crt" else "cannot use the serving pair"
     assert what in line and str(site.directory / name) in line
 
@@ -302,7 +302,7 @@ async def test_a_pair_replaced_one_file_after_the_other_is_not_worth_a_line(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_where_openssl_cannot_be_reached_handshakes_judge(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_openssl_the_handshake_verifies(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.server.adapters.tls.find_openssl", lambda: None)
     new_ca = Authority("new clients")
     new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")

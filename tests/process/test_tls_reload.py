@@ -1,4 +1,4 @@
-"""Serving pair and client CA replaced under open connections: nobody is cut off, and the new files count at once."""
+"""Serving pair and client CA replaced under open connections: no connection is cut, and the new files count at once."""
 
 import asyncio
 import logging
@@ -67,7 +67,7 @@ async def test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca(site: Si
             Path(site.client_ca_file).write_bytes(site.client_ca.pem + new_ca.pem)
             new = await Connection.open(server, site.client(new_admin)["ssl"])
             await until_statuses([new], 200)
-            assert {await connection.status() for connection in every} == {200}  # vouched for by either
+            assert {await connection.status() for connection in every} == {200}  # signed by either
 
             new_ca.write(Path(site.client_ca_file))
             await until_statuses(old, 401)

@@ -177,7 +177,7 @@ async def served_name(site: Site, server: Running) -> str:
 
 
 async def until_served(site: Site, server: Running, name: str, within: float = 60.0) -> None:
-    """Connect anew until this certificate is shown."""
+    """Connect again until this certificate is shown."""
     async with asyncio.timeout(within):
         while True:
             with contextlib.suppress(ssl.SSLError):  # no certificate yet

@@ -53,7 +53,7 @@ class Notes:
         return [(float(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines if " " in line]
 
     def words(self, file: str) -> list[str]:
-        """Without moments, and without what says only that it is alive."""
+        """Without moments and without the repeated sign that the container runs."""
         return [word for _, word in self.read(file) if word != "alive"]
 
     def moment(self, file: str, word: str) -> float:

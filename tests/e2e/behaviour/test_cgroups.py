@@ -198,11 +198,11 @@ async def test_all_pods_together_are_held_to_the_machine(node: Node) -> None:
     assert memory(kubepods(node)) == str(int(capacity["memory"].removesuffix("Ki")) * 1024)
     assert cpu_share(kubepods(node)) == share_of(1024 * int(capacity["cpu"]))
 
-    async def told() -> list[str]:
+    async def messages_found() -> list[str]:
         events = await node.events_of(NODE)
         return [event["message"] for event in events if event["reason"] == "NodeAllocatableEnforced"]
 
-    messages = await node.agent.wait_for(told, "the event")
+    messages = await node.agent.wait_for(messages_found, "the event")
     assert set(messages) == {"Updated Node Allocatable limit across pods"}
 
 
@@ -272,7 +272,7 @@ async def test_a_podsync_that_is_killed_finds_cgroups_as_they_were_and_takes_the
     assert (await node.instances("cgroups-sure", "c"))[0].attempt == 0
 
 
-async def test_a_pod_that_runs_without_its_cgroup_is_stopped_and_starts_anew_in_one(node: Node) -> None:
+async def test_a_pod_that_runs_without_its_cgroup_is_stopped_and_restarted_in_one(node: Node) -> None:
     cgroup = await cgroup_of(node, "cgroups-lost")
     [before] = await node.instances("cgroups-lost", "c")
     move_out_of(cgroup)

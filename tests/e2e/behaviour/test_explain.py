@@ -51,32 +51,32 @@ async def wait_answer(node: Node, pod: str, text: str, seconds: float = 60) -> A
     return await node.agent.wait_for(found, lambda: f"{text!r} in {explain(node, pod, 'text')}", seconds)
 
 
-async def says(node: Node, pod: str, *texts: str) -> None:
-    def told() -> list[str]:
+async def shows(node: Node, pod: str, *texts: str) -> None:
+    def lines() -> list[str]:
         return [line["says"] for line in explain(node, pod)["story"]]
 
     def all_in() -> bool:
-        return all(any(text in line for line in told()) for text in texts)
+        return all(any(text in line for line in lines()) for text in texts)
 
-    await node.agent.wait_for(all_in, lambda: f"{texts} in {told()}")
+    await node.agent.wait_for(all_in, lambda: f"{texts} in {lines()}")
 
 
-async def test_a_container_that_exits_is_told_with_its_code_and_back_off(node: Node) -> None:
+async def test_the_story_of_an_exit_has_the_code_and_back_off(node: Node) -> None:
     answer = await wait_answer(node, "explain-exit", "exit code 7")
     assert answer["attempt"] == 1
-    await says(node, "explain-exit", "seen for the first time, from file", "admitted", "sandbox of attempt 0 runs")
+    await shows(node, "explain-exit", "seen for the first time, from file", "admitted", "sandbox of attempt 0 runs")
 
 
-async def test_a_failed_probe_is_told_with_what_it_said(node: Node) -> None:
+async def test_the_story_of_a_failed_probe_has_its_output(node: Node) -> None:
     await node.wait_static("explain-probe", lambda p: status_of(p, "c").get("started"), "to have started")
     await node.inside("explain-probe", "c", "rm", "/tmp/alive")
     answer = await wait_answer(node, "explain-probe", "failed liveness probe")
     assert "No such file" in answer["because"], answer
 
 
-async def test_a_kill_from_outside_is_told_and_the_story_goes_on_over_the_death_of_podsync(node: Node) -> None:
+async def test_the_story_has_a_kill_from_outside_and_goes_on_after_a_kill_of_podsync(node: Node) -> None:
     pod = await node.agent.wait_running("explain-kill")
-    await says(node, "explain-kill", "container c of attempt 0 is started")
+    await shows(node, "explain-kill", "container c of attempt 0 is started")
     killed = node.agent.kill("podsync")
     await node.agent.wait_back("podsync", killed)
     os.kill(pod.containers[0].pid, signal.SIGKILL)
@@ -86,6 +86,6 @@ async def test_a_kill_from_outside_is_told_and_the_story_goes_on_over_the_death_
     assert any("of podsync, which observes the pods" in line for line in lines[2:]), lines
 
 
-async def test_what_a_pod_waits_for_is_told(node: Node) -> None:
-    await says(node, "explain-volume", "waits for volumes v", "volume v cannot be mounted")
-    await says(node, "explain-image", "couldn't parse image name")
+async def test_the_story_names_what_a_pod_waits_for(node: Node) -> None:
+    await shows(node, "explain-volume", "waits for volumes v", "volume v cannot be mounted")
+    await shows(node, "explain-image", "couldn't parse image name")

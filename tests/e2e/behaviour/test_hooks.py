@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytes
 
 UP, IDLE = "dying 0", "note up; exec sleep 1000000"
 ENDING = (
-    *("pre-order", "pre-fails", "pre-missing", "pre-http", "pre-http-nobody", "pre-sleep", "pre-sleep-0", "pre-tcp"),
+    *("pre-order", "pre-fails", "pre-missing", "pre-http", "pre-http-refused", "pre-sleep", "pre-sleep-0", "pre-tcp"),
     *("pre-literal", "pre-two"),
 )
 
@@ -55,13 +55,13 @@ class Server:
 
 
 @dataclass
-class Lives:
+class Hooks:
     """The node, and what the pods of this module have written."""
 
     node: Node
     notes: Notes
     server: Server
-    told: float  # uptime in seconds at which the manifests of those that end went
+    deleted: float  # uptime in seconds at which the manifests of those that end went
 
 
 def hooked(notes: Notes, name: str, script: str = UP, grace: int = 6, **hooks: Object) -> Object:
@@ -107,7 +107,7 @@ def pods_of(notes: Notes, port: int) -> dict[str, Object]:
         hooked(notes, "get-404", postStart=get("/missing")),
         hooked(notes, "get-redirect", postStart=get("/redirect")),
         hooked(notes, "get-https", postStart=get("/plain", scheme="HTTPS")),
-        hooked(notes, "get-nobody", IDLE, postStart={"httpGet": {"port": 1, "path": "/x"}}),
+        hooked(notes, "get-refused", IDLE, postStart={"httpGet": {"port": 1, "path": "/x"}}),
         hooked(notes, "get-no-port", IDLE, postStart={"httpGet": {"port": "nope", "path": "/x"}}),
         probed_early,
         hooked(notes, "sleep-0", postStart={"sleep": {"seconds": 0}}),
@@ -125,7 +125,7 @@ def pods_of(notes: Notes, port: int) -> dict[str, Object]:
         hooked(notes, "pre-fails", preStop=run("note pre; exit 3", "pre-fails")),
         hooked(notes, "pre-missing", preStop={"exec": {"command": ["/no/such/thing"]}}),
         hooked(notes, "pre-http", served, preStop={"httpGet": {"port": "web", "path": "/bye"}}),
-        hooked(notes, "pre-http-nobody", preStop={"httpGet": {"port": 1, "path": "/bye"}}),
+        hooked(notes, "pre-http-refused", preStop={"httpGet": {"port": 1, "path": "/bye"}}),
         hooked(notes, "pre-sleep", grace=60, preStop={"sleep": {"seconds": 4}}),
         hooked(notes, "pre-sleep-0", preStop={"sleep": {"seconds": 0}}),
         hooked(notes, "pre-tcp", preStop={"tcpSocket": {"port": 1}}),
@@ -138,7 +138,7 @@ def pods_of(notes: Notes, port: int) -> dict[str, Object]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="package")
-async def lives(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lives]:
+async def hooks(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hooks]:
     """All pods are up; those that show how pods end have ended."""
     notes: Notes = Notes(Path(tmp_path_factory.mktemp("notes")))
     server = Server()
@@ -151,170 +151,170 @@ async def lives(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
         await node.wait_phase(name, "Running")
     for name in ENDING:
         await asyncio.to_thread(notes.wait, name, "up")
-    told = uptime()
+    deleted = uptime()
     await node.take_away(ending)
-    yield Lives(node, notes, server, told)
+    yield Hooks(node, notes, server, deleted)
     await node.take_away(name for name in pods if (node.agent.home.manifests / f"{name}.yaml").exists())
     listening.close()
 
 
-async def gone_wrong(lives: Lives, name: str, *texts: str) -> None:
+async def gone_wrong(hooks: Hooks, name: str, *texts: str) -> None:
     """Wait for the events of a postStart that failed, for the restart, and for these texts in the pod's story."""
     path = "spec.containers{c}"
-    told = await lives.node.wait_event(name, "FailedPostStartHook")
-    assert told == ("FailedPostStartHook", "PostStartHook failed", path)
-    assert await lives.node.wait_event(name, "Killing") == ("Killing", "FailedPostStartHook", path)
+    event = await hooks.node.wait_event(name, "FailedPostStartHook")
+    assert event == ("FailedPostStartHook", "PostStartHook failed", path)
+    assert await hooks.node.wait_event(name, "Killing") == ("Killing", "FailedPostStartHook", path)
 
     def restarted(pod: Object) -> object:
         return status_of(pod, "c").get("restartCount", 0) >= 1 and status_of(pod, "c").get("lastState")
 
-    await lives.node.wait_static(name, restarted, "to be restarted")
-    uid = (await lives.node.agent.pod(name) or {})["metadata"]["uid"]
-    directory = directory_of(str(lives.node.agent.home.path / "kubelet"))
+    await hooks.node.wait_static(name, restarted, "to be restarted")
+    uid = (await hooks.node.agent.pod(name) or {})["metadata"]["uid"]
+    directory = directory_of(str(hooks.node.agent.home.path / "kubelet"))
 
     def story() -> str:
         return "\n".join(path.read_text() for path in directory.glob(f"{uid}*.jsonl"))
 
-    await lives.node.agent.wait_for(lambda: all(text in story() for text in texts), lambda: f"{texts} in {story()}")
+    await hooks.node.agent.wait_for(lambda: all(text in story() for text in texts), lambda: f"{texts} in {story()}")
 
 
 # postStart
 
 
-async def test_a_command_runs_in_the_container_once_it_has_started(lives: Lives) -> None:
-    await asyncio.to_thread(lives.notes.wait, "exec", "hooked")
-    pod = await lives.node.wait_static("hooks-exec", lambda p: status_of(p, "c").get("ready"), "to be ready")
+async def test_a_command_runs_in_the_container_once_it_has_started(hooks: Hooks) -> None:
+    await asyncio.to_thread(hooks.notes.wait, "exec", "hooked")
+    pod = await hooks.node.wait_static("hooks-exec", lambda p: status_of(p, "c").get("ready"), "to be ready")
     assert status_of(pod, "c")["restartCount"] == 0
-    assert sorted(await lives.notes.wait_words("exec", 2)) == ["hooked", "up"]
+    assert sorted(await hooks.notes.wait_words("exec", 2)) == ["hooked", "up"]
 
 
-async def test_variables_are_the_shells_and_not_expanded_before(lives: Lives) -> None:
-    await lives.node.wait_phase("hooks-literal", "Running")
+async def test_variables_are_the_shells_and_not_expanded_before(hooks: Hooks) -> None:
+    await hooks.node.wait_phase("hooks-literal", "Running")
     # $(FILE) is a command to the shell, and there is none of that name
-    await asyncio.to_thread(lives.notes.wait, "literal", "")
+    await asyncio.to_thread(hooks.notes.wait, "literal", "")
 
 
-async def test_a_command_that_fails_costs_the_container_and_is_told(lives: Lives) -> None:
-    await gone_wrong(lives, "hooks-exec-fails", "exited with 7", "Exec lifecycle hook ([sh -c")
-    events = await lives.node.events("hooks-exec-fails")
+async def test_a_command_that_fails_kills_the_container_and_causes_an_event(hooks: Hooks) -> None:
+    await gone_wrong(hooks, "hooks-exec-fails", "exited with 7", "Exec lifecycle hook ([sh -c")
+    events = await hooks.node.events("hooks-exec-fails")
     assert not any("err" in message or "out" in message for reason, message, _ in events if "Hook" in reason)
 
 
-async def test_a_command_that_is_not_there(lives: Lives) -> None:
-    await gone_wrong(lives, "hooks-exec-missing", "/no/such/thing")
+async def test_a_command_that_is_not_there(hooks: Hooks) -> None:
+    await gone_wrong(hooks, "hooks-exec-missing", "/no/such/thing")
 
 
-async def test_a_get_is_the_kubelets(lives: Lives) -> None:
-    await lives.node.wait_phase("hooks-get", "Running")
-    await lives.node.wait_for(_soon(lambda: "/get" in lives.server.paths()), "the request")
-    head = next(head for head in lives.server.heads if head.split()[1] == "/get")
-    assert f"Host: 127.0.0.1:{lives.server.port}\r\n" in head
+async def test_a_get_is_the_kubelets(hooks: Hooks) -> None:
+    await hooks.node.wait_phase("hooks-get", "Running")
+    await hooks.node.wait_for(_soon(lambda: "/get" in hooks.server.paths()), "the request")
+    head = next(head for head in hooks.server.heads if head.split()[1] == "/get")
+    assert f"Host: 127.0.0.1:{hooks.server.port}\r\n" in head
     assert "User-Agent: kube-lifecycle/1.36\r\n" in head and "X-Hook: yes\r\n" in head
 
 
-async def test_any_answer_is_good_enough(lives: Lives) -> None:
-    pod = await lives.node.wait_static("hooks-get-404", lambda p: status_of(p, "c").get("ready"), "to be ready")
-    assert status_of(pod, "c")["restartCount"] == 0 and "/missing" in lives.server.paths()
+async def test_any_answer_is_good_enough(hooks: Hooks) -> None:
+    pod = await hooks.node.wait_static("hooks-get-404", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    assert status_of(pod, "c")["restartCount"] == 0 and "/missing" in hooks.server.paths()
 
 
-async def test_a_redirect_to_the_same_host_is_followed(lives: Lives) -> None:
-    await lives.node.wait_for(_soon(lambda: "/redirected" in lives.server.paths()), "the second request")
+async def test_a_redirect_to_the_same_host_is_followed(hooks: Hooks) -> None:
+    await hooks.node.wait_for(_soon(lambda: "/redirected" in hooks.server.paths()), "the second request")
 
 
-async def test_https_to_a_server_without_tls_falls_back(lives: Lives) -> None:
-    pod = await lives.node.wait_static("hooks-get-https", lambda p: status_of(p, "c").get("ready"), "to be ready")
+async def test_https_to_a_server_without_tls_falls_back(hooks: Hooks) -> None:
+    pod = await hooks.node.wait_static("hooks-get-https", lambda p: status_of(p, "c").get("ready"), "to be ready")
     assert status_of(pod, "c")["restartCount"] == 0
 
 
-async def test_a_get_where_nobody_listens(lives: Lives) -> None:
-    pod = await lives.node.wait_static("hooks-get-nobody", lambda p: p["status"].get("podIP"), "to have an address")
+async def test_a_get_of_a_port_without_a_listener(hooks: Hooks) -> None:
+    pod = await hooks.node.wait_static("hooks-get-refused", lambda p: p["status"].get("podIP"), "to have an address")
     text = f"dial tcp {pod['status']['podIP']}:1: connect: connection refused"
-    await gone_wrong(lives, "hooks-get-nobody", text)
+    await gone_wrong(hooks, "hooks-get-refused", text)
 
 
-async def test_a_get_at_a_port_that_has_no_such_name(lives: Lives) -> None:
-    await gone_wrong(lives, "hooks-get-no-port", "invalid syntax")
+async def test_a_get_at_a_port_that_has_no_such_name(hooks: Hooks) -> None:
+    await gone_wrong(hooks, "hooks-get-no-port", "invalid syntax")
 
 
-async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_hook_has_ended(lives: Lives) -> None:
-    await asyncio.to_thread(lives.notes.wait, "probed", "begun")
-    pod = await lives.node.agent.pod("hooks-probed")
-    if "hooked" not in lives.notes.words("probed"):
+async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_hook_has_ended(hooks: Hooks) -> None:
+    await asyncio.to_thread(hooks.notes.wait, "probed", "begun")
+    pod = await hooks.node.agent.pod("hooks-probed")
+    if "hooked" not in hooks.notes.words("probed"):
         assert pod is not None and pod["status"]["phase"] == "Pending"
         found = status_of(pod, "c")
         assert found["state"] == {"waiting": {"reason": "ContainerCreating"}} and "containerID" not in found
-    await asyncio.to_thread(lives.notes.wait, "probed", "hooked")
-    pod = await lives.node.wait_static("hooks-probed", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    await asyncio.to_thread(hooks.notes.wait, "probed", "hooked")
+    pod = await hooks.node.wait_static("hooks-probed", lambda p: status_of(p, "c").get("ready"), "to be ready")
     assert status_of(pod, "c")["restartCount"] == 0
-    assert "Unhealthy" not in [reason for reason, _, _ in await lives.node.events("hooks-probed")]
+    assert "Unhealthy" not in [reason for reason, _, _ in await hooks.node.events("hooks-probed")]
 
 
-async def test_a_sleep_of_nothing(lives: Lives) -> None:
-    pod = await lives.node.wait_static("hooks-sleep-0", lambda p: status_of(p, "c").get("ready"), "to be ready")
+async def test_a_sleep_of_nothing(hooks: Hooks) -> None:
+    pod = await hooks.node.wait_static("hooks-sleep-0", lambda p: status_of(p, "c").get("ready"), "to be ready")
     assert status_of(pod, "c")["restartCount"] == 0
 
 
-async def test_a_tcp_hook_is_none(lives: Lives) -> None:
-    await gone_wrong(lives, "hooks-tcp", "invalid handler")
+async def test_a_tcp_hook_is_none(hooks: Hooks) -> None:
+    await gone_wrong(hooks, "hooks-tcp", "invalid handler")
 
 
-async def test_a_container_that_its_post_start_costs_has_its_pre_stop(lives: Lives) -> None:
-    await gone_wrong(lives, "hooks-fails-pre")
-    assert "pre" in lives.notes.words("fails-pre")
+async def test_a_container_that_its_post_start_costs_has_its_pre_stop(hooks: Hooks) -> None:
+    await gone_wrong(hooks, "hooks-fails-pre")
+    assert "pre" in hooks.notes.words("fails-pre")
 
 
-async def test_the_next_container_starts_after_the_hook(lives: Lives) -> None:
-    await asyncio.to_thread(lives.notes.wait, "order", "b")
-    assert lives.notes.words("order") == ["a", "hooked", "b"]
+async def test_the_next_container_starts_after_the_hook(hooks: Hooks) -> None:
+    await asyncio.to_thread(hooks.notes.wait, "order", "b")
+    assert hooks.notes.words("order") == ["a", "hooked", "b"]
 
 
-async def test_a_container_that_ends_by_itself_has_no_pre_stop(lives: Lives) -> None:
-    await lives.node.wait_phase("hooks-by-itself", "Succeeded")
-    assert lives.notes.words("by-itself") == ["up"]
+async def test_a_container_that_ends_by_itself_has_no_pre_stop(hooks: Hooks) -> None:
+    await hooks.node.wait_phase("hooks-by-itself", "Succeeded")
+    assert hooks.notes.words("by-itself") == ["up"]
 
 
-async def test_a_pod_is_taken_away_in_the_middle_of_its_post_start(lives: Lives) -> None:
-    await asyncio.to_thread(lives.notes.wait, "endless", "hooked")
-    [instance] = await lives.node.instances("hooks-endless", "c")
+async def test_a_pod_is_taken_away_in_the_middle_of_its_post_start(hooks: Hooks) -> None:
+    await asyncio.to_thread(hooks.notes.wait, "endless", "hooked")
+    [instance] = await hooks.node.instances("hooks-endless", "c")
     assert instance.state is ContainerState.RUNNING
-    lives.node.agent.remove_manifest("hooks-endless")
-    await lives.node.agent.wait_gone("hooks-endless")
+    hooks.node.agent.remove_manifest("hooks-endless")
+    await hooks.node.agent.wait_gone("hooks-endless")
 
 
 # preStop
 
 
-async def test_a_pre_stop_ends_before_the_process_is_told(lives: Lives) -> None:
-    assert lives.notes.words("pre-order") == ["up", "pre", "pre-end", "term", "end"]
+async def test_a_pre_stop_ends_before_the_process_gets_its_signal(hooks: Hooks) -> None:
+    assert hooks.notes.words("pre-order") == ["up", "pre", "pre-end", "term", "end"]
 
 
-@pytest.mark.parametrize("name", ["pre-fails", "pre-missing", "pre-http-nobody", "pre-tcp"])
-async def test_a_pre_stop_that_fails_is_told_and_holds_nothing_up(lives: Lives, name: str) -> None:
-    told = await lives.node.wait_event(f"hooks-{name}", "FailedPreStopHook")
-    assert told == ("FailedPreStopHook", "PreStopHook failed", "spec.containers{c}")
-    assert lives.notes.words(name)[-2:] == ["term", "end"]
+@pytest.mark.parametrize("name", ["pre-fails", "pre-missing", "pre-http-refused", "pre-tcp"])
+async def test_a_pre_stop_that_fails_causes_an_event_and_delays_nothing(hooks: Hooks, name: str) -> None:
+    event = await hooks.node.wait_event(f"hooks-{name}", "FailedPreStopHook")
+    assert event == ("FailedPreStopHook", "PreStopHook failed", "spec.containers{c}")
+    assert hooks.notes.words(name)[-2:] == ["term", "end"]
 
 
-async def test_a_pre_stop_gets_the_pods_own_server_by_the_name_of_its_port(lives: Lives) -> None:
-    asked = (lives.notes.directory / "pre-http.requests").read_text()
+async def test_a_pre_stop_gets_the_pods_own_server_by_the_name_of_its_port(hooks: Hooks) -> None:
+    asked = (hooks.notes.directory / "pre-http.requests").read_text()
     assert "/bye" in asked and "200" in asked
-    assert "FailedPreStopHook" not in [reason for reason, _, _ in await lives.node.events("hooks-pre-http")]
+    assert "FailedPreStopHook" not in [reason for reason, _, _ in await hooks.node.events("hooks-pre-http")]
 
 
-async def test_a_pre_stop_that_sleeps(lives: Lives) -> None:
-    killing = await lives.node.wait_event("hooks-pre-sleep", "Killing")
+async def test_a_pre_stop_that_sleeps(hooks: Hooks) -> None:
+    killing = await hooks.node.wait_event("hooks-pre-sleep", "Killing")
     assert killing[1] == "Stopping container c"
-    assert lives.notes.words("pre-sleep") == ["up", "term", "end"]
-    assert lives.notes.moment("pre-sleep", "term") - lives.told >= 3.9
+    assert hooks.notes.words("pre-sleep") == ["up", "term", "end"]
+    assert hooks.notes.moment("pre-sleep", "term") - hooks.deleted >= 3.9
 
 
-async def test_the_command_of_a_pre_stop_is_not_expanded_either(lives: Lives) -> None:
-    assert lives.notes.words("pre-literal") == ["up", "", "term", "end"]
+async def test_the_command_of_a_pre_stop_is_not_expanded_either(hooks: Hooks) -> None:
+    assert hooks.notes.words("pre-literal") == ["up", "", "term", "end"]
 
 
-async def test_the_pre_stops_of_a_pod_run_side_by_side(lives: Lives) -> None:
-    assert lives.notes.words("pre-two").count("both") == 2, "each has seen the other one begin"
-    assert lives.notes.words("pre-two").count("end") == 2
+async def test_the_pre_stops_of_a_pod_run_side_by_side(hooks: Hooks) -> None:
+    assert hooks.notes.words("pre-two").count("both") == 2, "each has seen the other one begin"
+    assert hooks.notes.words("pre-two").count("end") == 2
 
 
 def _soon(look: Callable[[], object]) -> Callable[[], Awaitable[object]]:

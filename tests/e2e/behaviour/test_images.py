@@ -1,4 +1,4 @@
-"""Images from real registries, one open and one for two users: pull secrets, what is told, who may use what is here."""
+"""Images from real registries, one open and one for two users: pull secrets, events, and rights."""
 
 import base64
 import json
@@ -62,7 +62,7 @@ class Shelf:
 
         return str(state(await self.node.wait_pod(name, waits, f"to wait for {reasons}", SECONDS)).get("message"))
 
-    async def told(self, name: str, reason: str, text: str = "") -> str:
+    async def wait_event(self, name: str, reason: str, text: str = "") -> str:
         """Wait for an Event of this reason about the pod; returns its message."""
 
         async def found() -> str | None:
@@ -77,7 +77,7 @@ class Shelf:
         return self.node.agent.home.path / "kubelet"
 
     def record_of(self, image: str) -> Object:
-        """What the record of the pull says of this image; {} where there is none."""
+        """The entry of this image in the record of the pull; {} where there is none."""
         name = image.rpartition(":")[0]
         records = [json.loads(path.read_text()) for path in (self.root / "image_manager/pulled").glob("sha256-*")]
         found = [r["credentialMapping"][name] for r in records if name in (r.get("credentialMapping") or {})]
@@ -135,8 +135,8 @@ async def shelf(node: Node, registries: tuple[Registry, Registry]) -> AsyncItera
 
 async def test_an_open_registry_needs_no_credentials(shelf: Shelf) -> None:
     await shelf.ready("images-open")
-    await shelf.told("images-open", "Pulling")
-    await shelf.told("images-open", "Pulled", "Successfully pulled image")
+    await shelf.wait_event("images-open", "Pulling")
+    await shelf.wait_event("images-open", "Pulled", "Successfully pulled image")
     assert shelf.record_of(shelf.image("any/one:1", locked=False)) == {"nodePodsAccessible": True}
 
 
@@ -147,17 +147,17 @@ async def test_a_pull_secret_opens_the_registry(shelf: Shelf, kind: str) -> None
     assert (secret["namespace"], secret["name"]) == ("default", f"images-{kind}")
 
 
-async def test_a_wrong_password_is_told_without_being_shown(shelf: Shelf) -> None:
+async def test_a_wrong_password_causes_an_event_that_does_not_show_it(shelf: Shelf) -> None:
     message = await shelf.waiting("images-wrong", "ErrImagePull", "ImagePullBackOff")
     assert "401" in message or "authoriz" in message
     assert "hush" not in message
-    await shelf.told("images-wrong", "Failed", "Failed to pull image")
+    await shelf.wait_event("images-wrong", "Failed", "Failed to pull image")
 
 
 async def test_a_failed_pull_is_backed_off_from(shelf: Shelf) -> None:
     message = await shelf.waiting("images-wrong", "ImagePullBackOff")
     assert message.startswith(f'Back-off pulling image "{shelf.image("by/wrong:1")}": ErrImagePull: ')
-    await shelf.told("images-wrong", "BackOff", "Back-off pulling image")
+    await shelf.wait_event("images-wrong", "BackOff", "Back-off pulling image")
 
 
 @pytest.mark.parametrize("kind", ["anonymous", "elsewhere"])
@@ -174,13 +174,13 @@ async def test_the_second_secret_is_tried_where_the_first_fails(shelf: Shelf) ->
 async def test_a_secret_that_cannot_be_read_is_the_reason(shelf: Shelf) -> None:
     reason = "pull secret default/images-broken: .dockerconfigjson is of no use: auth of entry 1 of auths is not base64"
     assert await shelf.waiting("images-broken", reason) == reason
-    await shelf.told("images-broken", "Failed", f"Error: {reason}")
+    await shelf.wait_event("images-broken", "Failed", f"Error: {reason}")
 
 
-async def test_missing_secrets_are_told_and_once_there_serve_the_next_try(shelf: Shelf) -> None:
-    told = await shelf.told("images-later", "FailedToRetrieveImagePullSecret")
+async def test_missing_secrets_cause_an_event_and_once_created_serve_the_next_pull(shelf: Shelf) -> None:
+    message = await shelf.wait_event("images-later", "FailedToRetrieveImagePullSecret")
     missing = "Unable to retrieve some image pull secrets (images-none, images-nor)"
-    assert told == f"{missing}; attempting to pull the image may not succeed."
+    assert message == f"{missing}; attempting to pull the image may not succeed."
     await shelf.waiting("images-later", "ErrImagePull", "ImagePullBackOff")
     await shelf.secret("images-none", shelf.locked.auths("ann"))
     await shelf.ready("images-later")
@@ -198,7 +198,7 @@ async def test_what_is_never_pulled_is_not(shelf: Shelf) -> None:
     assert not shelf.record_of(image)
 
 
-async def test_an_image_the_registry_lacks_is_told(shelf: Shelf) -> None:
+async def test_an_image_the_registry_lacks_causes_an_event(shelf: Shelf) -> None:
     message = await shelf.waiting("images-absent", "ErrImagePull", "ImagePullBackOff")
     assert "not found" in message or "authoriz" in message
 
@@ -225,14 +225,14 @@ async def test_a_pod_with_the_same_secret_gets_it_without_a_pull(shelf: Shelf) -
     await shelf.ready("images-shared")
     await shelf.pod("images-same", shelf.image("by/shared:1"), "images-ann")
     await shelf.ready("images-same")
-    await shelf.told("images-same", "Pulled", PRESENT)
+    await shelf.wait_event("images-same", "Pulled", PRESENT)
 
 
 async def test_another_user_shows_the_right_by_a_pull(shelf: Shelf) -> None:
     await shelf.ready("images-bobs")
     await shelf.pod("images-anns", shelf.image("by/bob:1"), "images-ann")
     await shelf.ready("images-anns")
-    await shelf.told("images-anns", "Pulled", "Successfully pulled image")
+    await shelf.wait_event("images-anns", "Pulled", "Successfully pulled image")
     secrets = shelf.record_of(shelf.image("by/bob:1"))["kubernetesSecrets"]
     assert [secret["name"] for secret in secrets] == ["images-ann", "images-bob"]
 
@@ -241,7 +241,7 @@ async def test_what_is_always_pulled_is_pulled_with_the_secret(shelf: Shelf) -> 
     await shelf.ready("images-shared")
     await shelf.pod("images-always", shelf.image("by/shared:1"), "images-ann", policy="Always")
     await shelf.ready("images-always")
-    await shelf.told("images-always", "Pulled", "Successfully pulled image")
+    await shelf.wait_event("images-always", "Pulled", "Successfully pulled image")
 
 
 async def test_who_may_use_what_outlives_podsync(shelf: Shelf) -> None:

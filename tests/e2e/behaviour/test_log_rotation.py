@@ -59,7 +59,7 @@ def numbers(text: str) -> list[int]:
     return [int(found) for found in re.findall(r"(?m)\bF (\d+)-", text)]
 
 
-def whole(path: Path) -> list[int]:
+def numbers_of(path: Path) -> list[int]:
     """Every number that the files hold, oldest first."""
     files = [*sorted(path.parent.glob("0.log.*")), path]
     read = (gzip.decompress(f.read_bytes()) if f.suffix == ".gz" else f.read_bytes() for f in files if f.exists())
@@ -126,7 +126,7 @@ async def test_no_line_is_lost_between_the_files(node: Node) -> None:
     await packed(node, path)
 
     def without_gap() -> list[int] | None:
-        seen = whole(path)  # a rotation in between shows a gap that is none
+        seen = numbers_of(path)  # a rotation in between shows a gap that is none
         return seen if seen and seen == list(range(seen[0], seen[-1] + 1)) else None
 
     await node.agent.wait_for(without_gap, "files without a gap")
@@ -146,7 +146,7 @@ async def test_the_log_of_a_container_that_ended_keeps_its_name(node: Node) -> N
     assert (await node.log("logs-ends", "c"))[-1].startswith("2000-")
 
 
-async def test_a_log_that_somebody_removed_comes_back(node: Node) -> None:
+async def test_a_removed_log_comes_back(node: Node) -> None:
     path = await log_of(node, "logs-missing")
     await node.wait_phase("logs-missing", "Running")
     path.unlink()
@@ -178,7 +178,7 @@ async def test_a_follower_sees_every_line_across_rotations(node: Node) -> None:
 
 
 def rotated(path: Path) -> set[str]:
-    """The moments at which the log was rotated, as far as files tell."""
+    """The moments at which the log was rotated, as far as files show them."""
     return {file.name.removesuffix(".tmp").removesuffix(".gz") for file in path.parent.iterdir() if file != path}
 
 
@@ -190,9 +190,9 @@ async def test_podsync_killed_in_a_rotation_loses_no_line(node: Node) -> None:
         node.agent.crash_at(f"podsync.logs.{point}")
         await node.agent.wait_for(lambda: node.agent.crashed, f"podsync to reach {point}")
         await node.agent.wait_back("podsync", pid)
-        await node.agent.wait_for(path.exists, "the log to be opened anew")
-    last = whole(path)[-1]
-    await node.agent.wait_for(lambda: goes_on(whole(path), last), "lines that go on without a gap")
+        await node.agent.wait_for(path.exists, "the log to be opened again")
+    last = numbers_of(path)[-1]
+    await node.agent.wait_for(lambda: goes_on(numbers_of(path), last), "lines that go on without a gap")
 
 
 def goes_on(seen: list[int], last: int) -> bool:

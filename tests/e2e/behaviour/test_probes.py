@@ -1,4 +1,4 @@
-"""Probes on a real node: every kind with every handler, thresholds, gates, restarts, and what is said of them."""
+"""Probes on a real node: every kind with every handler, thresholds, gates, restarts, and their events."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -20,7 +20,7 @@ REDIRECTS = (
     "mkdir -p /tmp/w/cgi-bin; echo fine > /tmp/w/ok; cd /tmp/w/cgi-bin;"
     r""" printf '#!/bin/sh\nprintf "Status: 302 Found\\r\\nLocation: /ok\\r\\n\\r\\n"\n' > here;"""
     r""" printf '#!/bin/sh\nprintf "Status: 302 Found\\r\\nLocation: http://a.invalid/\\r\\n\\r\\ngone"\n' > there;"""
-    r""" printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n"; env > /tmp/env\n' > tell;"""
+    r""" printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n"; env > /tmp/env\n' > request;"""
     " chmod +x *; exec httpd -f -p 8080 -h /tmp/w"
 )
 
@@ -73,7 +73,7 @@ PODS = {
                 readinessProbe=probe(
                     "httpGet",
                     {
-                        "path": "/cgi-bin/tell?q=1",
+                        "path": "/cgi-bin/request?q=1",
                         "port": 8080,
                         "httpHeaders": [{"name": "Host", "value": "probed.example"}],
                     },
@@ -267,7 +267,9 @@ async def test_a_get_has_the_headers_of_the_spec_and_the_kubelets_own(node: Node
         ("grpc-bad", "none", 'timeout: failed to connect service "{ip}:8003" within 1s: context deadline exceeded'),
     ],
 )
-async def test_a_failure_is_told_in_the_kubelets_words(node: Node, name: str, container_name: str, text: str) -> None:
+async def test_the_event_of_a_failure_has_the_kubelets_text(
+    node: Node, name: str, container_name: str, text: str
+) -> None:
     pod = await wait_ready(node, f"probes-{name}", False, container_name)
     text = text.replace("{ip}", pod["status"]["podIP"])
     event = await node.wait_event(f"probes-{name}", "Unhealthy", text, 100)  # seconds: some try every 20
@@ -278,7 +280,7 @@ async def test_a_failure_is_told_in_the_kubelets_words(node: Node, name: str, co
     ("name", "text"),
     [("noport", 'strconv.Atoi: parsing "nope": invalid syntax'), ("exec-missing", "/no/such")],
 )
-async def test_what_cannot_be_tried_says_nothing_of_the_container(node: Node, name: str, text: str) -> None:
+async def test_a_probe_that_cannot_be_tried_has_no_result(node: Node, name: str, text: str) -> None:
     event = await node.wait_event(f"probes-{name}", "Unhealthy", text)
     assert event[1].startswith("Readiness probe errored and resulted in unknown state: ")
     await wait_ready(node, f"probes-{name}", False)
@@ -293,8 +295,8 @@ async def test_a_failing_command_restarts_the_container_after_the_threshold(node
     assert found["lastState"]["terminated"]["containerID"] == first and found["containerID"] != first
     killing = await node.wait_event("probes-live-exec", "Killing")
     assert killing[1:] == ("Container c failed liveness probe, will be restarted", "spec.containers{c}")
-    told = [event for event in await node.events("probes-live-exec") if event[0] == "Unhealthy"]
-    assert {event[1] for event in told} == {"Liveness probe failed: "}
+    unhealthy = [event for event in await node.events("probes-live-exec") if event[0] == "Unhealthy"]
+    assert {event[1] for event in unhealthy} == {"Liveness probe failed: "}
 
 
 async def test_a_failing_get_restarts_the_container(node: Node) -> None:
@@ -321,7 +323,7 @@ async def test_the_grace_of_the_probe_wins_over_that_of_the_pod(node: Node) -> N
 async def test_a_container_that_never_restarts_is_killed_all_the_same(node: Node) -> None:
     pod = await node.wait_phase("probes-live-never", "Failed")
     assert status_of(pod, "c")["restartCount"] == 0
-    # With no container left to keep or start the whole pod is stopped, which says so.
+    # With no container left to keep or start all of the pod is stopped, and the event has that text.
     assert (await node.wait_event("probes-live-never", "Killing"))[1] == "Stopping container c"
 
 

@@ -95,8 +95,8 @@ async def test_one_volume_in_two_places(node: Node) -> None:
 
 async def test_a_mount_that_is_read_only(node: Node) -> None:
     assert "ro" in (await mounts(node, "spec-mounts", "fixed"))["/data"][0]
-    told = await node.inside("spec-mounts", "fixed", "sh", "-c", "touch /data/x 2>&1; true")
-    assert "Read-only file system" in told
+    output = await node.inside("spec-mounts", "fixed", "sh", "-c", "touch /data/x 2>&1; true")
+    assert "Read-only file system" in output
 
 
 async def test_mounts_do_not_propagate_by_themselves(node: Node) -> None:
@@ -148,7 +148,7 @@ async def test_a_hosts_file_of_its_own_stands_instead_of_the_agents(node: Node) 
     assert await node.inside("spec-mounts", "hosts", "cat", "/etc/hosts") == "top\n"
 
 
-async def test_the_file_for_a_termination_message_is_where_the_spec_says(node: Node) -> None:
+async def test_the_file_for_a_termination_message_has_the_path_of_the_spec(node: Node) -> None:
     assert "/run/the/end" in await mounts(node, "spec-mounts", "message")
     assert await node.inside("spec-mounts", "message", "stat", "-c", "%a %s", "/run/the/end") == "666 0\n"
     assert "/dev/termination-log" not in await mounts(node, "spec-mounts", "message")

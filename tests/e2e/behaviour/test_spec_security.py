@@ -120,8 +120,8 @@ async def test_the_runtimes_own_filter_of_system_calls(node: Node) -> None:
 
 async def test_a_filter_of_the_nodes_own_refuses_what_it_names(node: Node) -> None:
     assert (await process(node, "spec-may", "local"))["Seccomp"] == "2"
-    told = await node.inside("spec-may", "local", "sh", "-c", "hostname other 2>&1; true")
-    assert "Operation not permitted" in told
+    output = await node.inside("spec-may", "local", "sh", "-c", "hostname other 2>&1; true")
+    assert "Operation not permitted" in output
 
 
 async def test_a_filter_that_is_not_on_the_node_keeps_its_container_from_being_made(node: Node) -> None:
@@ -136,8 +136,8 @@ async def test_a_filter_that_is_not_on_the_node_keeps_its_container_from_being_m
 
 async def test_a_root_filesystem_that_is_read_only(node: Node) -> None:
     assert "ro" in (await mounted(node, "fixed"))["/"]
-    told = await node.inside("spec-may", "fixed", "sh", "-c", "touch /new 2>&1; true")
-    assert "Read-only file system" in told
+    output = await node.inside("spec-may", "fixed", "sh", "-c", "touch /new 2>&1; true")
+    assert "Read-only file system" in output
 
 
 async def test_a_root_filesystem_is_written_to_otherwise(node: Node) -> None:
@@ -158,8 +158,8 @@ async def test_parts_of_proc_are_read_only(node: Node) -> None:
     found = READONLY & mounts.keys()
     assert found >= {"/proc/sys", "/proc/irq"}
     assert all("ro" in mounts[path] for path in found)
-    told = await node.inside("spec-may", "usual", "sh", "-c", "echo x 2>&1 > /proc/sys/kernel/hostname; true")
-    assert "Read-only file system" in told or (await node.inside("spec-may", "usual", "hostname")).strip() != "x"
+    output = await node.inside("spec-may", "usual", "sh", "-c", "echo x 2>&1 > /proc/sys/kernel/hostname; true")
+    assert "Read-only file system" in output or (await node.inside("spec-may", "usual", "hostname")).strip() != "x"
 
 
 async def test_user_and_groups_of_the_pod(node: Node) -> None:
@@ -200,7 +200,7 @@ async def test_who_must_not_be_root_is_not_made_root_by_the_spec(node: Node) -> 
     assert waiting["message"] == f"container's runAsUser breaks non-root policy {waiting['who']}"
 
 
-async def test_who_must_not_be_root_runs_as_somebody_else(node: Node) -> None:
+async def test_a_container_that_must_not_be_root_runs_as_another_user(node: Node) -> None:
     assert (await process(node, "spec-who", "not-root"))["Uid"].split()[0] == "1000"
 
 

@@ -1,4 +1,4 @@
-"""What the status of a pod shows at each stage of its life, on a real runtime and a real API server."""
+"""What the status of a pod shows at each stage of its lifetime, on a real runtime and a real API server."""
 
 from collections.abc import AsyncIterator
 
@@ -89,7 +89,7 @@ def conditions(pod: Object) -> dict[str, str]:
     return {c["type"]: c["status"] for c in pod["status"]["conditions"]}
 
 
-def said(pod: Object, kind: str) -> tuple[str, str]:
+def reason_and_message(pod: Object, kind: str) -> tuple[str, str]:
     """Reason and message of a condition."""
     condition = condition_of(pod, kind)
     return condition.get("reason", ""), condition.get("message", "")
@@ -105,7 +105,7 @@ async def test_init_containers_one_after_the_other(node: Node) -> None:
         name, lambda p: "running" in (status_of(p, "first").get("state") or {}), "to begin", SOON
     )
     assert pod["status"]["phase"] == "Pending"
-    assert said(pod, "Initialized") == (
+    assert reason_and_message(pod, "Initialized") == (
         "ContainersNotInitialized",
         "containers with incomplete status: [first second]",
     )
@@ -115,7 +115,7 @@ async def test_init_containers_one_after_the_other(node: Node) -> None:
     assert (status_of(pod, "first")["started"], status_of(pod, "first")["ready"]) == (True, False)
     await touch(node, name, "first", "/shared/go")
     pod = await node.wait_static(name, lambda p: "running" in status_of(p, "second")["state"], "to go on", SOON)
-    assert said(pod, "Initialized")[1] == "containers with incomplete status: [second]"
+    assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [second]"
     assert status_of(pod, "first")["state"]["terminated"]["reason"] == "Completed"
     assert (status_of(pod, "first")["started"], status_of(pod, "first")["ready"]) == (False, True)
     await touch(node, name, "second", "/shared/on")
@@ -128,8 +128,8 @@ async def test_an_init_container_that_fails_for_good_fails_the_pod(node: Node) -
     assert status_of(pod, "setup")["state"]["terminated"]["exitCode"] == 3
     assert status_of(pod, "never")["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert status_of(pod, "c")["state"] == {"waiting": {"reason": "PodInitializing"}}
-    assert said(pod, "Initialized")[1] == "containers with incomplete status: [setup never]"
-    assert said(pod, "Ready") == said(pod, "ContainersReady") == ("PodFailed", "")
+    assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [setup never]"
+    assert reason_and_message(pod, "Ready") == reason_and_message(pod, "ContainersReady") == ("PodFailed", "")
 
 
 async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) -> None:
@@ -139,12 +139,15 @@ async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) 
     )
     assert pod["status"]["phase"] == "Pending"
     assert status_of(pod, "helper")["started"] is False
-    assert said(pod, "Initialized")[1] == "containers with incomplete status: [helper]"
+    assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [helper]"
     await touch(node, name, "helper", "/shared/go")
     pod = await node.wait_phase(name, "Running", SOON)
     assert status_of(pod, "helper")["started"] is True
     assert conditions(pod)["Initialized"] == "True"
-    assert said(pod, "ContainersReady") == ("ContainersNotReady", "containers with unready status: [helper]")
+    assert reason_and_message(pod, "ContainersReady") == (
+        "ContainersNotReady",
+        "containers with unready status: [helper]",
+    )
     await touch(node, name, "helper", "/shared/ready")
     await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
 
@@ -157,12 +160,12 @@ async def test_on_failure_one_container_is_done_and_one_is_tried_again(node: Nod
     assert pod["status"]["phase"] == "Running"
     assert status_of(pod, "works")["state"]["terminated"]["reason"] == "Completed"
     assert status_of(pod, "works")["restartCount"] == 0
-    assert said(pod, "ContainersReady")[0] == "ContainersNotReady"
+    assert reason_and_message(pod, "ContainersReady")[0] == "ContainersNotReady"
 
 
 async def test_what_is_not_ready_is_named_in_the_order_of_the_spec(node: Node) -> None:
     pod = await node.wait_phase("statuses-not-ready", "Running", SOON)
-    assert said(pod, "Ready") == ("ContainersNotReady", "containers with unready status: [z a]")
+    assert reason_and_message(pod, "Ready") == ("ContainersNotReady", "containers with unready status: [z a]")
     assert [s["name"] for s in pod["status"]["containerStatuses"]] == ["a", "fine", "z"]
     assert [s["ready"] for s in pod["status"]["containerStatuses"]] == [False, True, False]
 
@@ -187,7 +190,7 @@ async def test_mounts(node: Node) -> None:
     ]
 
 
-async def test_a_readiness_gate_that_somebody_opens(node: Node) -> None:
+async def test_a_readiness_gate_that_is_opened(node: Node) -> None:
     name = GATED
 
     def waits(pod: Object) -> bool:
@@ -195,7 +198,10 @@ async def test_a_readiness_gate_that_somebody_opens(node: Node) -> None:
 
     pod = await node.wait_pod(name, waits, "to wait for its gate", SOON)
     assert conditions(pod)["ContainersReady"] == "True"
-    assert said(pod, "Ready")[1] == 'corresponding condition of pod readiness gate "example.com/gate" does not exist.'
+    assert (
+        reason_and_message(pod, "Ready")[1]
+        == 'corresponding condition of pod readiness gate "example.com/gate" does not exist.'
+    )
     gate = {"type": "example.com/gate", "status": "True"}
     path = paths.pod_status("default", name)
     await node.plane.admin.patch(path, {"status": {"conditions": [gate]}})

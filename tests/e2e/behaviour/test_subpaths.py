@@ -181,7 +181,7 @@ async def test_a_symlink_inside_the_volume_is_followed(node: Node) -> None:
     assert await node.inside("subpaths-escape", "ok", "cat", "/part/file") == "fine\n"
 
 
-async def test_the_log_says_what_was_wrong(node: Node) -> None:
+async def test_the_log_names_the_error(node: Node) -> None:
     await node.agent.wait_for(
         lambda: "(volume v) of container out: leads out of the volume" in node.agent.log_of("volume"), "the line"
     )

@@ -37,11 +37,11 @@ FAILING_AT_ONCE = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureT
 
 @dataclass
 class Ends:
-    """The node, what the pods of this module have written, and when they were told to end."""
+    """The node, what the pods of this module have written, and when their manifests were removed."""
 
     node: Node
     notes: Notes
-    told: float = 0.0  # uptime in seconds at which the manifests went
+    deleted: float = 0.0  # uptime in seconds at which the manifests went
     seen: dict[str, RuntimePod] = field(default_factory=dict)  # as it ran
     uid: dict[str, str] = field(default_factory=dict)
     namespaces: set[str] = field(default_factory=set)  # names of the network namespace of end-clean
@@ -64,8 +64,8 @@ def sidecar(notes: Notes, name: str, script: str, file: str) -> Object:
 
 def dies(name: str, seconds: float = 0) -> str:
     """A script that notes its TERM and end with its own name, and takes its time in between."""
-    told = f"note term-{name}; sleep {seconds}; note end-{name}; exit 0"
-    return f"note up-{name}; trap '{told}' TERM; while :; do sleep 1 & wait $!; done"
+    on_term = f"note term-{name}; sleep {seconds}; note end-{name}; exit 0"
+    return f"note up-{name}; trap '{on_term}' TERM; while :; do sleep 1 & wait $!; done"
 
 
 def pods_of(notes: Notes) -> dict[str, Object]:
@@ -145,7 +145,7 @@ async def ends(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
     for file, word in {"together": "up-b", "sidecars": "up-c", "waiting": "up-c"}.items():
         await asyncio.to_thread(ends.notes.wait, file, word)
     ends.namespaces = network_namespace(ends.seen["end-clean"].sandboxes[0].pid)
-    ends.told = uptime()
+    ends.deleted = uptime()
     await node.take_away(pods)
     yield ends
 
@@ -174,13 +174,13 @@ async def test_no_process_gets_less_than_two_seconds(ends: Ends) -> None:
 async def test_what_the_pre_stop_took_is_taken_from_the_grace_in_whole_seconds(ends: Ends) -> None:
     stop = ends.stop("arithmetic")
     assert ends.notes.words("arithmetic") == ["up", "pre", "pre-end", "term"]
-    assert stop.timeout <= 4 and within(stop, 6, ends.told, ends.notes.moment("arithmetic", "pre"))
+    assert stop.timeout <= 4 and within(stop, 6, ends.deleted, ends.notes.moment("arithmetic", "pre"))
 
 
 async def test_a_pre_stop_longer_than_the_grace_leaves_two_seconds(ends: Ends) -> None:
     stop = ends.stop("overlong")
     assert ends.notes.words("overlong") == ["up", "pre", "term"]
-    assert stop.timeout == 2 and stop.asked - ends.told >= 2.9
+    assert stop.timeout == 2 and stop.asked - ends.deleted >= 2.9
 
 
 async def test_a_pre_stop_that_its_container_took_with_it_has_failed(ends: Ends) -> None:
@@ -193,13 +193,13 @@ async def test_a_process_that_ends_at_once_takes_no_grace(ends: Ends) -> None:
     assert stop.timeout == 60 and not stop.killed
 
 
-async def test_the_containers_of_a_pod_are_told_side_by_side(ends: Ends) -> None:
+async def test_the_containers_of_a_pod_are_stopped_in_parallel(ends: Ends) -> None:
     a, b = ends.stop("together", "a"), ends.stop("together", "b")
     assert max(a.asked, b.asked) < min(a.ended, b.ended)
     assert a.timeout == b.timeout == 20
 
 
-async def test_each_container_is_told_of_once_and_by_name(ends: Ends) -> None:
+async def test_each_container_has_one_killing_event_with_its_name(ends: Ends) -> None:
     killing = [(m, path) for reason, m, path in await ends.node.events("end-together") if reason == "Killing"]
     assert sorted(killing) == [(f"Stopping container {name}", f"spec.containers{{{name}}}") for name in ("a", "b")]
 
@@ -212,28 +212,30 @@ async def test_sidecars_end_last_and_in_reverse_order(ends: Ends) -> None:
     assert words == ["term-c", "end-c", "term-s2", "end-s2", "term-s1", "end-s1"]
 
 
-async def test_a_sidecar_is_told_after_the_others_have_ended(ends: Ends) -> None:
+async def test_a_sidecar_is_stopped_after_the_others_have_ended(ends: Ends) -> None:
     c, s1, s2 = (ends.stop("sidecars", name) for name in ("c", "s1", "s2"))
     assert c.timeout == 30
     # The runtime answers a stop a moment before it writes into its log that it has ended.
     assert s2.asked >= c.ended - 0.1 and s1.asked >= s2.ended - 0.1
-    assert within(s2, 30, ends.told, c.asked) and within(s1, 30, ends.told, c.asked)
+    assert within(s2, 30, ends.deleted, c.asked) and within(s1, 30, ends.deleted, c.asked)
 
 
-async def test_the_pre_stop_of_a_sidecar_waits_for_nobody(ends: Ends) -> None:
+async def test_the_pre_stop_of_a_sidecar_waits_for_no_other_container(ends: Ends) -> None:
     assert ends.notes.moment("waiting", "pre-s") < ends.notes.moment("waiting", "end-c")
 
 
 async def test_the_wait_of_a_sidecar_is_taken_from_its_grace(ends: Ends) -> None:
     c, sidecar = ends.stop("waiting", "c"), ends.stop("waiting", "s")
     assert sidecar.asked >= c.ended - 0.1
-    assert sidecar.timeout <= 4 and within(sidecar, 6, ends.told, c.asked + 1)  # hook and wait, each in whole seconds
+    assert sidecar.timeout <= 4 and within(
+        sidecar, 6, ends.deleted, c.asked + 1
+    )  # hook and wait, each in whole seconds
 
 
 async def test_a_sidecar_waits_for_a_stubborn_container_no_longer_than_the_grace(ends: Ends) -> None:
     c, sidecar = ends.stop("impatient", "c"), ends.stop("impatient", "s")
     assert c.timeout == 3 and sidecar.timeout == 2
-    assert sidecar.asked - ends.told >= 2.9
+    assert sidecar.asked - ends.deleted >= 2.9
 
 
 # What is left
@@ -286,8 +288,8 @@ async def test_a_probe_with_a_grace_of_its_own(ends: Ends, kind: str) -> None:
     pod = await ends.node.wait_static(name, lambda p: status_of(p, "c").get("restartCount"), "to restart")
     instance = status_of(pod, "c")["lastState"]["terminated"]["containerID"].removeprefix("containerd://")
     assert ends.stop_of(instance).timeout == 2
-    told = await ends.node.wait_event(name, "Killing")
-    assert told[1] == f"Container c failed {kind} probe, will be restarted"
+    event = await ends.node.wait_event(name, "Killing")
+    assert event[1] == f"Container c failed {kind} probe, will be restarted"
     await ends.node.take_away([name])
 
 

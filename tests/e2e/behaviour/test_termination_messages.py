@@ -41,9 +41,9 @@ PODS = {
             "messages-logs",
             container("lines", f"{LINES}; exit 1", **FALLBACK),
             container("long", "head -c 6000 /dev/zero | tr '\\0' y; echo; exit 1", **FALLBACK),
-            container("good", "echo said; exit 0", **FALLBACK),
-            container("both", "echo said; echo -n written > /dev/termination-log; exit 1", **FALLBACK),
-            container("file", "echo said; exit 1"),
+            container("good", "echo logged; exit 0", **FALLBACK),
+            container("both", "echo logged; echo -n written > /dev/termination-log; exit 1", **FALLBACK),
+            container("file", "echo logged; exit 1"),
             restartPolicy="Never",
         ),
         pod_of(
@@ -75,7 +75,7 @@ async def pods(node: Node) -> AsyncIterator[None]:
 
 
 async def message(node: Node, name: str, container_name: str) -> str:
-    """What the container's terminated state says, once it is there."""
+    """The message of the container's terminated state, once it is there."""
     pod = await node.wait_static(name, lambda pod: _ended(pod, container_name), "to end")
     return str(_ended(pod, container_name).get("message", ""))
 
@@ -93,7 +93,7 @@ async def test_of_a_long_one_the_end_is_shown(node: Node) -> None:
     assert await message(node, "messages-once", "tail") == "a" * 4095 + "z"
 
 
-async def test_the_file_is_where_the_spec_says(node: Node) -> None:
+async def test_the_file_has_the_path_of_the_spec(node: Node) -> None:
     assert await message(node, "messages-once", "path") == "elsewhere"
 
 
@@ -102,32 +102,34 @@ async def test_bytes_that_are_no_text_are_replaced(node: Node) -> None:
 
 
 async def test_a_huge_file_costs_no_more_than_its_end(node: Node) -> None:
-    said = await message(node, "messages-odd", "huge")
-    assert len(said) <= 4096 and said.endswith("end")
+    text = await message(node, "messages-odd", "huge")
+    assert len(text) <= 4096 and text.endswith("end")
 
 
 async def test_the_container_cannot_put_something_else_in_its_place(node: Node) -> None:
-    said = await message(node, "messages-odd", "attack")
-    assert said.endswith("still here") and "root:" not in said.replace("root:x:0:0:root:/root:/bin/sh", "")
+    text = await message(node, "messages-odd", "attack")
+    assert text.endswith("still here") and "root:" not in text.replace("root:x:0:0:root:/root:/bin/sh", "")
 
 
 async def test_the_last_80_lines_of_the_log_stand_in_after_a_failure(node: Node) -> None:
-    said = await message(node, "messages-logs", "lines")
-    assert said == "".join(f"line {number}\n" for number in range(20, 100))
+    text = await message(node, "messages-logs", "lines")
+    assert text == "".join(f"line {number}\n" for number in range(20, 100))
 
 
 async def test_of_the_log_2048_bytes_are_shown(node: Node) -> None:
     assert await message(node, "messages-logs", "long") == "y" * 2047 + "\n"
 
 
-@pytest.mark.parametrize(("container_name", "said"), [("good", ""), ("both", "written"), ("file", "")])
-async def test_the_log_stands_in_only_where_it_is_asked_for(node: Node, container_name: str, said: str) -> None:
-    assert await message(node, "messages-logs", container_name) == said
+@pytest.mark.parametrize(("container_name", "text"), [("good", ""), ("both", "written"), ("file", "")])
+async def test_the_log_is_the_message_only_where_the_policy_requests_it(
+    node: Node, container_name: str, text: str
+) -> None:
+    assert await message(node, "messages-logs", container_name) == text
 
 
 async def test_the_containers_of_a_pod_share_12_kib(node: Node) -> None:
-    said = [await message(node, "messages-cut", name) for name in ("a", "b", "c", "d")]
-    assert [len(words) for words in said] == [3072] * 4
+    text = [await message(node, "messages-cut", name) for name in ("a", "b", "c", "d")]
+    assert [len(words) for words in text] == [3072] * 4
 
 
 async def test_every_run_has_a_file_of_its_own(node: Node) -> None:
@@ -135,10 +137,10 @@ async def test_every_run_has_a_file_of_its_own(node: Node) -> None:
     assert await message(node, "messages-again", "c") == "round"
 
 
-async def test_an_init_container_says_why_it_failed(node: Node) -> None:
+async def test_a_failed_init_container_has_its_message(node: Node) -> None:
     assert await message(node, "messages-init", "init") == "no database\n"
 
 
-async def test_what_the_runtime_says_comes_first(node: Node) -> None:
-    said = await message(node, "messages-missing", "c")
-    assert "/no/such/program" in said
+async def test_the_message_of_the_runtime_comes_first(node: Node) -> None:
+    text = await message(node, "messages-missing", "c")
+    assert "/no/such/program" in text

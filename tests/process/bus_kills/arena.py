@@ -1,4 +1,4 @@
-"""What the owner, the followers and the test of the bus under SIGKILL say to each other."""
+"""The messages between the owner, the followers and the test of the bus under SIGKILL."""
 
 from dataclasses import dataclass
 
@@ -18,17 +18,17 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """Request to the owner: change nothing any more, and say what there is."""
+    """Request to the owner: change nothing any more, and return the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetState:
-    """Request to a follower: what it was told so far."""
+    """Request to a follower: what it has received so far."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwaitState:
-    """Request to a follower: answer once this is what you were told, complete and fresh."""
+    """Request to a follower: answer once this is the state of the replica, complete and fresh."""
 
     items: dict[str, Item]
 

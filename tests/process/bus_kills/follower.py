@@ -1,4 +1,4 @@
-"""A follower: keeps what it is told, change by change, and answers whether that is what the test expects."""
+"""A follower: applies each change, and answers whether the result is what the test expects."""
 
 import asyncio
 import sys
@@ -17,10 +17,10 @@ class Follower:
     def __init__(self, run_dir: Path, service: str) -> None:
         self._lock = ServiceLock(run_dir, service)
         self._bus = ProcessBus(service, read_manifest(run_dir), lock=self._lock)
-        self._stream = self._bus.follow(ITEMS, self._hear)
+        self._stream = self._bus.follow(ITEMS, self._apply)
         self._bus.answer(AwaitState, self._await)
         self._bus.answer(GetState, self._get)
-        self._told: dict[str, Item] = {}
+        self._items: dict[str, Item] = {}
         self._changes = 0
         self._changed = asyncio.Condition()
         self._wakers: set[asyncio.Task[None]] = set()
@@ -31,13 +31,13 @@ class Follower:
         await self._bus.start()
         await asyncio.Event().wait()
 
-    def _hear(self, change: Change[Item]) -> None:
+    def _apply(self, change: Change[Item]) -> None:
         self._changes += 1
         match change:
             case Put(key, item):
-                self._told[key] = item
+                self._items[key] = item
             case Deleted(key):
-                del self._told[key]
+                del self._items[key]
         task = asyncio.create_task(self._wake())
         self._wakers.add(task)
         task.add_done_callback(self._wakers.discard)
@@ -49,7 +49,7 @@ class Follower:
     async def _await(self, expected: AwaitState) -> State:
         def reached() -> bool:
             fresh = self._stream.complete and not self._stream.stale
-            return fresh and self._told == dict(self._stream.state) == expected.items
+            return fresh and self._items == dict(self._stream.state) == expected.items
 
         async with self._changed:
             await self._changed.wait_for(reached)
@@ -59,7 +59,7 @@ class Follower:
         return self._state()
 
     def _state(self) -> State:
-        return State(items=self._told, changes=self._changes)
+        return State(items=self._items, changes=self._changes)
 
 
 if __name__ == "__main__":
