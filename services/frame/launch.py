@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
@@ -28,6 +28,7 @@ from bus.messages.streams import SERVICES
 from bus.process_bus import ProcessBus
 from services.frame import draining
 from services.frame.configuration_wait import ConfigurationWait
+from services.frame.debugging import Debugging
 from services.frame.exit_codes import REFUSED
 from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
@@ -72,6 +73,7 @@ class Context:
     deadlines: Deadlines = field(default_factory=Deadlines)  # work registers here; the watchdog ends a hung process
     metrics: Registry = field(default_factory=Registry)  # of this process; the frame answers GetMetrics with them
     tracer: Tracer = field(default_factory=Tracer)  # of this process; without `tracing` it does nothing
+    debugging: Debugging = field(default_factory=Debugging)  # of this process; the frame answers requests with it
 
 
 class Service(Protocol):
@@ -230,10 +232,15 @@ class _Frame:
         bus = ProcessBus(self._service, manifest, clock, lock=lock, metrics=metrics, tracer=tracing.tracer)
         measure_process(metrics)
         serve_metrics(bus, metrics)
+        debugging = Debugging(lambda verbosity: configure_log(self._log, replace(config, verbosity=verbosity)))
+        debugging.serve(bus)
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
         asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
-        service = self._build(Context(self._service, config, bus, clock, stopping, deadlines, metrics, tracing.tracer))
+        context = Context(
+            self._service, config, bus, clock, stopping, deadlines, metrics, tracing.tracer, debugging=debugging
+        )
+        service = self._build(context)
         loop = asyncio.get_running_loop()
         watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
         _turn(loop, watchdog, LoopLag(metrics))

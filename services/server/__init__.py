@@ -3,10 +3,10 @@
 Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
     `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics` and the pages below it, `/stats/summary`,
-    `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, `/checkpoint`, `/logs/`, with the kubelet's own status
-    codes and texts. Streams go to the runtime's streaming server, over SPDY or WebSocket. Paths that are not served are
-    answered as a kubelet answers paths it does not register (404 before authentication). The PodResources API is served
-    on `pod-resources/kubelet.sock` below the root directory.
+    `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, `/checkpoint`, `/logs/`, `/debug/pprof/`,
+    `/debug/flags/v`, with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over
+    SPDY or WebSocket. Paths that are not served are answered as a kubelet answers paths it does not register (404
+    before authentication). The PodResources API is served on `pod-resources/kubelet.sock` below the root directory.
 
 Owns
     No stream and no state. The listeners, the PodResources socket, open streams and log files, a cache of who may do
@@ -20,7 +20,8 @@ Follows
     A change of any of them counts for the next handshake or request and ends no connection.
 
 Answers
-    GetMetrics, as every service does. It requests the metrics of all services and readings of usage from pleg, asks
+    GetMetrics, GetStacks, GetProfile and SetVerbosity, as every service does. It requests the same of all services for
+    its clients, and readings of usage from pleg, asks
     status to review tokens and access, and the runtime for the URLs of streams.
 
 Persists

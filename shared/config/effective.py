@@ -171,6 +171,8 @@ class EffectiveConfig:
     webhook_unauthorized_cache_ttl: float = _of("authorization.webhook.cacheUnauthorizedTTL", 30.0)
     streaming_connection_idle_timeout: float = _of("streamingConnectionIdleTimeout", 14400.0)
     enable_debugging_handlers: bool = _of("enableDebuggingHandlers", True)
+    enable_profiling_handler: bool = _of("enableProfilingHandler", True)
+    enable_debug_flags_handler: bool = _of("enableDebugFlagsHandler", True)
     enable_system_log_handler: bool = _of("enableSystemLogHandler", True)
     enable_system_log_query: bool = _of("enableSystemLogQuery", False)
 

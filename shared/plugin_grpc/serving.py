@@ -5,6 +5,7 @@ that it bound when it ends, which a successor's socket must survive.
 """
 
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -62,6 +63,8 @@ class SocketServer:
         own = self._path.with_name(f".{os.getpid()}.sock")
         if len(os.fsencode(own)) > LONGEST_PATH:
             raise OSError(f"the path is longer than {LONGEST_PATH - len(own.name) + len(self._path.name)} bytes")
+        if not self._path.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, "its directory is missing")
         for left in self._path.parent.glob(".[0-9]*.sock"):  # of processes that were killed before they renamed it
             left.unlink(missing_ok=True)
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MOST_CALLS)

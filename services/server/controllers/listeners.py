@@ -130,7 +130,11 @@ class Listeners:
 
 def main_served(config: EffectiveConfig, checks: tuple[str, ...]) -> Served:
     """Return what the main listener serves."""
-    switches = {Endpoint.LOGS: config.enable_system_log_handler}
+    switches = {
+        Endpoint.LOGS: config.enable_system_log_handler,
+        Endpoint.PPROF: config.enable_profiling_handler,
+        Endpoint.DEBUG_FLAGS: config.enable_debug_flags_handler,
+    }
     return Served(
         config.enable_debugging_handlers,
         checks,

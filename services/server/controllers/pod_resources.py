@@ -83,12 +83,16 @@ class PodResources:
         await self._server.stop()
 
     async def _open(self) -> None:
+        logged = ""
         while True:
             try:
                 await self._server.start()
             except OSError as error:
-                line = f"{self._path}: cannot listen: {error.strerror or error} (repair its directory)"
-                log.error("%s; trying again in %d s", line, _RETRY)
+                reason = error.strerror or str(error)
+                line = f"{self._path}: cannot listen: {reason} (repair its directory, or restart bootstrap)"
+                if line != logged:
+                    log.error("%s; trying again every %d s", line, _RETRY)
+                logged = line
                 self._bus.trouble(_TROUBLE, line)
                 await asyncio.sleep(_RETRY)
             else:

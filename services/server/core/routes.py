@@ -30,6 +30,8 @@ class Endpoint(StrEnum):
     RUN = "run"
     CHECKPOINT = "checkpoint"
     LOGS = "logs"
+    PPROF = "debug/pprof"
+    DEBUG_FLAGS = "debug/flags/v"
     METRICS = "metrics"
     METRICS_PROBES = "metrics/probes"
     METRICS_CADVISOR = "metrics/cadvisor"
@@ -80,12 +82,19 @@ DEBUG_RULES = (
     Rule(Endpoint.RUNNING_PODS, "/runningpods", _GET, tree="/runningpods", json=True),
     Rule(Endpoint.CONFIGZ, "/configz"),
     Rule(Endpoint.LOGS, "/logs", _GET, (), tree="/logs"),
+    Rule(Endpoint.PPROF, "/debug/pprof", _GET, (), tree="/debug/pprof"),
+    Rule(Endpoint.DEBUG_FLAGS, "/debug/flags/v"),
     Rule(Endpoint.CHECKPOINT, "/checkpoint", _POST, (3,), tree="/checkpoint"),
     Rule(Endpoint.STATUSZ, "/statusz", _GET),
     Rule(Endpoint.FLAGZ, "/flagz", _GET),
 )
 GATED = frozenset({Endpoint.CHECKPOINT, Endpoint.STATUSZ, Endpoint.FLAGZ})  # unknown paths while their gates are off
-DISABLED = {Endpoint.LOGS: "logs endpoint is disabled."}  # texts of 405 where a key switches the endpoint off
+# Texts of 405 where a key switches the endpoint off.
+DISABLED = {
+    Endpoint.LOGS: "logs endpoint is disabled.",
+    Endpoint.PPROF: "profiling endpoint is disabled.",
+    Endpoint.DEBUG_FLAGS: "flags endpoint is disabled.",
+}
 # Without debugging handlers every method gets DEBUG_DISABLED below these.
 _DEBUG_SUBTREES = (
     "/run/",

@@ -38,7 +38,7 @@ class MainListener:
         """A client without credentials."""
         return self.running.client
 
-    async def request(self, method: str, path: str, data: bytes = b"", **headers: str) -> tuple[int, str, Any]:
+    async def request(self, method: str, path: str, data: bytes = b"", /, **headers: str) -> tuple[int, str, Any]:
         """Status, body and headers; `path` is sent as it is."""
         url = URL(self.url + path, encoded=True)
         async with self.client.request(

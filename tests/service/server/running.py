@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from bus.messages.podsync import PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
 from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
 from bus.messages.usage import FoundUsage, GetUsage
+from services.frame.debugging import Debugging
 from services.frame.launch import Context
 from services.frame.metrics import serve_metrics
 from services.server.service import ServerService
@@ -66,6 +67,7 @@ class Node:
     """The other services, as the server sees them."""
 
     def __init__(self, complete: bool = True) -> None:
+        self.verbosity: Callable[[int], object] = lambda _: None  # what services do with the verbosity they are given
         self.complete = complete  # what the services publish is complete from the start
         self.network = MemoryNetwork()
         self.buses: dict[str, MemoryBus] = {}
@@ -83,6 +85,7 @@ class Node:
             bus = self.buses[service] = self.network.bus(service)
             metrics = self.metrics[service] = Registry(service)
             serve_metrics(bus, metrics)
+            Debugging(self.verbosity).serve(bus)
             if service == "sources":
                 self.desired = bus.own(PODS_DESIRED)
                 self.mirrors = bus.own(PODS_MIRRORS)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from services.frame import debugging, sampling
 from services.server.adapters import accepting, http_limits, system_log_files
-from services.server.controllers import pod_resources, reviews, system_logs
+from services.server.controllers import debug_endpoints, pod_resources, reviews, system_logs
 from services.server.core import bearer, node_log_query
 from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY
 from shared.plugin_grpc import serving
@@ -36,6 +37,10 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ
         ("access reviews under way; for one address", f"{reviews.ACCESSES}; {reviews.ACCESSES_OF_ADDRESS}"),
         ("entries of a listed directory", system_log_files.MOST_ENTRIES),
         ("queries of the journal at once", system_logs.MOST_QUERIES),
+        ("seconds of a profile; profiles of a process at once", f"{debugging.LONGEST_PROFILE:.0f}; 1"),
+        ("different stacks of a profile; frames of a stack", f"{sampling.MOST_STACKS}; {sampling.DEEPEST}"),
+        ("characters of a dump of stacks", f"{debugging.LONGEST_TEXT} each of threads and tasks"),
+        ("bytes sent to `/debug/flags/v`", debug_endpoints.MOST_BODY_BYTES),
         ("calls in a second; at once after a pause", f"{pod_resources.QPS}; {pod_resources.BURST} (the kubelet's)"),
         ("calls in progress", serving.MOST_CALLS),
         ("bytes of a request", f"{serving.MOST_REQUEST_BYTES >> 10} KiB"),

@@ -163,7 +163,7 @@ def test_zpages_are_served_where_their_gates_are_on() -> None:
     assert refused("/flagz", main, method="POST").status == 405
     assert refused("/flagz/x", main).status == 404
     assert refused("/statusz", main).open
-    assert handler_paths(main) == ["/configz", "/flagz", "/healthz", *metrics_paths()]
+    assert handler_paths(main) == ["/configz", "/debug/flags/v", "/flagz", "/healthz", *metrics_paths()]
 
 
 def test_logs_take_any_depth_and_keep_the_slash_at_the_end() -> None:

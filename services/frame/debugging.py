@@ -1,0 +1,83 @@
+"""Answers of every process about itself: GetStacks, GetProfile and SetVerbosity. They change no state but the log's."""
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from bus.interface import Bus, RequestRefusedError
+from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
+from services.frame.sampling import MOST_THREADS, Sampler
+from shared.task_stacks import task_stacks
+
+LONGEST_TEXT = 512 << 10  # characters of the threads' stacks, and of the tasks'
+LONGEST_PROFILE = 300.0  # seconds
+HIGHEST_VERBOSITY = 2**31 - 1
+IN_USE = "cpu profiling already in use"
+
+
+class Debugging:
+    """The answers. `set_verbosity` applies `-v` to the log of this process."""
+
+    def __init__(self, set_verbosity: Callable[[int], object] = lambda _: None) -> None:
+        self._set_verbosity = set_verbosity
+        self._sampler: Sampler | None = None
+
+    def serve(self, bus: Bus) -> None:
+        """Answer the requests. Call it before the bus is started."""
+        bus.answer(GetStacks, self.stacks)
+        bus.answer(GetProfile, self.profile)
+        bus.answer(SetVerbosity, self.set_verbosity)
+
+    async def stacks(self, _request: GetStacks) -> Stacks:
+        """Return where threads and tasks are."""
+        return Stacks(
+            threads=thread_stacks()[:LONGEST_TEXT], tasks=task_stacks(asyncio.get_running_loop())[:LONGEST_TEXT]
+        )
+
+    async def profile(self, request: GetProfile) -> Profile:
+        """Return a profile. Raises RequestRefusedError while another one is made, and for a time that is too long."""
+        if self._sampler is not None:
+            raise RequestRefusedError(IN_USE)
+        if not 0 <= request.seconds <= LONGEST_PROFILE:
+            raise RequestRefusedError(f"profile duration exceeds {LONGEST_PROFILE:.0f} s")
+        sampler = self._sampler = Sampler(request.seconds)
+        try:
+            return await _in_own_thread(sampler)
+        finally:
+            sampler.stop()
+            self._sampler = None
+
+    async def set_verbosity(self, request: SetVerbosity) -> VerbositySet:
+        """Log with this `-v` from now on."""
+        self._set_verbosity(min(max(request.verbosity, 0), HIGHEST_VERBOSITY))
+        return VerbositySet(verbosity=request.verbosity)
+
+
+def thread_stacks() -> str:
+    """Return the stack of each thread, outermost call first, as text."""
+    frames = sys._current_frames()
+    parts = []
+    for thread in threading.enumerate()[:MOST_THREADS]:
+        if thread.ident is not None and (frame := frames.get(thread.ident)) is not None:
+            parts.append(f"Thread {thread.name}:\n{''.join(traceback.format_stack(frame))}")
+    return "".join(parts)
+
+
+async def _in_own_thread(sampler: Sampler) -> Profile:
+    """Not in a thread of the event loop's executor: the watchdog expects those to end soon."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Profile] = loop.create_future()
+
+    def finish(profile: Profile) -> None:
+        if not done.done():
+            done.set_result(profile)
+
+    def sample() -> None:
+        profile = sampler.run()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(finish, profile)
+
+    threading.Thread(target=sample, name="profile", daemon=True).start()
+    return await done

@@ -1,0 +1,179 @@
+"""The handlers of `/debug/pprof/` and `/debug/flags/v`: each requests its part of every process (server.md 15.2, 15.3).
+
+Python has no heap, block or mutex profile of Go's kind: those are unknown. A process that does not answer is named in
+the profile and fails none of the others.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import orjson
+from aiohttp import web
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
+from bus.messages.streams import SERVICES
+from services.frame.debugging import LONGEST_PROFILE, Debugging
+from services.server.adapters.plain_answer import go_error, plain
+from services.server.controllers.request_handler import EndpointHandler
+from services.server.core.go_text import parse_int64, parse_query, quote
+from services.server.core.profile_formats import (
+    COLLAPSED,
+    FORMATS,
+    PPROF,
+    SPEEDSCOPE,
+    collapsed,
+    sampled_stacks,
+    speedscope,
+)
+from services.server.core.routes import Endpoint
+from shared.clock import Clock
+from shared.pprof.encoding import pprof
+
+T = TypeVar("T")
+
+TIMEOUT = 5.0  # seconds that a process has to answer, besides the time of its profile
+MOST_BODY_BYTES = 64
+_PROFILE_SECONDS = 30
+_HIGHEST = 2**31 - 1
+_INDEX = """/debug/pprof/
+
+profile    where the processes spend CPU time (?seconds=30)
+goroutine  where their threads are now (?debug=1: threads and tasks, as text)
+
+?process=NAME   one of {services}; repeatable, all without it
+?format=NAME    one of {formats}
+"""
+
+
+class DebugEndpoints:
+    """The handlers; `own` answers for this process, the others over the bus."""
+
+    def __init__(self, bus: Bus, clock: Clock, own: Debugging) -> None:
+        self._bus, self._clock, self._own = bus, clock, own
+
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """By endpoint."""
+        return {Endpoint.PPROF: self.pprof, Endpoint.DEBUG_FLAGS: self.flags}
+
+    async def flags(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """PUT /debug/flags/v: the verbosity of all processes, until each of them ends."""
+        if request.method != "PUT":
+            return _line(406, "unsupported http method")
+        try:
+            text = await _body(request)
+        except (ValueError, TimeoutError) as error:
+            return _line(400, f"error reading request body: {error or 'too slow'}")
+        failed = f"failed set klog.logging.verbosity {text}"
+        try:
+            verbosity = parse_int64(text)
+            if not -_HIGHEST - 1 <= verbosity <= _HIGHEST:
+                raise ValueError(f"parsing {quote(text)}: value out of range")
+        except ValueError as error:
+            return _line(400, f"{failed}: strconv.ParseInt: {error}")
+        answers = await self._from(SERVICES, SetVerbosity(verbosity=verbosity), VerbositySet, self._own.set_verbosity)
+        missing = [process for process, answer in answers.items() if isinstance(answer, str)]
+        if missing:
+            return _line(500, f"{failed}: no answer of {', '.join(missing)}")
+        return _line(200, f"successfully set klog.logging.verbosity to {text}")
+
+    async def pprof(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """GET /debug/pprof/ and the profiles below it."""
+        name, query = parameters[0], parse_query(request.rel_url.raw_query_string)
+        if name == "":
+            return plain(200, _INDEX.format(services=", ".join(SERVICES), formats=", ".join(FORMATS)))
+        if name not in ("profile", "goroutine"):
+            refused = go_error(404, "Unknown profile")
+            refused.headers["X-Go-Pprof"] = "1"
+            return refused
+        processes, form = query.get("process", list(SERVICES)), query.get("format", [PPROF])[0]
+        for value, known in ((form, FORMATS), *((process, SERVICES) for process in processes)):
+            if value not in known:
+                return go_error(400, f"unknown value {quote(value)}: it is one of {', '.join(known)}")
+        processes = [process for process in SERVICES if process in processes]
+        if name == "goroutine" and query.get("debug", ["0"])[0] not in ("", "0"):
+            return await self._stacks(processes)
+        seconds = _seconds(query.get("seconds", [""])[0]) if name == "profile" else 0
+        if seconds > LONGEST_PROFILE:
+            return go_error(400, f"profile duration exceeds {LONGEST_PROFILE:.0f} s")
+        return await self._profile(name, processes, seconds, form)
+
+    async def _stacks(self, processes: list[str]) -> web.StreamResponse:
+        answers = await self._from(processes, GetStacks(), Stacks, self._own.stacks)
+        parts = []
+        for process, answer in answers.items():
+            text = f"{answer}\n" if isinstance(answer, str) else f"{answer.threads}{answer.tasks}"
+            parts.append(f"== {process} ==\n{text}\n")
+        return plain(200, "".join(parts))
+
+    async def _profile(self, name: str, processes: list[str], seconds: int, form: str) -> web.StreamResponse:
+        began = self._clock.wall()
+        answers = await self._from(processes, GetProfile(seconds=seconds), Profile, self._own.profile, seconds)
+        profiles = {process: answer for process, answer in answers.items() if isinstance(answer, Profile)}
+        errors = [f"{process}: {answer}" for process, answer in answers.items() if isinstance(answer, str)]
+        if not profiles:
+            return go_error(500, f"Could not enable CPU profiling: {'; '.join(errors)}")
+        stacks = await asyncio.to_thread(sampled_stacks, profiles)
+        if form == COLLAPSED:
+            return plain(200, collapsed(stacks))
+        if form == SPEEDSCOPE:
+            document = orjson.dumps(speedscope(stacks, f"bulkhead {name}"))
+            return web.Response(body=document, headers={"Content-Type": "application/json"})
+        period = max(profile.period_nanoseconds for profile in profiles.values())
+        body = await asyncio.to_thread(
+            pprof, stacks, began=began, seconds=seconds, period_nanoseconds=period, comments=errors
+        )
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.Response(body=body, headers=headers)
+
+    async def _from(
+        self,
+        processes: list[str] | tuple[str, ...],
+        question: Any,
+        answer: type[T],
+        own: Callable[[Any], Awaitable[T]],
+        seconds: float = 0,
+    ) -> dict[str, T | str]:
+        """Ask these processes at the same time; an error is its line."""
+
+        async def one(process: str) -> T | str:
+            try:
+                if process == self._bus.service:
+                    return await own(question)
+                return await self._bus.ask(process, question, answer, seconds + TIMEOUT)
+            except (NoAnswerError, RequestRefusedError) as error:
+                return str(error)
+
+        return dict(zip(processes, await asyncio.gather(*map(one, processes)), strict=True))
+
+
+def _seconds(text: str) -> int:
+    """As Go: what is no positive number is 30."""
+    try:
+        seconds = parse_int64(text)
+    except ValueError:
+        return _PROFILE_SECONDS
+    return seconds if seconds > 0 else _PROFILE_SECONDS
+
+
+def _line(status: int, text: str) -> web.Response:
+    response = plain(status, text)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+async def _body(request: web.BaseRequest) -> str:
+    """Return the content. Raises ValueError where it is too long, TimeoutError where it is late."""
+    content = b""
+    async with asyncio.timeout(TIMEOUT):
+        while piece := await request.content.read(MOST_BODY_BYTES):
+            content += piece
+            if len(content) > MOST_BODY_BYTES:
+                raise ValueError(f"more than {MOST_BODY_BYTES} bytes")
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,157 @@
+"""/debug/pprof/ and /debug/flags/v over real HTTP: profiles of all processes in each format, stacks, the verbosity."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bus.messages.streams import SERVICES
+from shared.pprof import profile_pb2
+from tests.service.server.main_listener import MainListener, main_listener
+from tests.service.server.running import Node, configuration
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[MainListener]:
+    async with main_listener(configuration(tmp_path)) as server:
+        yield server
+
+
+async def profile_of(server: MainListener, path: str) -> profile_pb2.Profile:
+    async with server.client.get(server.url + path) as response:
+        assert (response.status, response.headers["Content-Type"]) == (200, "application/octet-stream")
+        profile = profile_pb2.Profile()
+        profile.ParseFromString(gzip.decompress(await response.read()))
+        return profile
+
+
+async def test_a_profile_has_all_processes_and_opens_as_pprof(server: MainListener) -> None:
+    profile = await profile_of(server, "/debug/pprof/goroutine")
+    texts = list(profile.string_table)
+    assert texts[0] == ""
+    assert [(texts[each.type], texts[each.unit]) for each in profile.sample_type] == [
+        ("samples", "count"),
+        ("cpu", "nanoseconds"),
+    ]
+    processes = {
+        texts[label.str] for sample in profile.sample for label in sample.label if texts[label.key] == "process"
+    }
+    assert processes == set(SERVICES)
+    functions = {function.id: texts[function.name] for function in profile.function}
+    locations = {location.id: functions[location.line[0].function_id] for location in profile.location}
+    for sample in profile.sample:
+        names = [locations[each] for each in sample.location_id]
+        assert names[-1] in SERVICES  # the outermost place
+    assert "Thread.run" in locations.values()
+
+
+async def test_a_profile_over_time_counts_cpu_time(server: MainListener) -> None:
+    profile = await profile_of(server, "/debug/pprof/profile?seconds=1&process=server&process=pleg")
+    assert profile.period == 10_000_000
+    assert profile.duration_nanos >= 1e9
+    values = [list(sample.value) for sample in profile.sample]
+    assert all(samples > 0 and nanoseconds > 0 for samples, nanoseconds in values)
+    assert sum(nanoseconds for _, nanoseconds in values) < 60e9
+
+
+async def test_the_other_formats(server: MainListener) -> None:
+    _, body, _ = await server.request("GET", "/debug/pprof/goroutine?format=collapsed&process=server")
+    lines = body.splitlines()
+    assert lines and all(line.startswith("server;") and line.rpartition(" ")[2].isdigit() for line in lines)
+    _, body, _ = await server.request("GET", "/debug/pprof/goroutine?format=speedscope")
+    document = json.loads(body)
+    assert document["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    assert [profile["name"] for profile in document["profiles"]] == list(SERVICES)
+    for profile in document["profiles"]:
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert profile["endValue"] == sum(profile["weights"])
+        assert all(0 <= index < len(document["shared"]["frames"]) for stack in profile["samples"] for index in stack)
+
+
+async def test_stacks_of_threads_and_tasks_are_text(server: MainListener) -> None:
+    status, body, _ = await server.request("GET", "/debug/pprof/goroutine?debug=2&process=server")
+    assert status == 200
+    assert body.startswith("== server ==\nThread MainThread:\n")
+    assert "\nTask " in body
+    assert "== volume ==" not in body
+    status, index, _ = await server.request("GET", "/debug/pprof/")
+    assert (status, index.startswith("/debug/pprof/")) == (200, True)
+    assert (await server.request("GET", "/debug/pprof"))[2]["Location"] == "/debug/pprof/"
+
+
+async def test_a_process_that_does_not_answer_is_named_and_fails_no_other(server: MainListener) -> None:
+    server.running.node.network.kill("volume")
+    async with clock_running(server):
+        profile = await profile_of(server, "/debug/pprof/goroutine?process=volume&process=server")
+        [comment] = [profile.string_table[each] for each in profile.comment]
+        assert comment.startswith("volume: ")
+        status, body, _ = await server.request("GET", "/debug/pprof/goroutine?process=volume")
+        assert (status, body.startswith("Could not enable CPU profiling: volume: ")) == (500, True)
+        _, body, _ = await server.request("GET", "/debug/pprof/goroutine?debug=1&process=volume")
+        assert body.startswith("== volume ==\n")
+        status, body, _ = await server.request("PUT", "/debug/flags/v", b"4")
+        assert (status, body) == (500, "failed set klog.logging.verbosity 4: no answer of volume")
+
+
+@asynccontextmanager
+async def clock_running(server: MainListener) -> AsyncIterator[None]:
+    """Let the time of the bus pass until the block ends."""
+
+    async def run() -> None:
+        while True:
+            await server.running.node.network.advance(1)
+            await asyncio.sleep(0.01)
+
+    running = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_verbosity_of_all_processes_is_set(tmp_path: Path) -> None:
+    got: list[int] = []
+    node = Node()
+    node.verbosity = got.append
+    async with main_listener(configuration(tmp_path), node=node) as server:
+        status, body, headers = await server.request("PUT", "/debug/flags/v", b"5")
+        assert (status, body) == (200, "successfully set klog.logging.verbosity to 5")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    assert got == [5] * (len(SERVICES) - 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "status", "text"),
+    [
+        ("GET", b"", 406, "unsupported http method"),
+        ("POST", b"5", 406, "unsupported http method"),
+        ("PUT", b"", 400, 'failed set klog.logging.verbosity : strconv.ParseInt: parsing "": invalid syntax'),
+        ("PUT", b"x", 400, 'failed set klog.logging.verbosity x: strconv.ParseInt: parsing "x": invalid syntax'),
+        (
+            "PUT",
+            b"3000000000",
+            400,
+            'failed set klog.logging.verbosity 3000000000: strconv.ParseInt: parsing "3000000000": value out of range',
+        ),
+        ("PUT", b"1" * 100, 400, "error reading request body: more than 64 bytes"),
+    ],
+)
+async def test_what_is_no_verbosity_is_refused(
+    server: MainListener, method: str, body: bytes, status: int, text: str
+) -> None:
+    assert (await server.request(method, "/debug/flags/v", body))[:2] == (status, text)
+
+
+async def test_the_keys_switch_each_handler_off(tmp_path: Path) -> None:
+    config = configuration(tmp_path, enable_profiling_handler=False, enable_debug_flags_handler=False)
+    async with main_listener(config) as server:
+        for method in ("GET", "POST"):
+            answer = await server.request(method, "/debug/pprof/profile")
+            assert answer[:2] == (405, "profiling endpoint is disabled.\n")
+            answer = await server.request(method, "/debug/flags/v")
+            assert answer[:2] == (405, "flags endpoint is disabled.\n")

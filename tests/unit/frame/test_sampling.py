@@ -1,0 +1,107 @@
+"""Profiles of this process: a busy thread is found, an idle one is not, and both are bounded."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from bus.interface import RequestRefusedError
+from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity
+from services.frame import sampling
+from services.frame.debugging import IN_USE, LONGEST_PROFILE, Debugging
+from services.frame.sampling import DEEPEST, Sampler
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """A thread that computes, and one that waits."""
+    ending = threading.Event()
+
+    def compute() -> None:
+        while not ending.is_set():
+            sum(range(1000))
+
+    threads = [threading.Thread(target=compute, name="busy"), threading.Thread(target=ending.wait, name="idle")]
+    for thread in threads:
+        thread.start()
+    yield
+    ending.set()
+    for thread in threads:
+        thread.join()
+
+
+def threads_of(profile: Profile) -> set[str]:
+    return {stack.thread for stack in profile.stacks}
+
+
+@pytest.mark.usefixtures("busy")
+def test_cpu_time_is_counted_where_it_is_used() -> None:
+    profile = Sampler(0.5).run()
+    [*stacks] = [stack for stack in profile.stacks if stack.thread == "busy"]
+    assert stacks and "idle" not in threads_of(profile)
+    functions = {profile.frames[index].function for stack in stacks for index in stack.frames}
+    assert any(name.endswith("compute") for name in functions)
+    assert sum(stack.nanoseconds for stack in stacks) > 0
+
+
+@pytest.mark.usefixtures("busy")
+def test_without_time_each_thread_is_shown_once() -> None:
+    profile = Sampler(0).run()
+    assert {"busy", "idle"} <= threads_of(profile)
+    assert all((stack.samples, stack.nanoseconds) == (1, 0) for stack in profile.stacks)
+
+
+@pytest.mark.usefixtures("busy")
+def test_different_stacks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "MOST_STACKS", 1)
+    profile = Sampler(0).run()
+    assert [stack.frames for stack in profile.stacks][1:] == [()]
+
+
+def test_deep_stacks_are_cut() -> None:
+    waiting, ending = threading.Event(), threading.Event()
+
+    def deep(depth: int) -> None:
+        if depth:
+            deep(depth - 1)
+        else:
+            waiting.set()
+            ending.wait()
+
+    thread = threading.Thread(target=deep, args=(DEEPEST * 2,), name="deep")
+    thread.start()
+    waiting.wait(60)
+    try:
+        [stack] = [stack for stack in Sampler(0).run().stacks if stack.thread == "deep"]
+        assert len(stack.frames) == DEEPEST
+    finally:
+        ending.set()
+        thread.join()
+
+
+async def test_one_profile_at_a_time_and_a_cancelled_one_makes_room() -> None:
+    debugging = Debugging()
+    first = asyncio.create_task(debugging.profile(GetProfile(seconds=60)))
+    await asyncio.sleep(0)
+    with pytest.raises(RequestRefusedError, match=IN_USE):
+        await debugging.profile(GetProfile(seconds=0))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    assert "MainThread" in threads_of(await debugging.profile(GetProfile(seconds=0)))
+    for seconds in (-1, LONGEST_PROFILE + 1):
+        with pytest.raises(RequestRefusedError, match="exceeds"):
+            await debugging.profile(GetProfile(seconds=seconds))
+
+
+async def test_stacks_show_threads_and_tasks() -> None:
+    stacks = await Debugging().stacks(GetStacks())
+    assert "Thread MainThread:\n" in stacks.threads
+    assert "test_stacks_show_threads_and_tasks" in stacks.threads
+
+
+async def test_the_verbosity_reaches_the_log() -> None:
+    got: list[int] = []
+    await Debugging(got.append).set_verbosity(SetVerbosity(verbosity=4))
+    await Debugging(got.append).set_verbosity(SetVerbosity(verbosity=-1))
+    assert got == [4, 0]
