@@ -38,6 +38,7 @@ PREREQUISITES = (
     Prerequisite("iptables", "iptables", "run"),
     Prerequisite("mount", "mount", "run"),
     Prerequisite("mkfs.ext4", "e2fsprogs", "test"),
+    Prerequisite("mkfs.xfs", "xfsprogs", "test"),
     Prerequisite("losetup", "mount", "test"),
     Prerequisite("blkid", "util-linux", "test"),
     Prerequisite("wipefs", "util-linux", "test"),

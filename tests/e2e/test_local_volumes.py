@@ -1,6 +1,7 @@
 """Local volumes on real directories and loop devices: what is on a device stays, whatever is killed."""
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -241,3 +242,38 @@ def test_a_file_system_grows_to_its_device(machine: Machine) -> None:
         machine.plugin.expand("a", "pv", source, 128 << 20, Gathered())
     assert os.statvfs(path).f_blocks > 1.5 * before
     assert (path / "data").read_text() == "kept"
+
+
+def test_an_xfs_is_made_on_an_empty_device_once_checked_and_grown(machine: Machine) -> None:
+    require_command("mkfs.xfs")
+    resize(machine, 400 << 20)  # the smallest xfs has 300 MiB
+    source = Local(machine.device, filesystem="xfs")
+    if not is_known("xfs"):
+        pytest.skip("the kernel of this machine has no xfs")
+    path = machine.start("a", source)
+    (path / "data").write_text("kept")
+    before = os.statvfs(path).f_blocks
+    end(machine)
+    with pytest.raises(OSError, match=r"the device has a file system of type xfs"):
+        machine.start("a", Local(machine.device, filesystem="ext4"))
+    end(machine)
+    path = machine.start("b", source)
+    assert (path / "data").read_text() == "kept"
+    resize(machine, 800 << 20)
+    for _ in range(2):
+        machine.plugin.expand("b", "pv", source, 800 << 20, Gathered())
+    assert os.statvfs(path).f_blocks > 1.5 * before
+    assert (path / "data").read_text() == "kept"
+
+
+def resize(machine: Machine, size: int) -> None:
+    """Give the device this size, in bytes; what is new of it has no content."""
+    os.truncate(machine.image, size)
+    subprocess.run(["losetup", "-c", machine.device], check=True)
+
+
+def is_known(filesystem: str) -> bool:
+    """Whether the kernel can mount it, as a module where it has one."""
+    if shutil.which("modprobe"):
+        subprocess.run(["modprobe", "-q", filesystem], check=False)
+    return filesystem in Path("/proc/filesystems").read_text().split()
