@@ -81,8 +81,9 @@ class Volume:
         sockets = PluginSockets(Path(root) / "plugins_registry")
         self._registration = registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins, partial(registration.endpoint, CSI))
+        metrics = VolumeMetrics(context.metrics, reconciler, certificates.states)
         executor = OperationExecutor(
-            reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler),
+            reconciler, calls, content, clock, failures, context.deadlines, metrics,
             VolumeExpansion(bus, clock, content, claims.reread), context.tracer,
         )  # fmt: skip
         subpaths = SubpathRequests(reconciler, executor, changed.of)

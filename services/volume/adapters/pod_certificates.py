@@ -3,6 +3,7 @@ through sources. What is due is decided by core/pod_certificates.py."""
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Container
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
@@ -24,6 +25,7 @@ from services.volume.core.pod_certificates import (
     object_key,
     request_spec,
     requested,
+    state_of,
 )
 from shared.clock import Clock
 from shared.model import objects
@@ -83,6 +85,11 @@ class PodCertificates:
             for key, projection in self._projections.items()
             if projection.pending is not None and str(object_key(key, projection.pending.name)) == changed
         ]
+
+    def states(self) -> Counter[tuple[str, str]]:
+        """Return how many projections of each signer are in each state, as the kubelet's metric names it."""
+        wall = self._clock.wall()
+        return Counter((key.signer, state_of(found, wall)) for key, found in self._projections.items())
 
     def keep(self, pod_uids: Container[str]) -> None:
         """Forget the certificates of all pods but these."""

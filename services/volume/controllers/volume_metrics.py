@@ -1,6 +1,8 @@
-"""Counts volumes by plugin and times operations on them, under the kubelet's names (node.md 9.3)."""
+"""Counts volumes by plugin and certificates by signer, times operations on volumes, under the kubelet's names (node.md
+9.3)."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from services.volume.core.operations import ExpandVolume, MountVolume, Operation, UnmountDevice, UnmountVolume
 from services.volume.core.outcome import Outcome
@@ -19,6 +21,13 @@ OPERATIONS = histogram(
     buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0),
 )
 TOTAL = gauge("volume_manager_total_volumes", "Volumes of pods, desired and actual.", "plugin_name", "state")
+CERTIFICATES = gauge(
+    "kubelet_podcertificate_states",
+    "Certificates of pods in projected volumes, by signer and state.",
+    "signer_name",
+    "state",
+    limit=200,
+)
 
 _NAMES = {
     MountVolume: "volume_mount",
@@ -29,12 +38,19 @@ _NAMES = {
 
 
 class VolumeMetrics:
-    """The instruments."""
+    """The instruments. `certificates`: signer and state -> number."""
 
-    def __init__(self, metrics: Registry, reconciler: Reconciler) -> None:
-        self._reconciler = reconciler
+    def __init__(
+        self,
+        metrics: Registry,
+        reconciler: Reconciler,
+        certificates: Callable[[], Mapping[tuple[str, str], int]] = dict,
+    ) -> None:
+        self._reconciler, self._states = reconciler, certificates
         self._operations, self._total = metrics.histogram(OPERATIONS), metrics.gauge(TOTAL)
+        self._certificates = metrics.gauge(CERTIFICATES)
         metrics.before_collecting(self._count_volumes)
+        metrics.before_collecting(self._count_certificates)
 
     def ended(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
         """The operation ended so; the reconciler does not know it yet. Directories of pods are no volumes, and the
@@ -68,3 +84,8 @@ class VolumeMetrics:
         for state, volumes in (("desired_state_of_world", desired), ("actual_state_of_world", actual)):
             for plugin, count in volumes.items():
                 self._total.set(count, plugin, state)
+
+    def _count_certificates(self) -> None:
+        self._certificates.clear()
+        for (signer, state), count in self._states().items():
+            self._certificates.set(count, signer, state)

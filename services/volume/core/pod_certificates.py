@@ -73,11 +73,13 @@ class Pending:
 
 @dataclass(frozen=True)
 class Projection:
-    """The state of one projection. `refused`: the kubelet's text after a request was denied or failed, for good."""
+    """The state of one projection. `refused`: the kubelet's text after a request was denied or failed, for good;
+    `ended`: `denied` or `failed` then."""
 
     credential: Credential | None = None
     pending: Pending | None = None
     refused: str = ""
+    ended: str = ""
 
 
 class Step(Enum):
@@ -128,7 +130,7 @@ def answered(
         if kind in ("Denied", "Failed"):
             why = f"PodCertificateRequest was permanently {kind.lower()}: reason={_quoted(reason)}"
             event = _event(key, kind, f"{reason}%!(EXTRA string={message})")  # as the kubelet words it
-            return Projection(refused=f"{why} message={_quoted(message)}"), (event,)
+            return Projection(refused=f"{why} message={_quoted(message)}", ended=kind.lower()), (event,)
         if kind == "Issued":
             return Projection(credential=_issued(pending, status, wall, chance)), ()
     return projection, ()
@@ -147,6 +149,16 @@ def aged(projection: Projection, key: CertificateKey, wall: float) -> tuple[Proj
     new = due.keys() - credential.reported
     reported = replace(projection, credential=replace(credential, reported=credential.reported | new))
     return reported, tuple(_event(key, reason, due[reason]) for reason in sorted(new, reverse=True))
+
+
+def state_of(projection: Projection, wall: float) -> str:
+    """Return the state as the kubelet's metric names it."""
+    credential = projection.credential
+    if projection.ended or credential is None:
+        return projection.ended or "not_yet_issued"
+    if wall > credential.expires:
+        return "expired"
+    return "overdue_for_refresh" if wall > credential.refresh_at + OVERDUE_AFTER else "fresh"
 
 
 def files_of(part: CertificatePart, credential: Credential) -> dict[str, bytes]:

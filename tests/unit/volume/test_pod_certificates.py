@@ -26,6 +26,7 @@ from services.volume.core.pod_certificates import (
     next_step,
     request_spec,
     requested,
+    state_of,
 )
 
 POD = {"namespace": "shop", "name": "web", "uid": "u", "service_account": "builder"}
@@ -80,7 +81,7 @@ def test_a_request_that_vanished_is_made_again_after_ten_minutes() -> None:
 def test_a_request_that_was_denied_or_failed_is_final_and_an_event(kind: str) -> None:
     refused, (event,) = answered(pending(), result(kind), KEY, wall=NOW, chance=0.0)
     words = f'PodCertificateRequest was permanently {kind.lower()}: reason="Because" message="no \\"x\\""'
-    assert refused == Projection(refused=words)
+    assert refused == Projection(refused=words, ended=kind.lower())
     assert (event.type, event.reason, event.message) == ("Warning", kind, 'Because%!(EXTRA string=no "x")')
     assert (event.namespace, event.name, event.uid) == ("shop", "web", "u")
     assert next_step(refused, NOW + 1e9) is Step.NOTHING
@@ -99,6 +100,16 @@ def test_a_certificate_that_is_not_renewed_is_reported_once_late_and_once_expire
     _, events = aged(late, KEY, NOW + 14401)
     assert [(event.reason, event.message) for event in events] == [("CertificateExpired", "PodCertificate expired")]
     assert next_step(late, NOW + 14401) is Step.REQUEST
+
+
+def test_the_state_is_named_as_in_the_kubelets_metric() -> None:
+    due = NOW + 7200 + JITTER / 2
+    states = [state_of(issued(), wall) for wall in (NOW, due + OVERDUE_AFTER + 1, NOW + 14401)]
+    assert states == ["fresh", "overdue_for_refresh", "expired"]
+    assert state_of(Projection(), NOW) == state_of(pending(), NOW) == "not_yet_issued"
+    for kind in ("Denied", "Failed"):
+        refused, _ = answered(pending(), result(kind), KEY, wall=NOW, chance=0.0)
+        assert state_of(refused, NOW) == kind.lower()
 
 
 def test_the_files_are_bundle_key_and_chain() -> None:
