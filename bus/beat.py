@@ -22,7 +22,7 @@ def next_beat_in(now: float) -> float:
     return left if left >= BEAT_SECONDS / 2 else left + BEAT_SECONDS
 
 
-class Pulse:
+class BeatContent:
     """Collects the content of the next beat."""
 
     def __init__(self, service: str, incarnation: str, pid: int) -> None:

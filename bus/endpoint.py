@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from bus import codec, frames
 from bus.answers import PENDING, Answers
-from bus.beat import Pulse
+from bus.beat import BeatContent
 from bus.drops import Drops
 from bus.following import Following
 from bus.frames import AnswerHead, Frames, Update
@@ -59,7 +59,7 @@ class Endpoint(ABC):
         self.answers = Answers(service, clock, self.tracer)
         self.answers.register(GetSnapshot, self._answer_snapshot)
         self._metrics = BusMetrics(metrics or Registry(service), self.drops, self.answers)
-        self._pulse = Pulse(service, incarnation, pid)
+        self._beat_content = BeatContent(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
         self._followings: dict[str, Following[Any]] = {}
         self._foreign: set[str] = set()  # services whose last beat was of another major version
@@ -131,11 +131,11 @@ class Endpoint(ABC):
 
     def progress(self, loop: str) -> None:
         """Note that a working loop turned."""
-        self._pulse.progress(loop, self.clock.monotonic())
+        self._beat_content.progress(loop, self.clock.monotonic())
 
     def trouble(self, name: str, line: str | None) -> None:
         """Set or clear a named trouble; a beat reports it at once."""
-        if self._pulse.trouble(name, line) and self._started:
+        if self._beat_content.trouble(name, line) and self._started:
             self.beat_soon()
 
     # What the wire calls.
@@ -248,7 +248,7 @@ class Endpoint(ABC):
         return ledger.snapshot()
 
     def _present_beat(self) -> Beat:
-        return self._pulse.beat(self.clock.monotonic(), self._ledgers.values())
+        return self._beat_content.beat(self.clock.monotonic(), self._ledgers.values())
 
     def _beat_if_due(self) -> None:
         if self._beat_is_due and self._started:

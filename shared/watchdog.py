@@ -15,7 +15,7 @@ LIMIT_TICKS = 6
 BUSY_SECONDS = 60.0  # of processor time that the process may use without letting this thread run once
 
 
-class Standstill:
+class StallDetector:
     """Pure: counts ticks without a turn."""
 
     def __init__(self, limit: int = LIMIT_TICKS) -> None:
@@ -45,7 +45,7 @@ class Watchdog:
         busy: float = 0.0,
     ) -> None:
         self._on_hang, self._deadlines, self._tick, self._busy = on_hang, deadlines, tick, busy
-        self._standstill = Standstill(limit)
+        self._standstill = StallDetector(limit)
         self._stopped = threading.Event()
         self.turned = self._standstill.turned
 

@@ -17,7 +17,7 @@ from services.podsync.adapters.node.node_facts_reader import (
     read_node_facts,
     read_node_resources,
 )
-from services.podsync.adapters.pod.subpaths import AskedSubpaths
+from services.podsync.adapters.pod.subpaths import VolumeSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook
 from services.podsync.controllers.core_reads import CoreReads
@@ -73,7 +73,7 @@ class PodSyncService:
             facts,
             node=node_reads,
             cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else NoCluster(),
-            subpaths=AskedSubpaths(bus),
+            subpaths=VolumeSubpaths(bus),
             record=events.record,
         )
         self.calls.record_resolv_conf_events()

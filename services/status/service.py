@@ -13,7 +13,7 @@ from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
 from services.status.controllers.claim_statuses import ClaimStatuses
-from services.status.controllers.csi_node import CsiNodeUpkeep
+from services.status.controllers.csi_node import CsiNodeReconciler
 from services.status.controllers.event_intake import EventIntake
 from services.status.controllers.event_sink import EventSink
 from services.status.controllers.lease import Lease
@@ -99,7 +99,7 @@ class Status:
         pods = Pods(context, clients)
         lease = Lease(context, clients, chance=chance)
         agent = AgentRecord(records, generation)
-        csi_node = CsiNodeUpkeep(context, clients)
+        csi_node = CsiNodeReconciler(context, clients)
 
         def owned_by(uid: str) -> None:
             lease.owned_by(uid)

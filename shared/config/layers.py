@@ -52,7 +52,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class DefaultInputs:
     """What defaults depend on beside the table.
 
     `defaults` replaces defaults of the table, with the reason. `gates_of` gives the value of every feature gate when
@@ -72,7 +72,7 @@ class Layers:
     `places` has those of all that was given, also of what is inside lists and maps.
     """
 
-    circumstances: Circumstances = field(default_factory=Circumstances)
+    inputs: DefaultInputs = field(default_factory=DefaultInputs)
     data: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
@@ -88,17 +88,17 @@ class Layers:
         return [one.key for one in FIELDS if (origin := self.origins.get(one.key)) and origin.place]
 
 
-def lay_flags_only(circumstances: Circumstances) -> Layers:
+def lay_flags_only(inputs: DefaultInputs) -> Layers:
     """What the kubelet begins with when no file is given: defaults with the insecure legacy ones, no evictionHard."""
-    layers = Layers(circumstances)
+    layers = Layers(inputs)
     _fill(layers, legacy=True)
     return layers
 
 
-def lay_file(given: Decoded, file: str, circumstances: Circumstances) -> Layers:
+def lay_file(given: Decoded, file: str, inputs: DefaultInputs) -> Layers:
     """The configuration file over the defaults. `file` is absolute; relative paths begin at its directory."""
     data = {name: value for name, value in given.data.items() if name not in ("apiVersion", "kind")}
-    layers = Layers(circumstances, data, {}, given.places)
+    layers = Layers(inputs, data, {}, given.places)
     _note_origins(layers, Layer.FILE)
     _fill(layers)
     for key in RELATIVE_PATHS:
@@ -120,7 +120,7 @@ def lay_drop_ins(base: Layers, drop_ins: list[Document], findings: Findings) -> 
         patch = {name: value for name, value in document.data.items() if name not in ("apiVersion", "kind")}
         _merge_patch(raw, patch, "", places, document.places, origins)
     decoded = decode(raw, schema_tree(FIELDS), places, findings, any_case=True)
-    layers = Layers(base.circumstances, decoded.data, origins, decoded.places)
+    layers = Layers(base.inputs, decoded.data, origins, decoded.places)
     _note_origins(layers, Layer.DROP_IN)
     _fill(layers)
     return layers
@@ -180,8 +180,8 @@ def _forget(known: dict[str, Any], key: str) -> None:
 
 def _fill(layers: Layers, *, legacy: bool = False) -> None:
     """Give every key that was not given its default; where zero counts as not given, that too."""
-    explicit = {**layers.circumstances.flag_gates, **(value_of(layers.data, _GATES) or {})}
-    gates = layers.circumstances.gates_of(explicit)
+    explicit = {**layers.inputs.flag_gates, **(value_of(layers.data, _GATES) or {})}
+    gates = layers.inputs.gates_of(explicit)
     update = value_of(layers.data, "nodeStatusUpdateFrequency")
     for one in FIELDS:
         value = value_of(layers.data, one.key)
@@ -205,7 +205,7 @@ def _default(
     one: Field, layers: Layers, legacy: bool, gates: Mapping[str, bool], update: str | None
 ) -> tuple[Any, str]:
     """The default of one key, None = unset, and why it is not the table's."""
-    facts = layers.circumstances
+    facts = layers.inputs
     if one.key in facts.defaults:
         return facts.defaults[one.key]
     if one.key == "nodeStatusReportFrequency" and update and parse_nanoseconds(update) != 0:

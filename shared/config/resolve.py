@@ -23,7 +23,7 @@ from shared.config.flags import Flags
 from shared.config.gate_table import GATES
 from shared.config.gates import settle_gates
 from shared.config.host_facts import HostFacts, check_host
-from shared.config.layers import Circumstances, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
+from shared.config.layers import DefaultInputs, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
 from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
@@ -123,7 +123,7 @@ class _Stack:
     ) -> None:
         self._flags, self._findings = flags, findings
         self._flag_gates: dict[str, bool] = flags.fields.get("featureGates", {})
-        self._facts = Circumstances(facts.cgroup_v1, defaults, _gates_of, self._flag_gates)
+        self._facts = DefaultInputs(facts.cgroup_v1, defaults, _gates_of, self._flag_gates)
 
     def lay(self, kubelet: Document | None, file: str, drop_ins: list[Document] | None) -> Layers:
         """Everything but the rules. `file` is absolute; `drop_ins` None = no --config-dir."""

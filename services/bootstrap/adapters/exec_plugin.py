@@ -1,7 +1,7 @@
 """Runs a kubeconfig's exec plugin by the `kubernetes` package, in the short-lived child, without a terminal.
 
 A plugin that is not there, or is no program, is a mistake in the kubeconfig. One that can be run and then fails, hangs
-or prints nothing that can be used is a temporary failure (a machine boots before its network): NotYetError.
+or prints nothing that can be used is a temporary failure (a machine boots before its network): TemporaryProblemError.
 """
 
 import base64
@@ -10,8 +10,14 @@ import signal
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from services.bootstrap.adapters.material import Material, NotYetError, OutOfTimeError, ProblemError, check_material
-from services.bootstrap.core.kubeconfig import Shape
+from services.bootstrap.adapters.material import (
+    Material,
+    ProblemError,
+    TemporaryProblemError,
+    TimeLimitError,
+    check_material,
+)
+from services.bootstrap.core.kubeconfig import CurrentContext
 from shared.timestamps import parse_rfc3339
 
 PLUGIN_TIMEOUT = 30  # seconds
@@ -20,29 +26,29 @@ _SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTB
 _SHOWN = 200  # characters of a plugin's error output
 
 
-def run_plugin_for(material: Material, shape: Shape, base: str, timeout: int) -> tuple[Material, float]:
+def run_plugin_for(material: Material, current: CurrentContext, base: str, timeout: int) -> tuple[Material, float]:
     """Run the exec plugin for at most `timeout` seconds; its output takes the place of the user's own credentials.
 
-    With the wall seconds at which that ends, 0 = never. `base` is the kubeconfig's directory. Raises NotYetError, and
-    ProblemError for a plugin that cannot be run at all.
+    Also the wall seconds at which that ends, 0 = never. `base`: its directory. Raises TemporaryProblemError,
+    and ProblemError for a plugin that cannot be run at all.
     """
     try:
-        return _run(material, shape, base, timeout)
+        return _run(material, current, base, timeout)
     except ProblemError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno not in _SHORT_OF:
             raise
-        raise NotYetError(str(error)) from None
+        raise TemporaryProblemError(str(error)) from None
 
 
-def _run(material: Material, shape: Shape, base: str, timeout: int) -> tuple[Material, float]:
+def _run(material: Material, current: CurrentContext, base: str, timeout: int) -> tuple[Material, float]:
     """Raises ProblemError; from an OSError, where the plugin could not be started."""
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.exec_provider import ExecProvider
     from kubernetes.config.kube_config import ConfigNode
 
-    plugin = {key: value for key, value in shape.user["exec"].items() if value is not None}
+    plugin = {key: value for key, value in current.user["exec"].items() if value is not None}
     command = plugin["command"]
-    cluster = {key: value for key, value in shape.cluster.items() if key != "certificate-authority"}
+    cluster = {key: value for key, value in current.cluster.items() if key != "certificate-authority"}
     if material.ca:
         cluster["certificate-authority-data"] = base64.b64encode(material.ca.encode()).decode()
     hint = " ".join(str(plugin.get("installHint") or "see that it is installed and executable").split())[:_SHOWN]
@@ -50,7 +56,7 @@ def _run(material: Material, shape: Shape, base: str, timeout: int) -> tuple[Mat
     try:
         provider = ExecProvider(ConfigNode("exec", plugin), base, ConfigNode("cluster", cluster))
         status = provider.run()
-    except OutOfTimeError:
+    except TimeLimitError:
         what = f"exec: {command} did not end in time (run it by hand; it must not ask for input)"
         raise ProblemError(what) from None
     except OSError as error:

@@ -22,14 +22,14 @@ from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT, run_plugin_f
 from services.bootstrap.adapters.material import (
     ExpiredError,
     Material,
-    NotYetError,
-    OutOfTimeError,
     ProblemError,
+    TemporaryProblemError,
+    TimeLimitError,
     check_material,
     earliest_end,
     file_text,
 )
-from services.bootstrap.core.kubeconfig import Shape, read_shape
+from services.bootstrap.core.kubeconfig import CurrentContext, read_current_context
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 _SERVICE_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
@@ -111,23 +111,23 @@ def resolve(
     where = f"{flag}: {kubeconfig}"
     report = KubeconfigReport()
     try:
-        shape = read_shape(_read(kubeconfig), str(Path(kubeconfig).parent))
-        report = replace(report, files=shape.files, cluster=shape.cluster)
-        if shape.problems:
-            raise ProblemError(shape.problems[0])
-        if shape.is_empty:
+        current = read_current_context(_read(kubeconfig), str(Path(kubeconfig).parent))
+        report = replace(report, files=current.files, cluster=current.cluster)
+        if current.problems:
+            raise ProblemError(current.problems[0])
+        if current.is_empty:
             inside, files = _inside_a_pod()
             return replace(report, material=inside, files=files)
         if managed is not None:
-            return _replace_user(report, shape, kubeconfig, managed)
-        plain = _plain_material(shape, kubeconfig)
+            return _replace_user(report, current, kubeconfig, managed)
+        plain = _plain_material(current, kubeconfig)
         check_material(plain)
         ends = earliest_end(plain.certificate)
-        if "exec" not in shape.user:
+        if "exec" not in current.user:
             return replace(report, material=plain, certificate_ends=ends)
         if not timeout:
             return replace(report, certificate_ends=ends)
-        material, expires_at = run_plugin_for(plain, shape, str(Path(kubeconfig).parent), timeout)
+        material, expires_at = run_plugin_for(plain, current, str(Path(kubeconfig).parent), timeout)
         return replace(report, material=material, expires_at=expires_at, plugin=True, certificate_ends=ends)
     except ProblemError as error:
         cause = error.__cause__ if report == KubeconfigReport() else None  # the kubeconfig's own, and no file's in it
@@ -135,11 +135,11 @@ def resolve(
         return replace(
             report,
             problems=(f"{where}: {error}",),
-            not_yet=isinstance(error, NotYetError),
+            not_yet=isinstance(error, TemporaryProblemError),
             absent=absent,
             unreadable=isinstance(cause, OSError) and not absent,
         )
-    except OutOfTimeError:
+    except TimeLimitError:
         line = f"{where}: could not be read within {_TIMEOUT} s (is a file in it a pipe, or on a lost mount?)"
         return replace(report, problems=(line,), unreadable=True)
     except Exception as error:  # a library's; its text may quote secrets
@@ -147,13 +147,15 @@ def resolve(
         return replace(report, problems=(line,))
 
 
-def _replace_user(report: KubeconfigReport, shape: Shape, kubeconfig: str, managed: ManagedPair) -> KubeconfigReport:
+def _replace_user(
+    report: KubeconfigReport, current: CurrentContext, kubeconfig: str, managed: ManagedPair
+) -> KubeconfigReport:
     """The cluster of the kubeconfig, and the managed pair as the user. Raises ProblemError."""
     try:
-        plain = _plain_material(shape, kubeconfig)
+        plain = _plain_material(current, kubeconfig)
         check_material(plain)
         report = replace(report, certificate_ends=earliest_end(plain.certificate))
-        if "client-certificate-data" in shape.user:
+        if "client-certificate-data" in current.user:
             report = replace(report, inline=plain)
     except ExpiredError:
         pass  # asks with it all the same, as a kubelet would; whether there is another way is decided elsewhere
@@ -163,7 +165,7 @@ def _replace_user(report: KubeconfigReport, shape: Shape, kubeconfig: str, manag
         line = "there is no client certificate yet (it was asked for; bootstrap's log has the progress)"
         return replace(report, problems=(f"--rotate-certificates: {line}",), awaited=True)
     user = {"client-certificate": managed.certificate, "client-key": managed.key}
-    material = _plain_material(replace(shape, user=user), kubeconfig)
+    material = _plain_material(replace(current, user=user), kubeconfig)
     try:
         check_material(material)
     except ProblemError as error:
@@ -184,9 +186,9 @@ def _read(kubeconfig: str) -> Any:
     return documents[0] if documents else None
 
 
-def _plain_material(shape: Shape, kubeconfig: str) -> Material:
-    """Return the credentials of the checked shape without its exec plugin. Raise ProblemError."""
-    base, cluster, user = str(Path(kubeconfig).parent), shape.cluster, shape.user
+def _plain_material(current: CurrentContext, kubeconfig: str) -> Material:
+    """Return the credentials of the checked context without its exec plugin. Raise ProblemError."""
+    base, cluster, user = str(Path(kubeconfig).parent), current.cluster, current.user
     token = user.get("token", "")
     if path := user.get("tokenFile", ""):  # wins over a token written out, as with the kubelet
         token = file_text(str(Path(base, path)), "tokenFile").strip()
@@ -235,7 +237,7 @@ def _inside_a_pod() -> tuple[Material, tuple[str, ...]]:
 
 
 def _out_of_time(*_: object) -> NoReturn:
-    raise OutOfTimeError
+    raise TimeLimitError
 
 
 def _main() -> None:

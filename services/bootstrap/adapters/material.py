@@ -29,7 +29,7 @@ class ProblemError(Exception):
     """One line: what (remedy)."""
 
 
-class NotYetError(ProblemError):
+class TemporaryProblemError(ProblemError):
     """One that may pass by itself: a plugin that was run and gave nothing that can be used."""
 
 
@@ -37,8 +37,8 @@ class ExpiredError(ProblemError):
     """The client certificate has ended."""
 
 
-class OutOfTimeError(Exception):
-    """The alarm rang."""
+class TimeLimitError(Exception):
+    """The time limit was reached (SIGALRM)."""
 
 
 def file_text(path: str, key: str) -> str:

@@ -12,8 +12,8 @@ from typing import cast
 
 from services.bootstrap.core.certificate_template import Template, demands_key_encipherment
 from services.bootstrap.core.signing_request import (
+    CsrOutcome,
     CsrState,
-    Fate,
     is_well_formed,
     request_object,
     request_text,
@@ -86,12 +86,14 @@ async def answered(
 
     `on_pending` gets what it waits for. Broken connections are retried. Raises ApiStatusError.
     """
-    return await _until(api, request, seconds, lambda found: found.fate is not Fate.PENDING, on_pending)
+    return await _until(api, request, seconds, lambda found: found.outcome is not CsrOutcome.PENDING, on_pending)
 
 
 async def gone(api: ApiClient, request: Sent, seconds: float) -> bool:
     """Wait at most `seconds` until the request was deleted; return whether it was. Raise ApiStatusError."""
-    return (await _until(api, request, seconds, lambda found: found.fate is Fate.GONE)).fate is Fate.GONE
+    return (
+        await _until(api, request, seconds, lambda found: found.outcome is CsrOutcome.GONE)
+    ).outcome is CsrOutcome.GONE
 
 
 async def _until(
@@ -101,7 +103,7 @@ async def _until(
     ends: Callable[[CsrState], bool],
     on_pending: Callable[[str], None] = lambda _: None,
 ) -> CsrState:
-    found = unseen = CsrState(Fate.PENDING, line=f"{request.name} could not be looked at")
+    found = unseen = CsrState(CsrOutcome.PENDING, line=f"{request.name} could not be looked at")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:

@@ -11,7 +11,7 @@ from services.bootstrap.adapters import signing_api
 from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.pending_request import Pending
 from services.bootstrap.core.rotation import REFUSED_PAUSE, attempt_delay
-from services.bootstrap.core.signing_request import Fate
+from services.bootstrap.core.signing_request import CsrOutcome
 from services.frame.launch import Context
 from shared.crash import crash_point
 from shared.errors import OperatorError
@@ -59,12 +59,12 @@ class CsrAttempt:
         request = signing_api.Sent(name=pending.name, uid=pending.uid, version=pending.version)
         seconds = max(pending.until - self.wall(), 0.0)
         found = await signing_api.answered(api, request, seconds, self.waits)
-        match found.fate:
-            case Fate.ISSUED:
+        match found.outcome:
+            case CsrOutcome.ISSUED:
                 return found.certificate
-            case Fate.DENIED | Fate.FAILED:
+            case CsrOutcome.DENIED | CsrOutcome.FAILED:
                 raise RefusedError(found.line, request)
-            case Fate.GONE:
+            case CsrOutcome.GONE:
                 raise ProblemError(f"{pending.name} {found.line}; another one will be made")
             case _:
                 raise ProblemError(f"{found.line}; that did not happen in time, another one will be made")

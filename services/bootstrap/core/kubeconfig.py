@@ -1,4 +1,4 @@
-"""The current context of a kubeconfig, and every way in which its shape is wrong (config.md 6.2). Pure."""
+"""The current context of a kubeconfig, and every error in its fields (config.md 6.2). Pure."""
 
 import posixpath
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class CurrentContext:
     """The current context. Problems are lines `what (remedy)`; the rest holds only where there are none."""
 
     problems: tuple[str, ...] = ()
@@ -28,14 +28,16 @@ class Shape:
     files: tuple[str, ...] = ()  # absolute paths that cluster and user name
 
 
-def read_shape(document: Any, directory: str) -> Shape:
+def read_current_context(document: Any, directory: str) -> CurrentContext:
     """Look at a decoded kubeconfig; relative paths in it are relative to `directory`, its own."""
     if document is None:
-        return Shape(is_empty=True)
+        return CurrentContext(is_empty=True)
     if not isinstance(document, dict):
-        return Shape(problems=("is not a kubeconfig: the top is no mapping (write clusters, users and contexts)",))
+        return CurrentContext(
+            problems=("is not a kubeconfig: the top is no mapping (write clusters, users and contexts)",)
+        )
     if not any(document.get(part) for part in _PARTS):
-        return Shape(is_empty=True)
+        return CurrentContext(is_empty=True)
     problems: list[str] = []
     context = _named(document, "contexts", "context", _current(document, problems), "current-context", problems)
     cluster = _named(document, "clusters", "cluster", context.get("cluster"), "the context's cluster", problems)
@@ -47,7 +49,7 @@ def read_shape(document: Any, directory: str) -> Shape:
         _check_user(user, problems)
     named = [cluster.get(key) for key in _CLUSTER_FILES] + [user.get(key) for key in _USER_FILES]
     files = tuple(posixpath.normpath(posixpath.join(directory, one)) for one in named if isinstance(one, str))
-    return Shape(problems=tuple(problems), cluster=cluster, user=user, files=files)
+    return CurrentContext(problems=tuple(problems), cluster=cluster, user=user, files=files)
 
 
 def _current(document: dict[str, Any], problems: list[str]) -> Any:

@@ -16,7 +16,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of which the API server makes the en
 _SHOWN = 200  # characters of what an approver wrote
 
 
-class Fate(StrEnum):
+class CsrOutcome(StrEnum):
     """What became of a request."""
 
     PENDING = "pending"
@@ -30,7 +30,7 @@ class Fate(StrEnum):
 class CsrState:
     """`certificate` is the PEM text of an issued one; `line` has the event and its remedy."""
 
-    fate: Fate
+    outcome: CsrOutcome
     certificate: str = ""
     line: str = ""
 
@@ -91,26 +91,28 @@ def is_well_formed(csr: object) -> bool:
 def state_of(csr: Object | None, wanted_uid: str) -> CsrState:
     """Return what this state of the object means for the creator of `wanted_uid`; None = there is no such object."""
     if csr is None:
-        return CsrState(Fate.GONE, line="was deleted before it was answered")
+        return CsrState(CsrOutcome.GONE, line="was deleted before it was answered")
     if uid(csr) != wanted_uid:
-        return CsrState(Fate.GONE, line=f"{name(csr)} was deleted and is another client's now")
+        return CsrState(CsrOutcome.GONE, line=f"{name(csr)} was deleted and is another client's now")
     status = csr.get("status") or {}
     conditions = {str(one.get("type")): one for one in status.get("conditions") or () if isinstance(one, dict)}
     if "Denied" in conditions:
         line = f"{name(csr)} was denied{_reason_of(conditions['Denied'])} (delete it to be asked again at once)"
-        return CsrState(Fate.DENIED, line=line)
+        return CsrState(CsrOutcome.DENIED, line=line)
     if "Failed" in conditions:
         line = (
             f"{name(csr)} failed at its signer{_reason_of(conditions['Failed'])} (delete it to be asked again at once)"
         )
-        return CsrState(Fate.FAILED, line=line)
+        return CsrState(CsrOutcome.FAILED, line=line)
     certificate = _decoded(status.get("certificate"))
     if "Approved" in conditions and certificate:
-        return CsrState(Fate.ISSUED, certificate=certificate)
+        return CsrState(CsrOutcome.ISSUED, certificate=certificate)
     if "Approved" in conditions:
         line = f"{name(csr)} is approved and waits for its signer (does kube-controller-manager run, with a signer?)"
-        return CsrState(Fate.PENDING, line=line)
-    return CsrState(Fate.PENDING, line=f"{name(csr)} waits for approval (kubectl certificate approve {name(csr)})")
+        return CsrState(CsrOutcome.PENDING, line=line)
+    return CsrState(
+        CsrOutcome.PENDING, line=f"{name(csr)} waits for approval (kubectl certificate approve {name(csr)})"
+    )
 
 
 def _reason_of(condition: Object) -> str:

@@ -27,7 +27,7 @@ from services.podsync.core.eviction.ranking import Candidate, rank
 from services.podsync.core.eviction.signals import Layout, layout_of, readings
 from services.podsync.core.eviction.thresholds import Configured, Threshold, may_reclaim_images, thresholds_of
 from services.podsync.core.machine import PodSync
-from services.podsync.core.pod.events import Event, NodePressed, PodEvicted
+from services.podsync.core.pod.events import Event, NodePressureChanged, PodEvicted
 from services.podsync.core.pod.record import PodRecord
 from shared.metrics.family import counter
 
@@ -87,7 +87,7 @@ class Eviction:
         """Restore the conditions that an earlier process saw: pods are admitted by them until the node is read."""
         pressed = tuple(kind for kind, (status, _) in self._transitions.items() if status == "True")
         if pressed:
-            self._handle(NodePressed(conditions=pressed, cause="podsync started"))
+            self._handle(NodePressureChanged(conditions=pressed, cause="podsync started"))
 
     def pods_changed(self) -> None:
         """A pod may have ended."""
@@ -169,7 +169,7 @@ class Eviction:
         if self._transitions != before:
             self._save({kind: list(entry) for kind, entry in self._transitions.items()})
         pressed = tuple(kind for kind, (status, _) in self._transitions.items() if status == "True")
-        self._handle(NodePressed(conditions=pressed, cause="the node was read"))
+        self._handle(NodePressureChanged(conditions=pressed, cause="the node was read"))
         self._conditions.put("node", node_pressure(self._transitions), "the node was read")
         self._conditions.mark_complete()
 

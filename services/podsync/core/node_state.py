@@ -18,7 +18,7 @@ from services.podsync.core.pod.events import (
     CallFailed,
     Event,
     NodeChanged,
-    NodePressed,
+    NodePressureChanged,
     PodDesired,
     PodEvicted,
     PodObserved,
@@ -108,7 +108,7 @@ class NodeState:
                 self.admissions.node, self.admissions.node_known = node, True
                 decided = self.admissions.decide_waiting(now)
                 return self._at_work() if node_addresses(node) != before else decided
-            case NodePressed(conditions=conditions):
+            case NodePressureChanged(conditions=conditions):
                 self.admissions.pressures = conditions
                 return []
             case PodEvicted():

@@ -10,7 +10,7 @@ from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
 
-class Wakers:
+class LogWakeups:
     """Log followers to be woken when the runtime reports a change of their pod."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class PodStreams:
 
     def __init__(self, bus: Bus, *, joins_cluster: bool) -> None:
         self.known = asyncio.Event()
-        self.wakers = Wakers()
+        self.wakers = LogWakeups()
         self.desired = bus.follow(PODS_DESIRED, self._changed)
         self.status = bus.follow(PODS_STATUS, self._changed)
         self.runtime = bus.follow(RUNTIME_PODS, self._runtime_changed)

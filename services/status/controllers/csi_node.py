@@ -33,7 +33,7 @@ TIMEOUT = 10.0  # seconds, of one request
 TROUBLE = "CSINode"
 
 
-class CsiNodeUpkeep:
+class CsiNodeReconciler:
     """`owned_by` gets the uid of our Node, without which nothing is written."""
 
     def __init__(self, context: Context, clients: Clients) -> None:

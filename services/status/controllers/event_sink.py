@@ -16,7 +16,7 @@ from bus.messages.event import KubeEvent
 from services.status.adapters.event_marks_file import EventMarksFile
 from services.status.core.event_correlation import EventCorrelator
 from services.status.core.event_counts import EventCounts
-from services.status.core.event_marks import EventMarks, Standing
+from services.status.core.event_marks import EventAction, EventMarks
 from services.status.core.event_object import (
     event_object,
     event_patch,
@@ -111,10 +111,10 @@ class EventSink:
         writer, key, event = offered.writer, offered.key, offered.event
         when = time_of(event, now)
         identity = identity_of(writer, key, event)
-        standing = self._marks.take(writer, identity)
-        if standing is Standing.KNOWN or not is_recorded(event):
+        action = self._marks.take(writer, identity)
+        if action is EventAction.KNOWN or not is_recorded(event):
             return
-        done_before = standing is Standing.DONE_BEFORE
+        done_before = action is EventAction.DONE_BEFORE
         correlated = self._correlator.correlate(event, name_of(event, identity, when), when, done_before=done_before)
         if done_before:  # it was only to be counted
             if not correlated.counted_before:

@@ -14,8 +14,8 @@ from bus.messages.streams import SERVICES
 _REMEMBERED = 2 * KEPT  # of each writer
 
 
-class Standing(Enum):
-    """What is to be done with an event that comes from a stream."""
+class EventAction(Enum):
+    """Whether an event of a stream is new, or was handled before, and by which process."""
 
     NEW = "write it"
     DONE_BEFORE = "an earlier process did it"
@@ -32,13 +32,13 @@ class EventMarks:
             for identity in identities:
                 self.done(writer, identity)
 
-    def take(self, writer: str, identity: str) -> Standing:
+    def take(self, writer: str, identity: str) -> EventAction:
         """An event came; the second time it does it is KNOWN."""
         taken = self._taken[writer]
         if identity in taken:
-            return Standing.KNOWN
+            return EventAction.KNOWN
         _remember(taken, identity)
-        return Standing.DONE_BEFORE if identity in self._done[writer] else Standing.NEW
+        return EventAction.DONE_BEFORE if identity in self._done[writer] else EventAction.NEW
 
     def done(self, writer: str, identity: str) -> None:
         """Nothing is left to do for it."""

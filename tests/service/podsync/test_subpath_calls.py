@@ -17,7 +17,7 @@ from bus.messages.volume import (
     ReleaseSubpaths,
     VolumeState,
 )
-from services.podsync.adapters.pod.subpaths import AskedSubpaths
+from services.podsync.adapters.pod.subpaths import VolumeSubpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import CreateContainer, StartContainer
@@ -135,7 +135,7 @@ async def test_they_are_asked_of_volume(tmp_path: Path) -> None:
     volume.answer(ReleaseSubpaths, release)
     for bus in (podsync, volume):
         await bus.start()
-    subpaths = AskedSubpaths(podsync)
+    subpaths = VolumeSubpaths(podsync)
     spec = a_container(volumeMounts=MOUNTS)
     assert await subpaths.prepare(UID, spec, {2: "a/b"}) == {2: "/here"}
     with pytest.raises(ContainerConfigError, match="no such thing"):
@@ -167,7 +167,7 @@ async def test_of_many_a_few_are_asked_for_at_a_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bus, "ask", ask)
     mounts = [{"name": "data", "mountPath": f"/m{n}", "subPath": "s"} for n in range(1_000)]
     wanted = dict.fromkeys(range(1_000), "s")
-    assert len(await AskedSubpaths(bus).prepare(UID, {"name": "c", "volumeMounts": mounts}, wanted)) == 1_000
+    assert len(await VolumeSubpaths(bus).prepare(UID, {"name": "c", "volumeMounts": mounts}, wanted)) == 1_000
     assert most == 16
 
 

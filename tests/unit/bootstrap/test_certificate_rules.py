@@ -18,7 +18,7 @@ from services.bootstrap.core.client_plan import ClientPlan, asks_as_node, plan_c
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
 from services.bootstrap.core.rotation import attempt_delay, deadline_of_new, is_due, rotation_deadline
 from services.bootstrap.core.signing_request import (
-    Fate,
+    CsrOutcome,
     deterministic_name,
     generated_name,
     is_well_formed,
@@ -184,26 +184,26 @@ def csr(uid: str = "u", certificate: str = "", **conditions: str) -> dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("found", "fate", "line"),
+    ("found", "outcome", "line"),
     [
-        (csr(), Fate.PENDING, "waits for approval"),
-        ({"metadata": {"name": "csr-1", "uid": "u"}}, Fate.PENDING, "waits for approval"),
-        (csr(Approved=""), Fate.PENDING, "waits for its signer"),
-        (csr(certificate="PEM"), Fate.PENDING, "waits for approval"),
-        (csr(Approved="", certificate="PEM"), Fate.ISSUED, ""),
-        (csr(Denied="go\naway"), Fate.DENIED, "csr-1 was denied: R: go away ("),
-        (csr(Approved="", Denied="no"), Fate.DENIED, "was denied"),
-        (csr(Approved="", Failed="x" * 500), Fate.FAILED, "failed at its signer: R: xxx"),
-        (csr(uid="other"), Fate.GONE, "another client's"),
-        (None, Fate.GONE, "was deleted"),
+        (csr(), CsrOutcome.PENDING, "waits for approval"),
+        ({"metadata": {"name": "csr-1", "uid": "u"}}, CsrOutcome.PENDING, "waits for approval"),
+        (csr(Approved=""), CsrOutcome.PENDING, "waits for its signer"),
+        (csr(certificate="PEM"), CsrOutcome.PENDING, "waits for approval"),
+        (csr(Approved="", certificate="PEM"), CsrOutcome.ISSUED, ""),
+        (csr(Denied="go\naway"), CsrOutcome.DENIED, "csr-1 was denied: R: go away ("),
+        (csr(Approved="", Denied="no"), CsrOutcome.DENIED, "was denied"),
+        (csr(Approved="", Failed="x" * 500), CsrOutcome.FAILED, "failed at its signer: R: xxx"),
+        (csr(uid="other"), CsrOutcome.GONE, "another client's"),
+        (None, CsrOutcome.GONE, "was deleted"),
     ],
 )
-def test_what_becomes_of_a_request(found: dict[str, Any] | None, fate: Fate, line: str) -> None:
+def test_what_becomes_of_a_request(found: dict[str, Any] | None, outcome: CsrOutcome, line: str) -> None:
     state = state_of(found, "u")
-    assert state.fate is fate
+    assert state.outcome is outcome
     assert line in state.line
     assert len(state.line) < 320
-    assert state.certificate == ("PEM" if fate is Fate.ISSUED else "")
+    assert state.certificate == ("PEM" if outcome is CsrOutcome.ISSUED else "")
 
 
 @pytest.mark.parametrize(

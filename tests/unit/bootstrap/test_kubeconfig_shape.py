@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.bootstrap.core.kubeconfig import read_shape
+from services.bootstrap.core.kubeconfig import read_current_context
 from services.bootstrap.core.renewal import retry_delay, seconds_until_renewal
 from tests.unit.bootstrap.kubeconfigs import kubeconfig
 
@@ -13,7 +13,7 @@ EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "p", "intera
 
 def test_files_are_relative_to_the_kubeconfig() -> None:
     user = {"client-certificate": "a/../n.crt", "client-key": "/k/n.key", "tokenFile": "t", "token": None}
-    shape = read_shape(kubeconfig(user, **{"certificate-authority": "ca.crt"}), "/etc/kubernetes")
+    shape = read_current_context(kubeconfig(user, **{"certificate-authority": "ca.crt"}), "/etc/kubernetes")
     assert shape.problems == ()
     assert shape.files == ("/etc/kubernetes/ca.crt", "/etc/kubernetes/n.crt", "/k/n.key", "/etc/kubernetes/t")
     assert "token" not in shape.user
@@ -21,7 +21,7 @@ def test_files_are_relative_to_the_kubeconfig() -> None:
 
 @pytest.mark.parametrize("document", [None, {}, {"apiVersion": "v1", "kind": "Config", "clusters": []}])
 def test_an_effectively_empty_one_is_recognized(document: Any) -> None:
-    assert read_shape(document, "/").is_empty
+    assert read_current_context(document, "/").is_empty
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,14 @@ def test_an_effectively_empty_one_is_recognized(document: Any) -> None:
     ],
 )
 def test_a_missing_or_odd_part(change: dict[str, Any], line: str) -> None:
-    [problem] = read_shape({**kubeconfig(), **change}, "/").problems
+    [problem] = read_current_context({**kubeconfig(), **change}, "/").problems
     assert problem.startswith(line)
     assert problem.endswith(")")
 
 
 @pytest.mark.parametrize("document", ["text", [1], 7, True])
 def test_a_document_that_is_no_mapping(document: Any) -> None:
-    [problem] = read_shape(document, "/").problems
+    [problem] = read_current_context(document, "/").problems
     assert problem.startswith("is not a kubeconfig")
 
 
@@ -65,7 +65,7 @@ def test_a_document_that_is_no_mapping(document: Any) -> None:
     ],
 )
 def test_a_bad_cluster(cluster: dict[str, Any], line: str) -> None:
-    [problem] = read_shape(kubeconfig(**cluster), "/").problems
+    [problem] = read_current_context(kubeconfig(**cluster), "/").problems
     assert problem.startswith(line)
     assert "pass" not in problem
 
@@ -91,7 +91,7 @@ def test_a_bad_cluster(cluster: dict[str, Any], line: str) -> None:
     ],
 )
 def test_a_bad_user(user: dict[str, Any], line: str) -> None:
-    [problem] = read_shape(kubeconfig(user), "/").problems
+    [problem] = read_current_context(kubeconfig(user), "/").problems
     assert problem.startswith(line)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bus.beat import BEAT_SECONDS, Pulse, next_beat_in
+from bus.beat import BEAT_SECONDS, BeatContent, next_beat_in
 from bus.ledger import Ledger
 
 
 def test_a_beat_carries_numbers_progress_and_troubles() -> None:
-    pulse = Pulse("podsync", "i", 42)
+    pulse = BeatContent("podsync", "i", 42)
     ledger = Ledger("pods.status", "i")
     ledger.put("a", b"1")
     pulse.progress("events", 7.0)
@@ -20,7 +20,7 @@ def test_a_beat_carries_numbers_progress_and_troubles() -> None:
 
 
 def test_a_trouble_is_reported_when_it_changes_and_gone_when_cleared() -> None:
-    pulse = Pulse("podsync", "i", 42)
+    pulse = BeatContent("podsync", "i", 42)
     assert pulse.trouble("runtime", "gone")
     assert not pulse.trouble("runtime", "gone")
     assert pulse.trouble("runtime", None)
@@ -29,7 +29,7 @@ def test_a_trouble_is_reported_when_it_changes_and_gone_when_cleared() -> None:
 
 
 def test_a_beat_does_not_change_afterwards() -> None:
-    pulse = Pulse("podsync", "i", 42)
+    pulse = BeatContent("podsync", "i", 42)
     beat = pulse.beat(0.0, [])
     pulse.progress("events", 7.0)
     assert beat.progress == {}

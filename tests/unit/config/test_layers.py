@@ -13,7 +13,7 @@ from shared.config.findings import Findings
 from shared.config.flag_text import value_text
 from shared.config.flags import parse_flags
 from shared.config.layers import (
-    Circumstances,
+    DefaultInputs,
     Layer,
     Layers,
     Origin,
@@ -97,10 +97,10 @@ def document(data: dict[str, Any], place: str) -> Document:
     return Document(data, places, place)
 
 
-def file(data: dict[str, Any], facts: Circumstances | None = None) -> Layers:
+def file(data: dict[str, Any], facts: DefaultInputs | None = None) -> Layers:
     given = document(data, "/d/k.yaml:1:1")
     decoded = decode(given.data, schema_tree(FIELDS), given.places, Findings())
-    return lay_file(decoded, "/d/k.yaml", facts or Circumstances())
+    return lay_file(decoded, "/d/k.yaml", facts or DefaultInputs())
 
 
 @cache
@@ -116,7 +116,7 @@ def empty_drop_ins() -> Layers:
 
 @cache
 def no_file() -> Layers:
-    return lay_flags_only(Circumstances())
+    return lay_flags_only(DefaultInputs())
 
 
 def dropped(base: Layers, *patches: dict[str, Any]) -> Layers:
@@ -229,7 +229,7 @@ def test_any_negative_limit_of_processes_is_minus_one(limit: int) -> None:
 
 
 def test_cgroup_v1_is_not_refused_where_it_is_not_set() -> None:
-    facts = Circumstances(cgroup_v1=True)
+    facts = DefaultInputs(cgroup_v1=True)
     assert file({}, facts).data["failCgroupV1"] is False
     assert "cgroup v1" in str(file({}, facts).origins["failCgroupV1"])
     assert file({"failCgroupV1": True}, facts).data["failCgroupV1"] is True
@@ -238,15 +238,15 @@ def test_cgroup_v1_is_not_refused_where_it_is_not_set() -> None:
 
 def test_a_default_that_needs_a_gate_is_unset_without_it() -> None:
     key = "crashLoopBackOff.maxContainerRestartPeriod"
-    facts = Circumstances(gates_of=lambda given: {"KubeletCrashLoopBackOffMax": True, **given})
+    facts = DefaultInputs(gates_of=lambda given: {"KubeletCrashLoopBackOffMax": True, **given})
     assert value_of(file({}, facts).data, key) == "5m0s"
     assert value_of(file({"featureGates": {"KubeletCrashLoopBackOffMax": False}}, facts).data, key) is None
-    of_flags = Circumstances(gates_of=facts.gates_of, flag_gates={"KubeletCrashLoopBackOffMax": False})
+    of_flags = DefaultInputs(gates_of=facts.gates_of, flag_gates={"KubeletCrashLoopBackOffMax": False})
     assert value_of(file({}, of_flags).data, key) is None
 
 
 def test_places_may_bring_defaults_of_their_own() -> None:
-    facts = Circumstances(defaults={"podLogsDir": ("/h/log", "BULKHEAD_HOME is set")})
+    facts = DefaultInputs(defaults={"podLogsDir": ("/h/log", "BULKHEAD_HOME is set")})
     assert file({}, facts).data["podLogsDir"] == "/h/log"
     assert str(file({}, facts).origins["podLogsDir"]) == "default, BULKHEAD_HOME is set"
     assert file({"podLogsDir": "/x"}, facts).data["podLogsDir"] == "/x"
@@ -284,7 +284,7 @@ def test_a_map_flag_replaces_the_map_of_the_file_with_all_its_origins() -> None:
 
 
 def test_a_zero_by_flag_is_a_zero() -> None:
-    assert flagged(lay_flags_only(Circumstances()), "--port=0").data["port"] == 0
+    assert flagged(lay_flags_only(DefaultInputs()), "--port=0").data["port"] == 0
 
 
 def test_what_is_written_inside_an_empty_object_stays_there() -> None:
@@ -294,7 +294,7 @@ def test_what_is_written_inside_an_empty_object_stays_there() -> None:
 
 def merged(base: str, *patches: str) -> Layers:
     [given] = read_documents(base, "/d/k.yaml", Findings())
-    layers = lay_file(decode(given.data, schema_tree(FIELDS), given.places, Findings()), "/d/k.yaml", Circumstances())
+    layers = lay_file(decode(given.data, schema_tree(FIELDS), given.places, Findings()), "/d/k.yaml", DefaultInputs())
     drop_ins = [read_documents(patch, f"/c/{n}.conf", Findings())[0] for n, patch in enumerate(patches)]
     return lay_drop_ins(layers, drop_ins, Findings())
 
@@ -346,10 +346,10 @@ def test_eviction_thresholds_of_drop_ins_are_merged_one_by_one() -> None:
 
 
 def test_without_a_file_drop_ins_stand_on_the_legacy_defaults() -> None:
-    layers = dropped(lay_flags_only(Circumstances()), {"maxPods": 5})
+    layers = dropped(lay_flags_only(DefaultInputs()), {"maxPods": 5})
     assert value_of(layers.data, "authorization.mode") == "AlwaysAllow"
     assert (layers.data["readOnlyPort"], layers.data.get("evictionHard")) == (10255, None)
-    assert dropped(lay_flags_only(Circumstances()), {"readOnlyPort": None}).data["readOnlyPort"] == 0
+    assert dropped(lay_flags_only(DefaultInputs()), {"readOnlyPort": None}).data["readOnlyPort"] == 0
 
 
 def test_a_type_is_checked_once_all_drop_ins_are_merged() -> None:

@@ -16,20 +16,20 @@ from shared.config.effective import EffectiveConfig
 from shared.config.loader import encode_effective
 from shared.deadlines import Deadlines
 from shared.files import write_atomically
-from shared.watchdog import Standstill, Watchdog
+from shared.watchdog import StallDetector, Watchdog
 
 CONFIG = EffectiveConfig(node_name="n", root_dir="/r", run_dir="/x", log_dir="/l", cert_dir="/c")
 
 
 def test_a_loop_that_turns_is_left_alone() -> None:
-    standstill = Standstill(limit=3)
+    standstill = StallDetector(limit=3)
     for _ in range(10):
         assert not standstill.tick()
         standstill.turned()
 
 
 def test_a_loop_that_stands_still_is_noticed_after_the_limit() -> None:
-    standstill = Standstill(limit=3)
+    standstill = StallDetector(limit=3)
     assert [standstill.tick() for _ in range(4)] == [False, False, False, True]
 
 

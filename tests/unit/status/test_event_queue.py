@@ -7,7 +7,7 @@ import pytest
 from bus.messages.event import KEPT
 from services.status.core.event_correlation import Correlated
 from services.status.core.event_counts import REMEMBERED, EventCounts, Recorded
-from services.status.core.event_marks import EventMarks, Standing
+from services.status.core.event_marks import EventAction, EventMarks
 from services.status.core.event_queue import LIMIT, TRIES, EventQueue, Write
 
 
@@ -69,16 +69,16 @@ def test_what_comes_back_is_first_in_its_newest_form_and_gives_up_in_the_end() -
 
 def test_marks_know_what_is_new_what_is_done_and_what_came_before() -> None:
     marks = EventMarks()
-    assert [marks.take("podsync", "1"), marks.take("podsync", "1")] == [Standing.NEW, Standing.KNOWN]
-    assert marks.take("pleg", "1") is Standing.NEW
+    assert [marks.take("podsync", "1"), marks.take("podsync", "1")] == [EventAction.NEW, EventAction.KNOWN]
+    assert marks.take("pleg", "1") is EventAction.NEW
     marks.take("podsync", "2")
     marks.done("podsync", "1")
     next_process = EventMarks(marks.to_save())
     assert [next_process.take("podsync", key) for key in "1121"] == [
-        Standing.DONE_BEFORE,
-        Standing.KNOWN,
-        Standing.NEW,
-        Standing.KNOWN,
+        EventAction.DONE_BEFORE,
+        EventAction.KNOWN,
+        EventAction.NEW,
+        EventAction.KNOWN,
     ]
 
 
@@ -94,7 +94,7 @@ def test_marks_are_bounded_and_cover_what_a_writer_keeps() -> None:
 
 @pytest.mark.parametrize("saved", [None, 3, [], {"podsync": 3}, {"podsync": [1, None, "x"]}, {"else": ["x"]}])
 def test_marks_of_no_use_are_no_marks(saved: Any) -> None:
-    assert EventMarks(saved).take("podsync", "y") is Standing.NEW
+    assert EventMarks(saved).take("podsync", "y") is EventAction.NEW
 
 
 def test_counts_continue_where_the_earlier_process_stopped() -> None:

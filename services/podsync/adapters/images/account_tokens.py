@@ -17,7 +17,7 @@ from shared.timestamps import parse_rfc3339
 _LIFETIME_USED = 0.8
 
 
-class NotAskedError(Exception):
+class NotApplicableError(Exception):
     """The plugin is not to be asked for this pod. `expected`: that is how the cluster chooses where it is."""
 
     def __init__(self, why: str, *, expected: bool = False) -> None:
@@ -33,19 +33,19 @@ class AccountTokens:
     _kept: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict, repr=False)
 
     async def identity(self, provider: CredentialProvider, pod: Object, cluster: ClusterReads) -> Identity | None:
-        """Who the pod is for this plugin; None where it has no service account. Raises NotAskedError."""
+        """Who the pod is for this plugin; None where it has no service account. Raises NotApplicableError."""
         metadata, name = pod["metadata"], str((pod.get("spec") or {}).get("serviceAccountName") or "")
         if not name:
             return None
         space = str(metadata["namespace"])
         found = await cluster.service_account(space, name)
         if found.object is None:
-            raise NotAskedError(f"service account {space}/{name} cannot be read: {found.error}")
+            raise NotApplicableError(f"service account {space}/{name} cannot be read: {found.error}")
         about: dict[str, Any] = found.object.get("metadata") or {}
         annotations = wanted_annotations(provider, about.get("annotations") or {})
         if annotations is None:
             why = f"service account {space}/{name} lacks an annotation that the plugin requires"
-            raise NotAskedError(why, expected=True)
+            raise NotApplicableError(why, expected=True)
         account = AccountSource(space, name, str(about.get("uid") or ""))
         token = await self._token(provider.token_audience, account, metadata, cluster)
         return Identity(account, annotations, token)
@@ -61,7 +61,7 @@ class AccountTokens:
             account.namespace, account.name, {"audiences": [audience], "boundObjectRef": bound}
         )
         if not issued.token:
-            raise NotAskedError(f"no token for service account {account.namespace}/{account.name}: {issued.error}")
+            raise NotApplicableError(f"no token for service account {account.namespace}/{account.name}: {issued.error}")
         lifetime = (parse_rfc3339(issued.expiration) or 0.0) - self.clock.wall()
         self._kept[key] = issued.token, now + lifetime * _LIFETIME_USED
         return issued.token

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from services.podsync.adapters.cluster_reads import ClusterReads
-from services.podsync.adapters.images.account_tokens import AccountTokens, NotAskedError
+from services.podsync.adapters.images.account_tokens import AccountTokens, NotApplicableError
 from services.podsync.core.images.credential_cache import CredentialCache
 from services.podsync.core.images.credential_plugin import (
     Identity,
@@ -67,7 +67,7 @@ class CredentialPlugins:
             return Entries(config, identity.account if identity is not None else None)
         except (PluginFailedError, PluginAnswerError) as error:
             log.warning("credential plugin %s is of no help for %s: %s", provider.name, image, error)
-        except NotAskedError as error:
+        except NotApplicableError as error:
             level = logging.DEBUG if error.expected else logging.WARNING
             log.log(level, "credential plugin %s is not asked for %s: %s", provider.name, image, error)
         return None

@@ -28,7 +28,7 @@ _LONGEST_SHOWN = 256  # characters of a path in the log
 _DEEPEST = 256  # directories, each of which is held open
 
 
-class _LeadsNowhereError(OSError):
+class _NotAPlainFileError(OSError):
     """Too many links, or no plain file."""
 
 
@@ -78,7 +78,7 @@ def read_inside(root: Path, path: str) -> bytes:
 
 def _walk(here: list[int], path: str) -> bytes:
     if len(path) > LONGEST_PATH:
-        raise _LeadsNowhereError(errno.ENAMETOOLONG, "too long")
+        raise _NotAPlainFileError(errno.ENAMETOOLONG, "too long")
     ahead = [part for part in path.split("/") if part not in ("", ".")][::-1]
     links = 0
     while ahead:
@@ -93,7 +93,7 @@ def _walk(here: list[int], path: str) -> bytes:
             if stat.S_ISLNK(mode):
                 links += 1
                 if links > _MOST_LINKS:
-                    raise _LeadsNowhereError(errno.ELOOP, "too many links")
+                    raise _NotAPlainFileError(errno.ELOOP, "too many links")
                 target = os.readlink("", dir_fd=fd)
                 if target.startswith("/"):
                     while len(here) > 1:
@@ -101,7 +101,7 @@ def _walk(here: list[int], path: str) -> bytes:
                 ahead += [name for name in target.split("/") if name not in ("", ".")][::-1]
             elif ahead and stat.S_ISDIR(mode):
                 if len(here) > _DEEPEST:
-                    raise _LeadsNowhereError(errno.ENAMETOOLONG, "too deep")
+                    raise _NotAPlainFileError(errno.ENAMETOOLONG, "too deep")
                 here.append(os.dup(fd))
             elif ahead:
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory")
@@ -109,14 +109,14 @@ def _walk(here: list[int], path: str) -> bytes:
                 return _content(fd, mode)
         finally:
             os.close(fd)
-    raise _LeadsNowhereError(errno.EISDIR, "no regular file")
+    raise _NotAPlainFileError(errno.EISDIR, "no regular file")
 
 
 def _content(fd: int, mode: int) -> bytes:
     if not stat.S_ISREG(mode):
-        raise _LeadsNowhereError(errno.EINVAL, "no regular file")
+        raise _NotAPlainFileError(errno.EINVAL, "no regular file")
     with Path(f"/proc/self/fd/{fd}").open("rb") as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise _LeadsNowhereError(errno.EFBIG, f"larger than {LARGEST} bytes")
+        raise _NotAPlainFileError(errno.EFBIG, f"larger than {LARGEST} bytes")
     return content

@@ -39,7 +39,7 @@ class NoSubpaths:
         """Nothing was made."""
 
 
-class AskedSubpaths:
+class VolumeSubpaths:
     """Asks volume."""
 
     def __init__(self, bus: Bus) -> None:

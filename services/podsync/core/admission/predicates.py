@@ -17,7 +17,7 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Misfit:
+class PredicateFailure:
     """One thing that does not fit. `resource` is set for a lack of room, with how much is lacking in its own unit."""
 
     reason: str
@@ -31,7 +31,7 @@ def in_unit(resource: str, amount: Quantity) -> int:
     return amount.milli() if resource == "cpu" else amount.base()
 
 
-def misfits(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Misfit]:
+def misfits(pod: Object, view: NodeView, others: Sequence[Object]) -> list[PredicateFailure]:
     """Everything that does not fit, in the kubelet's order; the first is what is reported."""
     found = _room(pod, view, others)
     name = view.facts.node_name
@@ -48,11 +48,11 @@ def misfits(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Misfi
     return found
 
 
-def _predicate(name: str, text: str) -> Misfit:
-    return Misfit(reason=name, message=f"Predicate {name} failed: {text}")
+def _predicate(name: str, text: str) -> PredicateFailure:
+    return PredicateFailure(reason=name, message=f"Predicate {name} failed: {text}")
 
 
-def _room(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Misfit]:
+def _room(pod: Object, view: NodeView, others: Sequence[Object]) -> list[PredicateFailure]:
     allocatable = parse_resources(view.facts.allocatable)
     found = []
     if PODS in allocatable and len(others) + 1 > allocatable[PODS].base():
@@ -80,9 +80,9 @@ def _used(others: Sequence[Object]) -> ResourceList:
     return total
 
 
-def _lack(resource: str, requested: int, used: int, capacity: int) -> Misfit:
+def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateFailure:
     numbers = f"requested: {requested}, used: {used}, capacity: {capacity}"
-    return Misfit(
+    return PredicateFailure(
         reason=f"OutOf{resource}",
         message=f"Node didn't have enough resource: {resource}, {numbers}",
         resource=resource,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
-from services.podsync.core.admission.predicates import Misfit, misfits
+from services.podsync.core.admission.predicates import PredicateFailure, misfits
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
@@ -120,7 +120,7 @@ def _fit(pod: Object, view: NodeView, others: Sequence[Object]) -> Verdict:
     return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
 
 
-def _make_room(pod: Object, found: list[Misfit], others: Sequence[Object]) -> Verdict:
+def _make_room(pod: Object, found: list[PredicateFailure], others: Sequence[Object]) -> Verdict:
     try:
         victims = choose_victims(pod, others, {misfit.resource: misfit.lacking for misfit in found})
     except NoVictimsError as error:

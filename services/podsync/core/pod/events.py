@@ -97,7 +97,7 @@ class RuntimeChanged(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodePressed(Event):
+class NodePressureChanged(Event):
     """The pressure conditions of the node that are True, in the Node's order."""
 
     conditions: tuple[str, ...]
