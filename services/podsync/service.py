@@ -41,8 +41,7 @@ class PodSyncService:
     def __init__(self, context: Context, runtime: Runtime) -> None:
         config, clock, bus = context.config, context.clock, context.bus
         self.bus, self._deadlines, self._runtime = bus, context.deadlines, runtime
-        state = Path(config.root_dir) / "bulkhead" / "podsync"
-        spare = Path(config.run_dir) / "spare" / "podsync"
+        state, spare = Path(config.root_dir) / "bulkhead" / "podsync", Path(config.run_dir) / "spare" / "podsync"
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         node = self.node_checkpoint.load_all()
@@ -56,6 +55,7 @@ class PodSyncService:
             sync_seconds=config.sync_frequency,
             node_ips=facts.node_ips,
             facts=read_machine_facts(config),
+            dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
             agent_start=supervisor_generation(),
         )

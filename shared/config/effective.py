@@ -108,6 +108,9 @@ class EffectiveConfig:
     cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
     cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)
     pod_pids_limit: int = _of("podPidsLimit", -1)
+    minimum_container_ttl: float = 0.0  # seconds since its creation until a dead container is garbage
+    maximum_dead_containers_per_container: int = 1  # negative = no limit
+    maximum_dead_containers: int = -1  # on the node; negative = no limit
     max_pods: int = _of("maxPods", 110)
     seccomp_default: bool = _of("seccompDefault", False)
     cluster_dns: tuple[str, ...] = _of("clusterDNS", ())

@@ -64,9 +64,9 @@ _OWN: tuple[Flag, ...] = (
     Flag("seccomp-default", _B, False, "switch seccompDefault on; overrides the configuration file"),
     Flag("lock-file", doc="file locked while the agent runs, so that a second one waits"),
     Flag("exit-on-lock-contention", _B, False, "exit when another process opens the lock file"),
-    Flag("minimum-container-ttl-duration", _D, "0s", "how long a dead container is kept", _GARBAGE, acts=False),
-    Flag("maximum-dead-containers-per-container", _I32, 1, "dead instances kept per container", _GARBAGE, acts=False),
-    Flag("maximum-dead-containers", _I32, -1, "dead containers kept on the node", _GARBAGE, acts=False),
+    Flag("minimum-container-ttl-duration", _D, "0s", "how long a dead container is kept", _GARBAGE),
+    Flag("maximum-dead-containers-per-container", _I32, 1, "dead instances kept per container", _GARBAGE),
+    Flag("maximum-dead-containers", _I32, -1, "dead containers kept on the node", _GARBAGE),
     Flag("experimental-mounter-path", doc="binary that mounts instead of mount", deprecated=_GOES, acts=False),
     Flag(
         "experimental-allocatable-ignore-eviction", _B, False, "leave hard eviction out of Node Allocatable", _GOES,

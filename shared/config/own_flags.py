@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.config.findings import WARNING, Findings
 from shared.config.node_settings import node_ips, node_labels
-from shared.config.settings import absolute
+from shared.config.settings import absolute, seconds
 from shared.places import Places
 
 
@@ -48,5 +48,8 @@ def own_settings(own: dict[str, Any], places: Places, hostname: str, findings: F
         "node_ips": ips,
         "external_cloud_provider": provider == "external",
         "lock_file": absolute(own.get("lock-file", "")),
+        "minimum_container_ttl": seconds(own.get("minimum-container-ttl-duration", 0)),
+        "maximum_dead_containers_per_container": own.get("maximum-dead-containers-per-container", 1),
+        "maximum_dead_containers": own.get("maximum-dead-containers", -1),
         "exit_on_lock_contention": bool(own.get("exit-on-lock-contention")),
     }

@@ -1,9 +1,10 @@
 """Evaluates the eviction thresholds at each reading of the node, publishes `node.pressure`, and evicts pods, one at a
 time (node.md 5.3).
 
-A threshold that is met for long enough is acted on in this order: an event of the node; on a full filesystem unused
-images are removed; if that is not enough, the first pod of the ranking is evicted, and the next one only when it has
-ended or 30 s later. What was decided is in the records of the pods: after a kill the eviction of a pod continues.
+A threshold that is met for long enough is acted on in this order: an event of the node; on a full filesystem dead
+containers of finished pods, then unused images are removed; if that is not enough, the first pod of the ranking is
+evicted, and the next one only when it has ended or 30 s later. What was decided is in the records of the pods: after a
+kill the eviction of a pod continues.
 """
 
 import asyncio
@@ -19,13 +20,20 @@ from bus.messages.podsync import PodState
 from bus.messages.streams import NODE_PRESSURE, NODE_USAGE
 from bus.messages.usage import FoundUsage, GetUsage, NodeUsage, PodUsage
 from services.frame.launch import Context
+from services.podsync.controllers.container_collection import ContainerCollection
 from services.podsync.core.eviction import cycle
 from services.podsync.core.eviction.local_storage import has_limit, limit_exceeded
 from services.podsync.core.eviction.message import EVICTED, eviction_text, node_event
 from services.podsync.core.eviction.pressure_conditions import node_pressure, read_transitions, transitions_of
 from services.podsync.core.eviction.ranking import Candidate, rank
 from services.podsync.core.eviction.signals import Layout, layout_of, readings
-from services.podsync.core.eviction.thresholds import Configured, Threshold, may_reclaim_images, thresholds_of
+from services.podsync.core.eviction.thresholds import (
+    Configured,
+    Threshold,
+    may_reclaim_containers,
+    may_reclaim_images,
+    thresholds_of,
+)
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, NodePressureChanged, PodEvicted
 from services.podsync.core.pod.record import PodRecord
@@ -42,8 +50,8 @@ EVICTIONS = counter("kubelet_evictions", "Evicted pods by the signal or limit th
 
 
 class Eviction:
-    """`now`: steady seconds; `handle` takes events for the core; `reclaim` removes unused images; `save` saves the
-    transitions of the conditions, `saved` are those of an earlier process. Owns the stream `node.pressure`."""
+    """`now`: steady seconds; `handle` takes events for the core; `remove_images` removes unused images; `save` saves
+    the transitions of the conditions, `saved` are those of an earlier process. Owns the stream `node.pressure`."""
 
     def __init__(
         self,
@@ -52,14 +60,14 @@ class Eviction:
         now: Callable[[], float],
         handle: Callable[[Event], None],
         events: EventRecorder,
-        reclaim: Callable[[], Awaitable[None]],
+        remove_images: Callable[[], Awaitable[None]],
         *,
         saved: Any,
         save: Callable[[dict[str, Any]], None],
     ) -> None:
         config, bus, self._clock = context.config, context.bus, context.clock
         self._bus, self._core, self._now, self._handle = bus, core, now, handle
-        self._events, self._reclaim, self._save = events, reclaim, save
+        self._events, self._remove_images, self._save = events, remove_images, save
         self._node_name = config.node_name
         self._configured = Configured(
             hard=config.eviction_hard,
@@ -81,6 +89,7 @@ class Eviction:
         self._transitions = read_transitions(saved)
         self._conditions = bus.own(NODE_PRESSURE)
         bus.follow(NODE_USAGE, self._on_node)
+        self.dead_containers = ContainerCollection(context, core, handle, events.record)
         self._act_now, self._pod_changed = asyncio.Event(), asyncio.Event()
 
     def start(self) -> None:
@@ -92,9 +101,15 @@ class Eviction:
     def pods_changed(self) -> None:
         """A pod may have ended."""
         self._pod_changed.set()
+        self.dead_containers.pods_changed()
 
     async def run(self) -> None:
-        """Act on thresholds until cancelled."""
+        """Act on thresholds, and collect dead containers, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.dead_containers.run(), name="dead-containers")
+            tasks.create_task(self._act_on_thresholds(), name="thresholds")
+
+    async def _act_on_thresholds(self) -> None:
         while True:
             await self._act_now.wait()
             self._act_now.clear()
@@ -178,8 +193,11 @@ class Eviction:
         log.warning("the node is low on %s: %s", first.signal, node_event(first))
         self._warn("EvictionThresholdMet", node_event(first), kind="Node", name=self._node_name)
         files = cycle.is_of_filesystem(first)
-        if files and may_reclaim_images(first, self._layout or Layout.SINGLE):
-            await self._reclaim()
+        layout = self._layout or Layout.SINGLE
+        if files and may_reclaim_containers(first, layout):
+            await self.dead_containers.remove_all()
+        if files and may_reclaim_images(first, layout):
+            await self._remove_images()
         fresh = GetUsage(max_age_seconds=0.0 if files else FRESH_SECONDS, max_age_files_seconds=0.0 if files else None)
         found = await self._ask(fresh)
         if found is None or not found.complete:
@@ -191,7 +209,7 @@ class Eviction:
         usages = {usage.uid: usage for usage in found.pods}
         by_uid = {record.uid: record for record in self._running()}
         candidates = [Candidate(uid=uid, pod=r.saved.pod, usage=usages.get(uid)) for uid, r in by_uid.items()]
-        for candidate in rank(first.signal, candidates, self._layout or Layout.SINGLE):
+        for candidate in rank(first.signal, candidates, layout):
             record = by_uid[candidate.uid]
             if candidate.critical:
                 log.error("cannot evict the critical pod %s", record.description)

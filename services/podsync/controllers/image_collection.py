@@ -1,6 +1,7 @@
 """Removes unused images when the image filesystem fills up or when they are too old (node.md 6.1)."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Set
 
@@ -55,7 +56,9 @@ class ImageCollection:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
-        """Collect after a minute, then every 5 min, until cancelled."""
+        """Collect after a minute, then every 5 min, until cancelled. The age of an image counts from its first list."""
+        with contextlib.suppress(RuntimeCallError):
+            await self._look()
         await asyncio.sleep(FIRST_SECONDS)
         while True:
             await self.collect()

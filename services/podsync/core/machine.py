@@ -62,6 +62,7 @@ class Settings:
     node_ips: tuple[str, ...] = ()  # where the Node object has none
     facts: MachineFacts = field(default_factory=MachineFacts)
     agent_start: str = ""  # identity of the start of the agent (of its supervisord) that this process belongs to
+    dead_instances_kept: int = 1  # of each container of a pod that has not finished
     joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
@@ -242,6 +243,7 @@ class PodSync:
             runtime_listed=self.node_state.runtime_listed,
             volumes_known=self.node_state.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
+            dead_instances_kept=self.settings.dead_instances_kept,
             still_listed=record.uid in self.node_state.desired,
             victims_until=victims_until,
             node_ips=self.node_ips,

@@ -17,6 +17,7 @@ from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
     Event,
+    GarbageFound,
     NodeChanged,
     NodePressureChanged,
     PodDesired,
@@ -113,6 +114,8 @@ class NodeState:
                 return []
             case PodEvicted():
                 return self._on_evicted(event, now)
+            case GarbageFound():
+                return self._on_garbage(event)
             case ProbesChanged():
                 return self._on_probes(event)
             case VolumesChanged(uid=uid, volumes=volumes):
@@ -198,6 +201,13 @@ class NodeState:
         record = replace(record, saved=replace(record.saved, ending=ending))
         self.pods.put(lifecycle.with_termination(record, reason=event.cause, now=now, override=event.grace_seconds))
         return [record.uid]
+
+    def _on_garbage(self, event: GarbageFound) -> list[str]:
+        found = [self.records[uid] for uid in event.containers if uid in self.records]
+        for record in found:
+            retry = replace(record.retry, removal_at=0.0)
+            self.pods.put(replace(record, garbage=event.containers[record.uid], retry=retry))
+        return [record.uid for record in found]
 
     def _on_probes(self, event: ProbesChanged) -> list[str]:
         record = self.records.get(event.pod_uid)

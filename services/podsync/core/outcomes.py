@@ -98,6 +98,8 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
             return record.with_event("Normal", "Created", "Container created", container)
         case StartContainer():
             return _started(record, event.call, result, at)
+        case RemoveContainers() | RemoveSandboxes():
+            return _observed(replace(record, retry=replace(record.retry, removal_error="")), result, at)
         case ReleasePod():
             return replace(record, made=replace(record.made, released=True))
         case RemovePodLogs():
@@ -231,7 +233,7 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
         case PullImage():
             return pull_failed(record, call, event, now=now, retry_at=retry_at)
         case RemoveContainers() | RemoveSandboxes():
-            return replace(record, retry=replace(record.retry, removal_at=retry_at))
+            return replace(record, retry=replace(record.retry, removal_at=retry_at, removal_error=event.text))
     if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
         saved = with_containers(record.saved, lambda c: replace(c, held_back=c.replacing or c.held_back))
         record = replace(record, saved=saved)

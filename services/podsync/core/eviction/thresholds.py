@@ -74,6 +74,14 @@ def not_reclaimed(thresholds: Iterable[Threshold], readings: Mapping[str, Readin
     return frozenset(one for one in thresholds if _below(one, readings.get(one.signal), reclaim=True))
 
 
+def may_reclaim_containers(threshold: Threshold, layout: Layout) -> bool:
+    """Whether removing dead containers frees the filesystem of this signal (node.md 5.4)."""
+    on_nodefs = threshold.signal.startswith("nodefs.")
+    if layout is Layout.SPLIT:
+        return on_nodefs or threshold.signal.startswith("containerfs.")
+    return layout is Layout.SINGLE or not on_nodefs
+
+
 def may_reclaim_images(threshold: Threshold, layout: Layout) -> bool:
     """Whether removing images frees the filesystem of this signal (node.md 5.4)."""
     return (

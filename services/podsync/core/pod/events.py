@@ -3,6 +3,7 @@
 Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,13 @@ class PodEvicted(Event):
     message: str
     grace_seconds: int
     disruption: str = ""  # message of the condition DisruptionTarget; "" = it gets none
+
+
+@dataclass(frozen=True, kw_only=True)
+class GarbageFound(Event):
+    """These dead containers (pod UID -> ids) are to be removed, whatever their pods keep."""
+
+    containers: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, kw_only=True)

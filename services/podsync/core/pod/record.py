@@ -66,6 +66,7 @@ class PodRecord:
     waits_for: str = ""  # what the newest step waited for
     resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever event was missed
     wake_at: float = NEVER  # steady seconds; the time of the next step if no event comes
+    garbage: frozenset[str] = frozenset()  # ids of dead containers to remove, whatever the pod keeps
     noted: tuple[PodEvent, ...] = ()  # events to record
     version: PodVersion = field(default_factory=lambda: PodVersion({}))  # of `saved.pod`
 
@@ -149,6 +150,11 @@ class PodRecord:
     def ready_sandboxes(self) -> list[Sandbox]:
         """Sandboxes that hold a network and a pause process."""
         return [s for s in self.sandboxes if s.state is SandboxState.READY]
+
+    @property
+    def evicted(self) -> bool:
+        """The pod is to end, or has ended, because of an eviction."""
+        return self.saved.ending.get("reason") == "Evicted"
 
     def newest_creation(self) -> int:
         """When the newest known instance was created, in the runtime's nanoseconds."""

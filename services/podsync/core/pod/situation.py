@@ -17,6 +17,7 @@ class World:
     runtime_listed: bool = False  # pleg's list of the runtime's pods is complete and fresh
     volumes_known: bool = True  # the replica of volumes.mounted is complete and fresh
     maximum_backoff: float = 300.0  # seconds
+    dead_instances_kept: int = 1  # of each container
     still_listed: bool = False  # a source lists the pod (API: its object is still there)
     victims_until: float = 0.0  # how long to wait at most for the pods preempted for this one, 0 = they have stopped
     node_ips: tuple[str, ...] = ()  # the Node's addresses, else the machine's, as pod statuses show them

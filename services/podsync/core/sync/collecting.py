@@ -3,8 +3,9 @@
 from services.podsync.core.pod.instructions import Call, ReleasePod, RemoveContainers, RemovePodLogs, RemoveSandboxes
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, World
-from shared.model.runtime import ContainerState, SandboxState
+from shared.model.runtime import Container, ContainerState, SandboxState
 
+EVERY = 1 << 31  # instances to keep: all
 GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log directories once a minute
 
 
@@ -52,14 +53,19 @@ def collect(record: PodRecord, world: World) -> Step:
 
 
 def dead_instances(record: PodRecord, *, keep: int) -> RemoveContainers | None:
-    """Exited instances beyond the `keep` newest of each container, and created ones that were overtaken."""
+    """Exited instances that are garbage or beyond the `keep` newest of each container, and created ones that were
+    overtaken."""
     dead = [(c.id, c.name, c.log_path) for c in record.observed.interrupted]
     for name in dict.fromkeys(c.name for c in record.instances):
         instances = record.instances_of(name)
         exited = [c for c in instances if c.state is ContainerState.EXITED]
         overtaken = [c for c in instances[(1 if keep else 0) :] if c.state is ContainerState.CREATED]
-        dead += [(c.id, c.name, c.log_path) for c in [*exited[keep:], *overtaken]]
+        dead += [(c.id, c.name, c.log_path) for c in [*_garbage(record, exited[:keep]), *exited[keep:], *overtaken]]
     return RemoveContainers(uid=record.uid, containers=tuple(dead)) if dead else None
+
+
+def _garbage(record: PodRecord, kept: list[Container]) -> list[Container]:
+    return [container for container in kept if container.id in record.garbage]
 
 
 def dead_init_instances(record: PodRecord) -> RemoveContainers | None:

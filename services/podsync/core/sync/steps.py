@@ -14,6 +14,7 @@ from services.podsync.core.pod.saved import SavedContainer, with_container
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
 from services.podsync.core.sync.collecting import (
+    EVERY,
     collect,
     dead_init_instances,
     dead_instances,
@@ -43,8 +44,7 @@ def next_step(record: PodRecord, world: World) -> Step:
     if record.retry.at > world.now:
         return Step(record=record, wake_at=record.retry.at, waits_for="retry of a failed call")
     if record.saved.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
-        # Nothing was made of a rejected pod.
-        return Step(record=record, done=record.saved.deleted and not world.still_listed)
+        return _stays_listed(record, world)
     if not record.saved.admission_decided:
         if record.asks_for_node:
             return Step(record=record, call=FetchNode(uid=record.uid))
@@ -60,6 +60,21 @@ def next_step(record: PodRecord, world: World) -> Step:
             return terminated(record, world)
         case PodState.FINISHED:
             return collect(record, world)
+
+
+def _stays_listed(record: PodRecord, world: World) -> Step:
+    """A finished pod whose object is still there keeps its dead containers and the newest sandbox, unless it was
+    evicted or they are garbage. Nothing was made of a rejected pod."""
+    if record.saved.rejected:
+        return Step(record=record, done=record.saved.deleted and not world.still_listed)
+    if not record.evicted and not record.garbage:
+        return Step(record=record)
+    if not record.observed.is_current:
+        return _look(record, world)
+    step = Step(record=record)
+    dead = dead_instances(record, keep=0 if record.evicted else EVERY) or dead_sandboxes(record, keep_newest=False)
+    remove_when_due(step, dead, world)
+    return step
 
 
 def _look(record: PodRecord, world: World) -> Step:
@@ -91,7 +106,9 @@ def _sync(record: PodRecord, world: World) -> Step:
         return step
     step = start_containers(step.record, actions, world)
     if step.call is None:
-        dead = dead_instances(step.record, keep=1) or dead_sandboxes(step.record, keep_newest=True)
+        dead = dead_instances(step.record, keep=world.dead_instances_kept) or dead_sandboxes(
+            step.record, keep_newest=True
+        )
         remove_when_due(step, dead, world)
     return step
 
@@ -112,7 +129,7 @@ def _before_containers(record: PodRecord, world: World) -> Step | None:
         return Step(record=record, waits_for=f"volumes {', '.join(missing)}")
     if record.observed.interrupted:
         step = Step(record=record)
-        remove_when_due(step, dead_instances(record, keep=1), world)
+        remove_when_due(step, dead_instances(record, keep=world.dead_instances_kept), world)
         return step
     return None
 

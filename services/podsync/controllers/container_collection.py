@@ -1,0 +1,88 @@
+"""Has dead containers removed beyond those that each pod removes by itself: by the limits of the node every minute, and
+all of finished pods before a pod is evicted for a full filesystem (node.md 5.4, 6.2)."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+
+from bus.messages.event import KubeEvent
+from services.frame.launch import Context
+from services.podsync.core.machine import PodSync
+from services.podsync.core.pod.events import Event, GarbageFound
+from services.podsync.core.sync.container_garbage import GarbageLimits, garbage
+
+log = logging.getLogger(__name__)
+
+COLLECT_SECONDS = 60.0
+REMOVAL_SECONDS = 10.0  # to wait for the removal under pressure
+SHOWN_ERRORS = 3
+
+
+class ContainerCollection:
+    """`handle` takes events for the core; `record` records an Event of the node."""
+
+    def __init__(
+        self,
+        context: Context,
+        core: PodSync,
+        handle: Callable[[Event], None],
+        record: Callable[[KubeEvent], object],
+    ) -> None:
+        config, self._clock = context.config, context.clock
+        self._core, self._handle, self._record = core, handle, record
+        self._node_name = config.node_name
+        self._limits = GarbageLimits(
+            minimum_age=config.minimum_container_ttl,
+            per_container=config.maximum_dead_containers_per_container,
+            total=config.maximum_dead_containers,
+        )
+        self._pod_changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Collect every minute until cancelled."""
+        while True:
+            await asyncio.sleep(COLLECT_SECONDS)
+            self.collect()
+
+    def collect(self) -> None:
+        """Have what exceeds the limits removed, and report what could not be removed before."""
+        errors = {record.retry.removal_error for record in self._core.records.values()} - {""}
+        if errors:
+            text = "; ".join(sorted(errors)[:SHOWN_ERRORS])
+            log.warning("dead containers cannot be removed: %s", text)
+            self._record(
+                KubeEvent(type="Warning", reason="ContainerGCFailed", message=text, kind="Node", name=self._node_name)
+            )
+        self._find(pressed=False)
+
+    async def remove_all(self) -> None:
+        """Remove all dead containers of finished pods. Returns when they are gone, at the latest after 10 s."""
+        found = self._find(pressed=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REMOVAL_SECONDS):
+                while self._left(found):
+                    self._pod_changed.clear()
+                    await self._pod_changed.wait()
+        if left := self._left(found):
+            log.warning("dead containers of %d pods are still there after %d s", left, REMOVAL_SECONDS)
+
+    def pods_changed(self) -> None:
+        """The runtime's containers may have changed."""
+        self._pod_changed.set()
+
+    def _find(self, *, pressed: bool) -> Mapping[str, frozenset[str]]:
+        found = garbage(self._core.records.values(), self._limits, self._clock.wall(), pressed=pressed)
+        if found:
+            log.info("removing %d dead containers of %d pods", sum(map(len, found.values())), len(found))
+            cause = "a filesystem is full" if pressed else "there are more dead containers than the limits permit"
+            self._handle(GarbageFound(containers=found, cause=cause))
+        return found
+
+    def _left(self, found: Mapping[str, frozenset[str]]) -> int:
+        """How many of these pods still have one of these containers."""
+        records = self._core.records
+        return sum(
+            uid in records and not ids.isdisjoint(container.id for container in records[uid].instances)
+            for uid, ids in found.items()
+        )
