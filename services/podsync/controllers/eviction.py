@@ -276,7 +276,7 @@ class Eviction:
             return None
 
     async def _wait_for_evicted(self) -> bool:
-        """Wait until no evicted pod is ending, at most 30 s after its end began; whether one was."""
+        """Wait until every evicted pod freed what it held, 30 s at most after its end began; whether one had not."""
         waited = False
         while (left := self._longest_wait()) > 0:
             waited = True
@@ -288,9 +288,12 @@ class Eviction:
 
     def _longest_wait(self) -> float:
         now = self._now()
-        begun = [
-            record.saved.terminating_since
-            for record in self._core.records.values()
-            if record.saved.state is PodState.TERMINATING and record.saved.ending.get("reason") == EVICTED
-        ]
+        begun = [record.saved.terminating_since for record in self._core.records.values() if _is_ending(record)]
         return max((since + WAIT_SECONDS - now for since in begun), default=0.0)
+
+
+def _is_ending(record: PodRecord) -> bool:
+    """The pod was evicted and still holds volumes, or dead containers, which are a part of what is to be freed."""
+    if not record.evicted or record.saved.state is PodState.SYNC:
+        return False
+    return record.saved.state is not PodState.FINISHED or bool(record.instances)

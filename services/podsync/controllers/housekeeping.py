@@ -51,6 +51,9 @@ class Housekeeping:
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
         self._images = calls.pulls.access
         self.image_collection = ImageCollection(context, runtime, self._used_images, events.record)
+        # Of the embedded containerd, which does not pin it and has no registry to pull it from.
+        embedded = config.embedded_containerd
+        self._sandbox_images = names_of(embedded.sandbox_image) if embedded is not None else set()
         self._log_interval = config.container_log_monitor_interval
         self.cleans_logs = is_ours_alone(config)
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
@@ -94,7 +97,7 @@ class Housekeeping:
         """Ids and names of images that containers, volumes and starts in progress refer to; None as for `_fresh`."""
         if self._fresh() is None:
             return None
-        used: set[str] = set()
+        used = set(self._sandbox_images)
         unclaimed = (c for pod in self._core.node_state.unclaimed.values() for c in pod.containers)
         for container in (*(c for record in self._core.records.values() for c in record.instances), *unclaimed):
             used |= {container.image_id, container.image}

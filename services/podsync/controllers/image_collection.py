@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that were removed: age or space.", "reason")
 COLLECT_SECONDS = 300.0
+LIST_SECONDS = 5.0  # after the start: the first list
 FIRST_SECONDS = 60.0  # after the start, whose work on pods goes first
 USAGE_ANSWER_SECONDS = 10.0
 
@@ -57,9 +58,11 @@ class ImageCollection:
 
     async def run(self) -> None:
         """Collect after a minute, then every 5 min, until cancelled. The age of an image counts from its first list."""
+        await asyncio.sleep(LIST_SECONDS)
         with contextlib.suppress(RuntimeCallError):
-            await self._look()
-        await asyncio.sleep(FIRST_SECONDS)
+            images, _ = await self._look()
+            log.info("the runtime has %d images", len(images))
+        await asyncio.sleep(FIRST_SECONDS - LIST_SECONDS)
         while True:
             await self.collect()
             await asyncio.sleep(COLLECT_SECONDS)

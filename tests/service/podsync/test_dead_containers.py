@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.podsync import PodState
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.service import PodSyncService
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
@@ -108,3 +109,19 @@ async def test_the_limit_of_dead_containers_takes_the_oldest_of_finished_pods(tm
         await stage.until(lambda: in_runtime(stage, "first") == 0)
         assert in_runtime(stage, "second") == 1
         assert stage.status("first")["phase"] == "Succeeded"
+
+
+async def test_the_next_pod_is_evicted_only_after_the_volumes_of_the_first_are_gone(tmp_path: Path) -> None:
+    async with pressed_stage(tmp_path, **HARD) as stage:
+        await stage.pods_that_run("one", "two")
+        stage.pods["one"] = 300 * MIB
+        scratch = MountedVolume(state=VolumeState.MOUNTED, host_path="/scratch")
+        stage.mounted.put("one", MountedVolumes(uid="one", volumes={"scratch": scratch}))
+        await stage.network.settle()
+        stage.disk = 50 * MIB
+        await stage.read()
+        await stage.until(lambda: the_service(stage).core.records["one"].saved.state is PodState.TERMINATED)
+        await stage.read()
+        assert stage.evicted() == ["one"]
+        stage.mounted.delete("one")
+        await stage.until(lambda: stage.evicted() == ["one", "two"])
