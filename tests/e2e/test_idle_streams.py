@@ -17,7 +17,8 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 
 AT_ONCE = 20  # streams that are opened beside each other: the runtime starts a process for each exec
 KIBIBYTES = 160  # of server for one stream, both of its connections and TLS included
-WAIT = 120.0  # seconds
+WAIT = 300.0  # seconds until all processes of execs have ended
+START_WAIT = 180.0  # seconds for one to start or to answer
 SERVE = "mkdir /www; echo hello > /www/index.html; exec httpd -f -p 8080 -h /www"
 
 
@@ -52,12 +53,14 @@ async def execute(port: int, pod: str, tls: ssl.SSLContext) -> SpdyPeer:
     peer = await SpdyPeer.connect(port, target, "v4.channel.k8s.io", tls=tls)
     for name in ("error", "stdin", "stdout"):  # streams 1, 3 and 5
         await peer.open(("streamType", name))
+    await peer.send(3, b"started\n")  # the runtime accepts streams before it starts the process
+    await peer.until(lambda: peer.received[5] == b"started\n", START_WAIT)
     return peer
 
 
 async def echoes(peer: SpdyPeer) -> None:
     await peer.send(3, b"hello\n")
-    await peer.until(lambda: peer.received[5] == b"hello\n")
+    await peer.until(lambda: peer.received[5].endswith(b"hello\n"), START_WAIT)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def exporting(endpoint: str) -> tuple[Tracer, OtlpExporter, Registry]:
 
 def counted(metrics: Registry, result: str) -> float:
     series = next(dict(found) for family, found in metrics.collect() if family.name == otlp.SPANS.name)
-    return series["podsync", result][0]
+    return series.get(("podsync", result), [0.0])[0]
 
 
 async def until(holds: Callable[[], object]) -> None:
