@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.cri.config_errors import ContainerConfigError
-from services.podsync.core.cri.container_mounts import MountedVolume, needs_etc_hosts, wanted_subpaths
+from services.podsync.core.cri.container_mounts import MountedVolume, wanted_subpaths
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message
 from shared.model.objects import Object
@@ -19,51 +19,11 @@ def mounting(*mounts: dict[str, Any], **container: Any) -> Object:
 VOLUMES = {"v": MountedVolume(host_path="/h/v"), "r": MountedVolume(host_path="/h/r", readonly=True)}
 
 
-def test_mounts_keep_the_order_of_the_spec() -> None:
-    pod = mounting(
-        {"name": "r", "mountPath": "/r"},
-        {"name": "v", "mountPath": "rel", "readOnly": True, "mountPropagation": "HostToContainer"},
-        {"name": "v", "mountPath": "/s", "subPath": "a", "mountPropagation": "None"},
-        {"name": "v", "mountPath": "/b", "mountPropagation": "Bidirectional"},
-    )
-    assert built(pod, volumes=VOLUMES, subpaths={2: "/h/subpaths/2"})["mounts"] == [
-        {"container_path": "/r", "host_path": "/h/r", "readonly": True},
-        {
-            "container_path": "/rel",
-            "host_path": "/h/v",
-            "readonly": True,
-            "propagation": "PROPAGATION_HOST_TO_CONTAINER",
-        },
-        {"container_path": "/s", "host_path": "/h/subpaths/2"},
-        {"container_path": "/b", "host_path": "/h/v", "propagation": "PROPAGATION_BIDIRECTIONAL"},
-        {"container_path": "/etc/hosts", "host_path": "/r/etc-hosts"},
-        {"container_path": "/dev/termination-log", "host_path": "/r/t"},
-    ]
-
-
 def test_a_subpath_that_was_not_prepared_never_becomes_the_whole_volume() -> None:
     pod = mounting({"name": "v", "mountPath": "/s", "subPath": "a"})
     with pytest.raises(ContainerConfigError) as refused:
         built(pod, volumes=VOLUMES)
     assert refused.value.message == 'failed to prepare subPath for volumeMount "v" of container "c"'
-
-
-def test_the_agents_hosts_file_gives_way_to_the_containers_own() -> None:
-    own = mounting({"name": "v", "mountPath": "/etc/hosts"})
-    assert not needs_etc_hosts(own, own["spec"]["containers"][0], ("10.0.0.5",))
-    assert [m["host_path"] for m in built(own, volumes=VOLUMES)["mounts"]] == ["/h/v", "/r/t"]
-    plain = a_pod()
-    assert not needs_etc_hosts(plain, plain["spec"]["containers"][0], ())
-    on_host = a_pod(hostNetwork=True)
-    assert needs_etc_hosts(on_host, on_host["spec"]["containers"][0], ())
-
-
-def test_selinux_relabelling_is_asked_for_only_where_it_is_on() -> None:
-    facts = NodeFacts(node_name="n", selinux_enabled=True)
-    volumes = {"v": MountedVolume(host_path="/h/v", selinux_relabel=True)}
-    pod = mounting({"name": "v", "mountPath": "/v"})
-    assert all(mount["selinux_relabel"] for mount in built(pod, facts=facts, volumes=volumes)["mounts"])
-    assert not any("selinux_relabel" in mount for mount in built(pod, volumes=volumes)["mounts"])
 
 
 def test_recursive_read_only_needs_a_runtime_that_can() -> None:
