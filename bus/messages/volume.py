@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from bus.messages.usage import VolumeUsage
+
 
 class VolumeState(StrEnum):
     """How far one volume of one pod is."""
@@ -71,6 +73,20 @@ class ReleaseSubpaths:
 
     uid: str
     container: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetVolumeUsage:
+    """Request to volume: how full are the volumes of this pod that only their plugins can measure (nfs, local, csi)?"""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundVolumeUsage:
+    """Answer to GetVolumeUsage: the newest figures of each such volume that is mounted and has some."""
+
+    volumes: tuple[VolumeUsage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

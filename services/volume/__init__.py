@@ -20,7 +20,8 @@ Follows
     files that show a resource.
 
 Answers
-    `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,
+    `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. `GetVolumeUsage`: how full the
+    nfs, local and csi volumes of a pod are. It requests Secrets,
     ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments, ClusterTrustBundles and
     PodCertificateRequests from sources, and service account tokens and the creation of PodCertificateRequests from
     status, which also writes the status of claims whose volumes are expanded.

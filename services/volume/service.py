@@ -20,7 +20,7 @@ from bus.messages.streams import (
     VOLUMES_REPORTED,
     events_of,
 )
-from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
+from bus.messages.volume import GetVolumeUsage, PrepareSubpath, ReleaseSubpaths
 from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.volume.adapters import host_resources
@@ -37,6 +37,7 @@ from services.volume.controllers.reconciliation import Reconciliation
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
+from services.volume.controllers.volume_usage import VolumeUsages
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.attachments import Attachments
 from services.volume.core.plugin_answers import CSI
@@ -86,6 +87,7 @@ class Volume:
             reconciler, calls, content, clock, failures, context.deadlines, metrics,
             VolumeExpansion(bus, clock, content, claims.reread), context.tracer,
         )  # fmt: skip
+        self._usages = VolumeUsages(reconciler, calls, clock)
         subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
@@ -115,6 +117,7 @@ class Volume:
         bus.follow(NODE_OBJECT, on_node)
         bus.follow(VOLUMES_REPORTED, self._reconciliation.on_reported)
         bus.answer(PrepareSubpath, subpaths.prepare)
+        bus.answer(GetVolumeUsage, self._usages.get)
         bus.answer(ReleaseSubpaths, subpaths.release)
 
     async def run(self) -> None:
@@ -124,3 +127,4 @@ class Volume:
             await self._reconciliation.run()
         finally:
             registering.cancel()
+            await self._usages.close()

@@ -56,7 +56,8 @@ class Driver:
 
     def mounts(self) -> list[str]:
         """Mount points of its volumes, staged and published."""
-        return sorted(path for path in BindMounts().table() if "kubernetes.io" in path and "csi" in path)
+        ours = (path for path in BindMounts().table() if path.startswith(f"{self._root}/"))
+        return sorted(path for path in ours if "kubernetes.io" in path and "csi" in path)
 
 
 class CsiCluster:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bus.messages.usage import VolumeUsage
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
-from shared.pod_directory import ETC_HOSTS, VOLUMES, pod_directory
+from shared.pod_directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 from shared.tree_walk import walk_bottom_up
 
 BLOCK_BYTES = 512
@@ -25,6 +25,7 @@ _PLUGINS = {
     "kubernetes.io~projected": False,
     "kubernetes.io~downward-api": False,
 }
+_MEASURED_BY_PLUGINS = {"kubernetes.io~csi", "kubernetes.io~local-volume", "kubernetes.io~nfs"}
 _EMPTY_DIR = "kubernetes.io~empty-dir"
 
 
@@ -39,7 +40,8 @@ def measure_pod(root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bo
         else:
             other += _use_of_file(Path(entry.path))
     found = tuple(_volumes(directory / VOLUMES, wall)) if volumes else ()
-    return PodFiles(time=wall, logs=by_container, volumes=found, other=other)
+    by_plugins = volumes and _has_measured(directory)
+    return PodFiles(time=wall, logs=by_container, volumes=found, other=other, measured_by_plugins=by_plugins)
 
 
 def disk_use(root: Path, most_entries: int = MOST_ENTRIES) -> DiskUse:
@@ -78,6 +80,11 @@ def _volumes(directory: Path, wall: float) -> Iterator[VolumeUsage]:
                 filesystem = with_use(filesystem, disk_use(Path(volume.path)))
             ephemeral = _PLUGINS[plugin.name] and not in_memory
             yield VolumeUsage(name=volume.name, filesystem=filesystem, ephemeral=ephemeral)
+
+
+def _has_measured(pod: Path) -> bool:
+    volumes = {entry.name for entry in _entries(pod / VOLUMES)}
+    return bool(volumes & _MEASURED_BY_PLUGINS) or bool(_entries(pod / DEVICES))
 
 
 def _entries(directory: Path) -> list["os.DirEntry[str]"]:

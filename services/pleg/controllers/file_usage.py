@@ -8,17 +8,21 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bus.messages.usage import NodeUsage, PodUsage
+from bus.interface import NoAnswerError, RequestRefusedError
+from bus.messages.usage import NodeUsage, PodUsage, VolumeUsage
+from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
 from services.pleg.adapters.usage_source import UsageSource
 from services.pleg.core.pod_files import PodFiles, with_files, with_images
 from shared.cri.interface import FilesystemFiles, Runtime, RuntimeCallError
+from shared.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 
 PERIOD_WITHOUT_VOLUMES = 60.0  # seconds between two measurements of logs, where volumes are not measured
 PAUSES = 20  # a measurement of 1 s is repeated after 20 s at the earliest
+VOLUME_SECONDS = 2.5  # that volume has to answer
 REFRESH_SECONDS = 3.0  # that a request waits for figures
 
 
@@ -34,6 +38,7 @@ class FileUsage:
 
     def __init__(self, context: Context, runtime: Runtime, source: UsageSource) -> None:
         self._clock, self._runtime, self._source = context.clock, runtime, source
+        self._bus = context.bus
         period = context.config.volume_stats_agg_period
         self._volumes = period > 0
         self._period = period if self._volumes else PERIOD_WITHOUT_VOLUMES
@@ -70,6 +75,15 @@ class FileUsage:
         except TimeoutError:
             log.debug("the files of pods take longer than %.0f s to measure", REFRESH_SECONDS)
 
+    async def _of_plugins(self, uid: str) -> tuple[VolumeUsage, ...]:
+        """The usage that volume reads; without its answer the volumes have none."""
+        try:
+            request = GetVolumeUsage(uid=uid)
+            return (await self._bus.ask("volume", request, FoundVolumeUsage, VOLUME_SECONDS)).volumes
+        except (NoAnswerError, RequestRefusedError) as error:
+            log.debug("the usage of volumes of pod %s is not known: %s", uid, error)
+            return ()
+
     def close(self) -> None:
         """Measure no more."""
         if self._round is not None:
@@ -92,6 +106,8 @@ class FileUsage:
             began_at = self._clock.monotonic()
             with self._errors.contained(pod.uid, "the measurement of its files"):
                 files = await self._source.measure(pod, volumes=self._volumes)
+                if files.measured_by_plugins:
+                    files = replace(files, volumes=(*files.volumes, *await self._of_plugins(pod.uid)))
                 took = self._clock.monotonic() - began_at
                 due = began_at + max(self._period, PAUSES * took)
                 self._measured[pod.uid] = _Measured(files, began_at, due)

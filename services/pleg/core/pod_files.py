@@ -28,6 +28,7 @@ class PodFiles:
     logs: Mapping[str, DiskUse]
     volumes: tuple[VolumeUsage, ...]
     other: DiskUse
+    measured_by_plugins: bool = False  # there are volumes whose figures only volume can read
 
 
 def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:

@@ -110,6 +110,14 @@ class CsiClient:
         )
         self._call("NodeExpandVolume", request, csi.NodeExpandVolumeResponse)
 
+    def usage(self, handle: str, path: str, staging: str) -> Iterator[tuple[str, int, int, int]]:
+        """NodeGetVolumeStats: yields unit ("BYTES", "INODES"), available, total, used."""
+        request = csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path, staging_target_path=staging)
+        answer = self._call("NodeGetVolumeStats", request, csi.NodeGetVolumeStatsResponse)
+        names = {number: name for name, number in csi.VolumeUsage.Unit.items()}
+        for each in answer.usage:
+            yield names.get(each.unit, ""), each.available, each.total, each.used
+
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))
         access = csi.VolumeCapability.AccessMode(mode=mode)

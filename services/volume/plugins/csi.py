@@ -7,9 +7,11 @@ The record of a volume is written before the driver is called, and removed after
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_block_directories import FOLDER, CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
@@ -32,7 +34,7 @@ from services.volume.core.payload import ContentError, FailureKind, Gathered, Pr
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
-from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
+from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
 from shared.model.objects import Object
 from shared.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError
@@ -44,7 +46,7 @@ _GLOBAL, _TARGET = "globalmount", "mount"
 _SET_UP = f"{PREFIX}mounter.SetUpAt failed"
 
 
-class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume]):
+class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume], MeasuredVolumePlugin[CsiVolume]):
     """The driver mounts; this plugin makes the directories, keeps the records and calls it."""
 
     name = "kubernetes.io/csi"
@@ -189,9 +191,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume])
 
     def expand(self, uid: str, volume: str, source: CsiVolume, capacity: int, gathered: Gathered) -> None:
         """See ExpandableVolumePlugin."""
-        target = self._directories.volume(uid, self.name, volume) / _TARGET
-        if source.block:
-            target = self._blocks.directories.target(volume, uid)
+        target = self._published(uid, volume, source)
         failed = f"{PREFIX}Expander.NodeExpand failed to"
         with self._client(source.driver, f"{failed} get CSI client") as client:
             if not client.has("EXPAND_VOLUME"):
@@ -204,6 +204,25 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume])
             except PluginCallError as error:
                 kind = failure_of_code(error.code, final=is_final(error.code))
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
+
+    def usage(self, uid: str, volume: str, source: CsiVolume) -> FilesystemUsage | None:
+        """See MeasuredVolumePlugin: as the driver reports it, where it does."""
+        target, found = self._published(uid, volume, source), FilesystemUsage(time=self._clock.wall())
+        with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
+            if not client.has("GET_VOLUME_STATS"):
+                return None
+            staging = str(self._staged(source)[1]) if source.volume_name and client.has("STAGE_UNSTAGE_VOLUME") else ""
+            for unit, available, total, used in client.usage(source.handle, str(target), staging):
+                if unit == "BYTES":
+                    found = replace(found, available=available, capacity=total, used=used)
+                elif unit == "INODES":
+                    found = replace(found, inodes_free=available, inodes=total, inodes_used=used)
+        return found
+
+    def _published(self, uid: str, volume: str, source: CsiVolume) -> Path:
+        if source.block:
+            return self._blocks.directories.target(volume, uid)
+        return self._directories.volume(uid, self.name, volume) / _TARGET
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """See VolumePlugin. A volume whose record cannot be read is found as well; its teardown reports why it

@@ -9,15 +9,17 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.block_devices import mount_filesystem
 from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.programs import run
+from services.volume.adapters.volume_usage import usage_of_filesystem
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins.plugin import VolumePlugin
+from services.volume.plugins.plugin import MeasuredVolumePlugin
 from shared.model.objects import Object
 from shared.pod_directory import make_directory
 from shared.tree_removal import Removed
@@ -36,7 +38,7 @@ class Nfs:
     options: tuple[str, ...] = field(default=(), compare=False)
 
 
-class NfsPlugin(VolumePlugin[Nfs]):
+class NfsPlugin(MeasuredVolumePlugin[Nfs]):
     """The pod's own mount: pods that have the same export do not share one."""
 
     name = "kubernetes.io/nfs"
@@ -100,6 +102,10 @@ class NfsPlugin(VolumePlugin[Nfs]):
             _unmount(path)
         if os.path.lexists(path):
             path.rmdir()
+
+    def usage(self, uid: str, volume: str, source: Nfs) -> FilesystemUsage:
+        """See MeasuredVolumePlugin."""
+        return usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall())
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return one for each directory."""

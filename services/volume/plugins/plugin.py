@@ -8,6 +8,7 @@ and what a teardown needs is on disk or in the mount table, never only in memory
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
+from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.outcome import FoundDevice, FoundVolume
@@ -67,6 +68,14 @@ class VolumePlugin(ABC, Generic[Source]):
     @abstractmethod
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return every volume of the pod of which something is on disk, after a restart."""
+
+
+class MeasuredVolumePlugin(VolumePlugin[Source]):
+    """A type of volume that its plugin measures; pleg measures the directories of all others."""
+
+    @abstractmethod
+    def usage(self, uid: str, volume: str, source: Source) -> FilesystemUsage | None:
+        """Return how full the mounted volume is; None = that is not known. Raises OSError."""
 
 
 class DeviceMountableVolumePlugin(VolumePlugin[Source]):

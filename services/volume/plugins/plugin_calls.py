@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
@@ -18,11 +19,12 @@ from services.volume.core.operations import (
 )
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
-from services.volume.core.volume_spec import spec_name
+from services.volume.core.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.plugin import (
     BlockVolumePlugin,
     DeviceMountableVolumePlugin,
     ExpandableVolumePlugin,
+    MeasuredVolumePlugin,
     VolumePlugin,
 )
 from services.volume.plugins.registry import PLUGINS, Plugins
@@ -48,6 +50,7 @@ class PluginCalls:
         self._devices = {name: each for name, each in items if isinstance(each, DeviceMountableVolumePlugin)}
         self._blocks = {name: each for name, each in items if isinstance(each, BlockVolumePlugin)}
         self._expandable = {name: each for name, each in items if isinstance(each, ExpandableVolumePlugin)}
+        self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
     def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
@@ -84,6 +87,16 @@ class PluginCalls:
         for block in self._blocks.values():
             if block.name == of if of else not block.persistent:
                 block.unmap_block(uid, name)
+
+    def usage(self, uid: str, volume: str, spec: VolumeSpec) -> FilesystemUsage | None:
+        """Return how full a mounted volume is; None = its plugin does not measure it, or that is not known. Raises also
+        ContentError where a driver is not registered."""
+        plugin = self._measured.get(spec.plugin)
+        return plugin.usage(uid, spec_name(volume), spec.source) if plugin is not None else None
+
+    def measures(self, spec: VolumeSpec) -> bool:
+        """Return whether the plugin of the volume measures it."""
+        return spec.plugin in self._measured
 
     def uids(self) -> list[str]:
         """Return the UID of every pod that has a directory, or whose directory's removal was interrupted."""

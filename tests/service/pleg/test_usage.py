@@ -1,9 +1,20 @@
 """What pods and the node use, as followers and requests see it."""
 
+import asyncio
+
 import pytest
 
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
-from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, GetUsage, PodUsage
+from bus.messages.usage import (
+    CgroupUsage,
+    ContainerUsage,
+    FilesystemUsage,
+    FoundUsage,
+    GetUsage,
+    PodUsage,
+    VolumeUsage,
+)
+from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.pleg.controllers.usage_reader import INTEREST_SECONDS, READ_SECONDS
 from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
@@ -134,6 +145,30 @@ async def test_the_files_of_a_pod_are_measured_once_in_a_period() -> None:
         await world.pass_time(40.0)
         assert world.usage.measured == ["a"]
         await world.until(lambda: len(world.usage.measured) == 2, within=60.0)
+
+
+@on_virtual_time
+async def test_volumes_that_only_plugins_can_measure_have_the_figures_of_volume() -> None:
+    world, _ = await with_pod()
+    world.usage.by_plugins = True
+    claimed = VolumeUsage(name="data", filesystem=FilesystemUsage(time=1.0, used=7), claim="shop")
+    requests: list[str] = []
+
+    async def answer(request: GetVolumeUsage) -> FoundVolumeUsage:
+        requests.append(request.uid)
+        return FoundVolumeUsage(volumes=(claimed,))
+
+    async with world:
+        await world.until(lambda: "a" in world.pods.state)
+        asking = asyncio.create_task(ask(world, GetUsage(max_age_files_seconds=10.0)))
+        await world.pass_time(4.0)  # in which volume does not answer
+        assert [volume.name for volume in asking.result().pods[0].volumes] == ["v"]
+        bus = world.network.bus("volume")
+        bus.answer(GetVolumeUsage, answer)
+        await bus.start()
+        found = await ask(world, GetUsage(max_age_files_seconds=1.0))
+        assert found.pods[0].volumes[1:] == (claimed,)
+        assert set(requests) == {"a"}
 
 
 @on_virtual_time

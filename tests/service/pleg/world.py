@@ -68,6 +68,7 @@ class StillUsage:
         self.readings = 0  # of pods
         self.cgroup_readings: list[list[str]] = []  # UIDs of pods
         self.measured: list[str] = []  # UIDs of pods whose files were measured
+        self.by_plugins = False  # pods have volumes that only plugins can measure
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
         self.notify = notify
@@ -87,7 +88,13 @@ class StillUsage:
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
         self.measured.append(pod.uid)
         found = VolumeUsage(name="v", filesystem=FilesystemUsage(time=1.0, used=len(self.measured)), ephemeral=True)
-        return PodFiles(time=1.0, logs={}, volumes=(found,) if volumes else (), other=DiskUse())
+        return PodFiles(
+            time=1.0,
+            logs={},
+            volumes=(found,) if volumes else (),
+            other=DiskUse(),
+            measured_by_plugins=self.by_plugins,
+        )
 
     def close(self) -> None: ...
 

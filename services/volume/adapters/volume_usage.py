@@ -1,0 +1,30 @@
+"""How full a mounted volume is, as the kernel reports it (volumes.md 21); blocking."""
+
+import os
+from pathlib import Path
+
+from bus.messages.usage import FilesystemUsage
+
+
+def usage_of_filesystem(path: Path, wall: float) -> FilesystemUsage:
+    """Return the figures of the file system at the path. `wall`: seconds since the epoch. Raises OSError."""
+    status = os.statvfs(path)
+    size = status.f_frsize
+    return FilesystemUsage(
+        time=wall,
+        available=size * status.f_bavail,
+        capacity=size * status.f_blocks,
+        used=size * (status.f_blocks - status.f_bfree),
+        inodes=status.f_files,
+        inodes_free=status.f_ffree,
+        inodes_used=status.f_files - status.f_ffree,
+    )
+
+
+def usage_of_device(path: Path, wall: float) -> FilesystemUsage:
+    """Return the size of a block device; what is used of it is not known. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return FilesystemUsage(time=wall, capacity=os.lseek(descriptor, 0, os.SEEK_END))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,84 @@
+"""How full the volumes of a pod are that only their plugins can measure: read on request, by drivers and servers that
+may not answer (volumes.md 14.12, 21)."""
+
+import asyncio
+import logging
+
+from bus.messages.usage import FilesystemUsage, VolumeUsage
+from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
+from services.volume.adapters.threads import Threads
+from services.volume.core.mount_shares import Share
+from services.volume.core.payload import ContentError
+from services.volume.core.reconciler import Reconciler
+from services.volume.core.volume_spec import VolumeSpec
+from services.volume.plugins.plugin_calls import PluginCalls
+from shared.clock import Clock
+
+log = logging.getLogger(__name__)
+
+PLACES = 8  # readings at once
+PER_SERVER = 2  # of these, for one driver, or one type of volume with servers
+TIMEOUT = 30.0  # seconds of one reading
+WAIT = 2.0  # seconds that a request waits for readings
+
+Key = tuple[str, str]  # pod UID, key of the volume
+
+
+class VolumeUsages:
+    """A reading that takes longer than the request waits is shown by a later one. One that hangs keeps a place."""
+
+    def __init__(self, reconciler: Reconciler, calls: PluginCalls, clock: Clock) -> None:
+        self._reconciler, self._calls, self._clock = reconciler, calls, clock
+        self._threads = Threads("usage", PLACES, clock, TIMEOUT)
+        self._last: dict[Key, FilesystemUsage] = {}
+        self._reading: dict[Key, asyncio.Task[None]] = {}
+
+    async def get(self, request: GetVolumeUsage) -> FoundVolumeUsage:
+        """Read the volumes of the pod that are mounted."""
+        uid = request.uid
+        pods, actual = self._reconciler.desired.pods, self._reconciler.actual
+        self._last = {key: last for key, last in self._last.items() if actual.is_mounted(*key)}
+        pod = pods.get(uid)
+        names = {} if pod is None else {name: pod.key(name) for name in pod.volumes if pod.key(name) in pod.mounts}
+        measured = {name: key for name, key in names.items() if pod is not None and self._is_measured(uid, key)}
+        if pod is None or not measured:
+            return FoundVolumeUsage()
+        readings = [self._begin(uid, key, pod.mounts[key]) for key in {*measured.values()}]
+        await asyncio.wait(readings, timeout=WAIT)
+        found = []
+        for name, key in measured.items():
+            if (usage := self._last.get((uid, key))) is not None:
+                claim = pod.mounts[key].claim.rpartition("/")[2]
+                found.append(VolumeUsage(name=name, filesystem=usage, claim=claim))
+        return FoundVolumeUsage(volumes=tuple(found))
+
+    async def close(self) -> None:
+        """Read no more; readings that hang are left alone."""
+        for task in self._reading.values():
+            task.cancel()
+        self._threads.close()
+
+    def _is_measured(self, uid: str, key: str) -> bool:
+        volume = self._reconciler.actual.get(uid, key)
+        mounted = self._reconciler.actual.is_mounted(uid, key)
+        return mounted and volume is not None and volume.spec is not None and self._calls.measures(volume.spec)
+
+    def _begin(self, uid: str, key: str, spec: VolumeSpec) -> "asyncio.Task[None]":
+        reading = self._reading.get((uid, key))
+        if reading is None:
+            reading = self._reading[uid, key] = asyncio.create_task(self._read(uid, key, spec), name=f"usage of {key}")
+            reading.add_done_callback(lambda _: self._reading.pop((uid, key), None))
+        return reading
+
+    async def _read(self, uid: str, key: str, spec: VolumeSpec) -> None:
+        server = spec.served_by or (spec.plugin if spec.node_path else "")
+        try:
+            async with self._threads.turn(f"{uid}/{key}", Share(server, PER_SERVER) if server else None) as turn:
+                usage = await turn.call(f"usage of {key} of pod {uid}", self._calls.usage, uid, key, spec)
+        except (OSError, ContentError) as error:
+            log.debug("the usage of %s of pod %s cannot be read: %s", key, uid, error)
+            return
+        if usage is None:
+            self._last.pop((uid, key), None)
+        else:
+            self._last[uid, key] = usage
