@@ -45,7 +45,7 @@ class ServerService:
         self._threads = ThreadPoolExecutor(_LOG_THREADS, thread_name_prefix="logs")
         self._streams = PodStreams(bus, joins_cluster=config.joins_cluster)
         self.endpoints = Endpoints(config, self._streams, clock, self._threads, self._watch)
-        self._stream_endpoints = StreamEndpoints(self._streams, runtime)
+        self._stream_endpoints = StreamEndpoints(self._streams, runtime, context.metrics)
         PodMetrics(context.metrics, self._streams, config)
         self._metrics = MetricsEndpoints(bus, context.metrics, ClaimMetrics(context.metrics, bus, self._streams))
         self._checks = CheckMetrics(context.metrics, bus)

@@ -20,9 +20,12 @@ from services.server.core.routes import Endpoint
 from services.server.core.stream_parameters import StreamRequestError, Upgrade, WantedStreams
 from services.server.core.stream_target import TargetNotFoundError
 from shared.cri.interface import Runtime, RuntimeCallError, StreamOptions
+from shared.metrics.family import counter
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
+WEBSOCKETS = counter("kubelet_websocket_streaming_requests_total", "Streams over WebSocket by kind.", "subresource")
 _RETRY_AFTER = "60"  # seconds, when the runtime has too many streams waiting
 
 _Refused = web.Response
@@ -39,8 +42,9 @@ class _Way:
 class StreamEndpoints:
     """The handlers; `runtime` is asked for URLs and to run what /run asks for."""
 
-    def __init__(self, streams: PodStreams, runtime: Runtime) -> None:
+    def __init__(self, streams: PodStreams, runtime: Runtime, metrics: Registry) -> None:
         self._streams, self._runtime = streams, runtime
+        self._websockets = metrics.counter(WEBSOCKETS)
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
@@ -54,6 +58,7 @@ class StreamEndpoints:
 
     async def exec(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
         """/exec/{namespace}/{pod}[/{uid}]/{container}."""
+        self._count(request, "exec")
         query, (namespace, pod_name, *uid, container) = request.rel_url.raw_query_string, parameters
         try:
             wanted = stream_parameters.wanted_streams(query)
@@ -69,6 +74,7 @@ class StreamEndpoints:
 
     async def attach(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
         """/attach/{namespace}/{pod}[/{uid}]/{container}."""
+        self._count(request, "attach")
         namespace, pod_name, *uid, container = parameters
         try:
             wanted = stream_parameters.wanted_streams(request.rel_url.raw_query_string)
@@ -87,11 +93,9 @@ class StreamEndpoints:
 
     async def port_forward(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
         """/portForward/{namespace}/{pod}[/{uid}]."""
+        websocket = self._count(request, "portforward")
         namespace, pod_name, *uid = parameters
         way = _way(request, forward=True)
-        websocket = stream_parameters.is_websocket(
-            request.headers.getall("Connection", ()), request.headers.get("Upgrade", "")
-        )
         ports: tuple[int, ...] = ()
         try:
             if websocket and way.upgrade is not Upgrade.TUNNEL:
@@ -127,6 +131,14 @@ class StreamEndpoints:
             stderr = result.stderr.decode("utf-8", "replace")
             return plain(500, f"command '{' '.join(words)}' exited with {result.exit_code}: {stderr}")
         return web.Response(body=result.stdout + result.stderr, headers={"Content-Type": "application/json"})
+
+    def _count(self, request: web.BaseRequest, subresource: str) -> bool:
+        """Return whether the client uses a WebSocket; it is counted."""
+        headers = request.headers
+        used = stream_parameters.is_websocket(headers.getall("Connection", ()), headers.get("Upgrade", ""))
+        if used:
+            self._websockets.inc(subresource)
+        return used
 
     def _pod(self, namespace: str, name: str) -> DesiredPod:
         found = find_pod(self._streams.desired.state.values(), namespace, name)

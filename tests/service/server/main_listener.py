@@ -9,6 +9,7 @@ import aiohttp
 from yarl import URL
 
 from services.server.adapters.client_certificates import ClientCertificates
+from services.server.adapters.connections import Connections
 from services.server.adapters.listener import listen
 from services.server.controllers.request_handler import AuthFilter, Authorizer, RequestHandler
 from services.server.core import connections
@@ -32,6 +33,7 @@ class MainListener:
 
     running: Running
     url: str
+    connections: Connections
 
     @property
     def client(self) -> aiohttp.ClientSession:
@@ -61,6 +63,6 @@ async def main_listener(
         handler = RequestHandler(server.service.served, server.service.handlers, auth)
         listener = await listen("127.0.0.1", 0, handler, connections.MAIN)
         try:
-            yield MainListener(server, f"http://127.0.0.1:{listener.port}")
+            yield MainListener(server, f"http://127.0.0.1:{listener.port}", listener.connections)
         finally:
             await listener.close()

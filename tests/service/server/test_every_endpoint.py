@@ -366,3 +366,12 @@ async def test_on_the_read_only_port(server: MainListener, case: Case) -> None:
         assert status == 200
     else:
         assert (status, body) == (405, "Debug endpoints are disabled.\n")
+
+
+async def test_streams_over_a_websocket_are_counted_by_kind(server: MainListener) -> None:
+    for path in ("/exec/default/web/main", "/attach/default/web/main", "/portForward/default/web"):
+        await server.request("GET", path, Connection="Upgrade", Upgrade="websocket")
+        await server.request("GET", path, Connection="Upgrade", Upgrade="SPDY/3.1")
+    _, page, _ = await server.request("GET", "/metrics")
+    for kind in ("exec", "attach", "portforward"):
+        assert f'kubelet_websocket_streaming_requests_total{{subresource="{kind}"}} 1\n' in page
