@@ -31,7 +31,9 @@ PLACEHOLDERS = {
 
 OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
 
-_SIMULATED_CALLS = tuple(call for call in CALLS if call not in ("FetchNode", "PullImage", "RunPostStartHook"))
+_SIMULATED_CALLS = tuple(
+    call for call in CALLS if call not in ("FetchNode", "PullImage", "ResizePod", "RunPostStartHook")
+)
 _OF_DISKS = ("MountDevice", "UnmountDevice", "ExpandVolume")  # no simulated pod has such a volume
 SIMULATED = (
     *(f"podsync.{step}.{call}" for step in ("saved", "published", "acted") for call in _SIMULATED_CALLS),
@@ -65,6 +67,10 @@ OF_OTHER_TESTS = {
         f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
     ),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
+    "tests/service/podsync/test_resize.py": (
+        *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
+        "podsync.resize.written",
+    ),
     "tests/service/podsync/test_log_rotation.py": tuple(
         f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
     ),
@@ -85,7 +91,11 @@ NOT_TRIED = {
         "tests/e2e/behaviour/test_hooks.py kills while the hook runs, which is between calling and acted",
     ),
     **dict.fromkeys(
-        (f"podsync.calling.{call}" for call in _SIMULATED_CALLS if f"podsync.calling.{call}" not in OF_THE_MATRIX),
+        (
+            f"podsync.calling.{call}"
+            for call in (*_SIMULATED_CALLS, "ResizePod")
+            if f"podsync.calling.{call}" not in OF_THE_MATRIX
+        ),
         "the request may have been carried out or not: podsync.acted and .saved of the same call are the two cases",
     ),
 }

@@ -200,8 +200,8 @@ _NEEDS: dict[str, tuple[str, ...]] = {
 
 _DECLARED = {
     "ExtendWebSocketsToKubelet": Declared.BUILT,
-    "InPlacePodLevelResourcesVerticalScaling": Declared.NOT_BUILT,
-    "InPlacePodVerticalScalingInitContainers": Declared.NOT_BUILT,
+    "InPlacePodLevelResourcesVerticalScaling": Declared.BUILT,
+    "InPlacePodVerticalScalingInitContainers": Declared.BUILT,
     "RestartAllContainersOnContainerExits": Declared.BUILT,
     "UserNamespacesHostNetworkSupport": Declared.NOT_BUILT,
 }

@@ -154,6 +154,19 @@ class CriRuntime:
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
 
+    async def update_container_resources(self, container_id: str, resources: Message) -> None:
+        """UpdateContainerResources."""
+        request = api_pb2.UpdateContainerResourcesRequest(container_id=container_id)
+        fill("UpdateContainerResources", request.linux, resources)
+        await self._channel.call(self._channel.runtime, "UpdateContainerResources", request, self._timeout)
+
+    async def update_pod_sandbox_resources(self, sandbox_id: str, resources: Message, overhead: Message) -> None:
+        """UpdatePodSandboxResources."""
+        request = api_pb2.UpdatePodSandboxResourcesRequest(pod_sandbox_id=sandbox_id)
+        fill("UpdatePodSandboxResources", request.resources, resources)
+        fill("UpdatePodSandboxResources", request.overhead, overhead)
+        await self._channel.call(self._channel.runtime, "UpdatePodSandboxResources", request, self._timeout)
+
     async def reopen_container_log(self, container_id: str) -> None:
         """ReopenContainerLog."""
         request = api_pb2.ReopenContainerLogRequest(container_id=container_id)

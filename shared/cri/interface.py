@@ -191,6 +191,16 @@ class Runtime(Protocol):
         """RemoveContainer, running or not. An unknown one is no error."""
         ...
 
+    async def update_container_resources(self, container_id: str, resources: Message) -> None:
+        """UpdateContainerResources: give a created or running container this LinuxContainerResources. NotFound for an
+        unknown one."""
+        ...
+
+    async def update_pod_sandbox_resources(self, sandbox_id: str, resources: Message, overhead: Message) -> None:
+        """UpdatePodSandboxResources: announce the resources of a pod, as LinuxContainerResources. Unimplemented where
+        the runtime does not have the request."""
+        ...
+
     async def reopen_container_log(self, container_id: str) -> None:
         """ReopenContainerLog: open the container's log path again and write on to that file; its code is Unknown
         where the container does not run."""

@@ -5,6 +5,14 @@ from tests.architecture.checkout import text_of
 
 TESTS = {
     "ExtendWebSocketsToKubelet": ("tests/e2e/test_streaming.py", "test_websocket_v5"),
+    "InPlacePodLevelResourcesVerticalScaling": (
+        "tests/service/podsync/test_resize.py",
+        "test_the_resources_of_the_pod_itself_are_resized",
+    ),
+    "InPlacePodVerticalScalingInitContainers": (
+        "tests/service/podsync/test_resize.py",
+        "test_an_init_container_is_resized_while_it_runs",
+    ),
     "RestartAllContainersOnContainerExits": (
         "tests/e2e/behaviour/test_restart_rules.py",
         "test_all_containers_start_over_in_the_same_sandbox",

@@ -78,6 +78,7 @@ class FakeRuntime(Faults, RuntimeWorld):
         self.streaming_url = "http://127.0.0.1:1"  # where Exec, Attach and PortForward send their callers
         self.image_fs: tuple[FilesystemFiles, ...] = (FilesystemFiles(mountpoint="/", used=0),)
         self.layers: dict[str, FilesystemFiles] = {}
+        self.has_sandbox_updates = False  # containerd 1.6 does not have UpdatePodSandboxResources
         self.closed = False
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -140,6 +141,21 @@ class FakeRuntime(Faults, RuntimeWorld):
 
     async def remove_container(self, container_id: str) -> None:
         await self._do("RemoveContainer", {"container_id": container_id}, lambda: self._remove(container_id))
+
+    async def update_container_resources(self, container_id: str, resources: Message) -> None:
+        fill("UpdateContainerResources", api_pb2.LinuxContainerResources(), resources)
+        request = {"container_id": container_id, "linux": resources}
+        await self._do("UpdateContainerResources", request, lambda: self._update(container_id, resources))
+
+    async def update_pod_sandbox_resources(self, sandbox_id: str, resources: Message, overhead: Message) -> None:
+        request: Message = {"pod_sandbox_id": sandbox_id, "resources": resources, "overhead": overhead}
+
+        def refuse() -> None:
+            if not self.has_sandbox_updates:
+                what = "unknown method UpdatePodSandboxResources for service runtime.v1.RuntimeService"
+                raise RuntimeCallError("UpdatePodSandboxResources", "Unimplemented", what)
+
+        await self._do("UpdatePodSandboxResources", request, refuse)
 
     async def reopen_container_log(self, container_id: str) -> None:
         await self._do("ReopenContainerLog", {"container_id": container_id}, lambda: self.reopen_log(container_id))

@@ -151,6 +151,24 @@ class RuntimeWorld:
         if held.container.log_path and path.parent.is_dir():
             path.touch()
 
+    def resources_of(self, container_id: str) -> Message:
+        """The linux.resources that the container has now."""
+        resources: Message = self._containers[container_id].config.get("linux", {}).get("resources", {})
+        return resources
+
+    def _update(self, container_id: str, resources: Message) -> None:
+        """Zero values, which are absent, leave what the container has."""
+        held = self._containers.get(container_id)
+        if held is None:
+            what = f'failed to find container: an error occurred when try to find container "{container_id}": not found'
+            raise _not_found("UpdateContainerResources", what)
+        if held.container.state not in (ContainerState.CREATED, ContainerState.RUNNING):
+            why = f"failed to update resources: cannot update container in CONTAINER_{held.container.state} state"
+            raise RuntimeCallError("UpdateContainerResources", "Unknown", why)
+        linux = held.config.get("linux", {})
+        before = linux.get("resources", {})
+        held.config = {**held.config, "linux": {**linux, "resources": {**before, **resources}}}
+
     def refuse_exec(self, container_id: str) -> None:
         """Raise what containerd answers an ExecSync into a container that is not there or does not run."""
         held = self._containers.get(container_id)

@@ -2,8 +2,8 @@
 
 `machine` is the one gate; `node_state` takes events in; `outcomes` takes the results of calls in; `story` writes lines
 for `bulkhead explain`. A pod's record is frozen: a decision returns another record, alone or in a `Step`; `machine`,
-`node_state` and `admitting` put it into `Records`. Everything else is in rooms, and imports other rooms only as this
-table allows:
+`node_state`, `admitting` and `resizes` put it into `Records`. Everything else is in rooms, and imports other rooms
+only as this table allows:
 
     room       decides                                      imports
     machine    what is saved, published and called          node_state outcomes admission pod status sync

@@ -13,10 +13,7 @@ from services.podsync.core.admission.node_view import MachineFacts, node_address
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod import lifecycle
-from services.podsync.core.pod.events import (
-    Event,
-    TimePassed,
-)
+from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
     Call,
     ForgetPod,
@@ -111,6 +108,8 @@ class PodSync:
                 out += self._advance_alone(uid, event.cause, now)
         if isinstance(event, TimePassed):
             out += self._next_wake(now)
+        if retry_at := self.node_state.resizes.retry_at:
+            out.append(WakeAt(cause="a resize waits", when=retry_at))
         return out
 
     def _next_wake(self, now: float) -> list[Instruction]:
@@ -229,7 +228,8 @@ class PodSync:
             out += self._wake_namesakes(record, now)
         if stopped:
             at_work = self.node_state.pods.at_work()
-            for other in [other.uid for other in at_work if record.uid in other.saved.victims and other.call is None]:
+            waiting = [other.uid for other in at_work if record.uid in other.saved.victims and other.call is None]
+            for other in (*waiting, *self.node_state.resizes.decide(now)):
                 out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
@@ -372,6 +372,8 @@ def _shown_from(record: PodRecord) -> tuple[object, ...]:
         record.saved.ending,
         record.saved.outcome,
         record.saved.restarting_all,
+        record.saved.resize,
+        record.saved.actuated,
     )
     reasons = {name: progress.reason for name, progress in record.starts.items() if progress.reason}
     replacing = {name: saved.replacing for name, saved in record.saved.containers.items() if saved.replacing}

@@ -12,6 +12,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.core import outcomes
 from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
+from services.podsync.core.admission.resizes import Resizes
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import (
     CallDone,
@@ -72,6 +73,7 @@ class NodeState:
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
+        self.resizes = Resizes(self.pods, self.admissions)
         self._runtime: RuntimeChanged | None = None  # the last one received
         self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
         self.runtime_listed = False
@@ -89,7 +91,7 @@ class NodeState:
                 return self._on_desired(event, now)
             case PodUndesired(uid=uid):
                 self.desired.pop(uid, None)
-                return self._on_unwanted(uid, now)
+                return [*self._on_unwanted(uid, now), *self.resizes.decide(now)]
             case SourcesFreshness():
                 return self._on_sources(event, now)
             case PodObserved(observation=observation):
@@ -107,11 +109,11 @@ class NodeState:
             case NodeChanged(node=node):
                 before = node_addresses(self.admissions.node)
                 self.admissions.node, self.admissions.node_known = node, True
-                decided = self.admissions.decide_waiting(now)
+                decided = [*self.admissions.decide_waiting(now), *self.resizes.decide(now)]
                 return self._at_work() if node_addresses(node) != before else decided
             case NodePressureChanged(conditions=conditions):
                 self.admissions.pressures = conditions
-                return []
+                return self.resizes.decide(now)
             case PodEvicted():
                 return self._on_evicted(event, now)
             case GarbageFound():
@@ -135,7 +137,8 @@ class NodeState:
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
-                return [r.uid for r in self.pods.at_work() if r.call is None and r.wake_at <= now]
+                due = [r.uid for r in self.pods.at_work() if r.call is None and r.wake_at <= now]
+                return [*due, *(self.resizes.decide(now) if 0 < self.resizes.retry_at <= now else [])]
             case _:
                 return []
 
@@ -167,7 +170,10 @@ class NodeState:
         self.pods.put(record)
         touched = self._end_replaced(record, now) if first else []
         touched += self.admissions.on_listed(uid, now, first=first)
-        return [*touched, uid] if is_changed else touched
+        self.resizes.on_listed(self.records[uid])
+        if is_changed:
+            touched += [*self.resizes.decide(now), uid]
+        return list(dict.fromkeys(touched))
 
     def _new_record(self, event: PodDesired, now: float) -> PodRecord:
         record = from_desired(event.uid, event.source, event.pod)
@@ -239,7 +245,7 @@ class NodeState:
             for uid in [u for u in self.records if u not in event.listed]:
                 if not self.records[uid].saved.deleted:
                     touched += self._on_unwanted(uid, now)
-            touched += [*self._claim_orphans(now), *self.admissions.decide_waiting(now)]
+            touched += [*self._claim_orphans(now), *self.admissions.decide_waiting(now), *self.resizes.decide(now)]
         return touched
 
     def _claim_orphans(self, now: float) -> list[str]:
@@ -280,6 +286,7 @@ class NodeState:
         self.admissions.supplemental_groups_policy = event.supplemental_groups_policy
         self.admissions.runtime_known = self.admissions.runtime_known or event.reachable
         self.admissions.decide_waiting(now)
+        self.resizes.decide(now)
         if back:
             for record in self.pods.at_work():
                 starts, volume_images = tried_at_once(record.starts), tried_at_once(record.volume_images)
@@ -301,8 +308,9 @@ class NodeState:
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode) and not record.saved.admission_decided:
             read = event.result.node if isinstance(event.result, NodeRead) else None
             node = read or self.admissions.node
-            return [*self.admissions.decide(uid, now, node=node, is_final=True), uid]
-        return [uid]
+            decided = self.admissions.decide(uid, now, node=node, is_final=True)
+            return list(dict.fromkeys((*decided, *self.resizes.decide(now), uid)))
+        return [*self.resizes.decide(now), uid] if self.resizes.waits_for(event.call) else [uid]
 
     def forget(self, record: PodRecord) -> None:
         """Nothing of the pod is left."""

@@ -8,6 +8,7 @@ from services.podsync.core.images.image_outcomes import (
     pull_failed,
     pulled,
 )
+from services.podsync.core.pod.allocation import resize_event
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
@@ -22,6 +23,7 @@ from services.podsync.core.pod.instructions import (
     RemoveContainers,
     RemovePodLogs,
     RemoveSandboxes,
+    ResizePod,
     RunPodSandbox,
     RunPostStartHook,
     StartContainer,
@@ -38,7 +40,7 @@ from services.podsync.core.pod.results import (
     Result,
 )
 from services.podsync.core.pod.retry import start_later
-from services.podsync.core.pod.saved import with_container, with_containers
+from services.podsync.core.pod.saved import with_container, with_containers, without
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
@@ -100,6 +102,8 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
             return _started(record, event.call, result, at)
         case RemoveContainers() | RemoveSandboxes():
             return _observed(replace(record, retry=replace(record.retry, removal_error="")), result, at)
+        case ResizePod():
+            return _resized(record, event.call)
         case ReleasePod():
             return replace(record, made=replace(record.made, released=True))
         case RemovePodLogs():
@@ -234,6 +238,8 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
             return pull_failed(record, call, event, now=now, retry_at=retry_at)
         case RemoveContainers() | RemoveSandboxes():
             return replace(record, retry=replace(record.retry, removal_at=retry_at, removal_error=event.text))
+        case ResizePod():
+            return _resize_failed(record, event, retry_at)
     if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
         saved = with_containers(record.saved, lambda c: replace(c, held_back=c.replacing or c.held_back))
         record = replace(record, saved=saved)
@@ -269,6 +275,24 @@ def _with_reason(record: PodRecord, container: str, default: str, event: CallFai
     progress = replace(record.progress(container), reason=(event.reason or default, text))
     record = record.with_progress(progress, container)
     return record.with_event("Warning", "Failed", f"Error: {text}", container)
+
+
+def _resized(record: PodRecord, call: ResizePod) -> PodRecord:
+    """The cgroup and these containers have what is allocated, which stayed the same during the call."""
+    saved, resize = record.saved, record.saved.resize
+    actuated = without(saved.actuated, *(update.container for update in call.containers))
+    if resize is not None:
+        resize = replace(resize, cgroup_written=True, error="")
+    return replace(record, saved=replace(saved, actuated=actuated, resize=resize))
+
+
+def _resize_failed(record: PodRecord, event: CallFailed, retry_at: float) -> PodRecord:
+    record = replace(record, retry=replace(record.retry, resize_at=retry_at))
+    resize = record.saved.resize
+    if resize is None or resize.error == event.text:
+        return record
+    record = replace(record, saved=replace(record.saved, resize=replace(resize, error=event.text)))
+    return record.with_event(*resize_event(record.saved.pod, "error", resize.generation, event.text))
 
 
 def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> PodRecord:

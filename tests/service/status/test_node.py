@@ -45,7 +45,12 @@ async def test_a_new_node_is_registered_with_labels_taints_and_status(tmp_path: 
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
     assert status["images"] == [{"names": ["a:1"], "sizeBytes": 5}]
     assert status["features"] == {"supplementalGroupsPolicy": True}
-    assert status["declaredFeatures"] == ["ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits"]
+    assert status["declaredFeatures"] == [
+        "ExtendWebSocketsToKubelet",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+        "RestartAllContainersOnContainerExits",
+    ]
 
 
 @on_virtual_time

@@ -155,9 +155,14 @@ def test_a_line_has_the_place_of_the_gate_and_a_flag_its_own_name() -> None:
 
 
 def test_a_node_declares_the_features_that_are_built_and_whose_gates_are_on() -> None:
-    both = ("ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits")
-    assert declared_features({}) == declared_features(DEFAULTS) == both
-    assert declared_features(DEFAULTS | {"ContainerRestartRules": False}) == both[:1]
-    assert declared_features(DEFAULTS | {"ExtendWebSocketsToKubelet": False}) == both[1:]
-    assert declared_features(DEFAULTS | {"UserNamespacesHostNetworkSupport": True}) == both
+    built = (
+        "ExtendWebSocketsToKubelet",
+        "InPlacePodLevelResourcesVerticalScaling",
+        "InPlacePodVerticalScalingInitContainers",
+        "RestartAllContainersOnContainerExits",
+    )
+    assert declared_features({}) == declared_features(DEFAULTS) == built
+    assert declared_features(DEFAULTS | {"ContainerRestartRules": False}) == built[:3]
+    assert declared_features(DEFAULTS | {"ExtendWebSocketsToKubelet": False}) == built[1:]
+    assert declared_features(DEFAULTS | {"UserNamespacesHostNetworkSupport": True}) == built
     assert declared_features({"NodeDeclaredFeatures": False}) is None

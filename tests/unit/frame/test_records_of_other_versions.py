@@ -16,6 +16,7 @@ from bus.memory import ManualClock
 from bus.messages.podsync import PodState
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.core.eviction.pressure_conditions import read_transitions
+from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
 from services.podsync.core.pod.saved_record import persisted, restore
@@ -54,8 +55,15 @@ def full_record() -> PodRecord:
     """A record in which no saved field has its default."""
     backoff = CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")
     pull = ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")
+    wanted = Allocation(containers={"c": {"limits": {"cpu": "2"}}}, pod={"limits": {"cpu": "3"}})
     saved = replace(
         Saved(**samples(Saved())),
+        allocation=Allocation(containers={"c": {"limits": {"cpu": "1"}}}, pod={}),
+        actuated={"c": {"requests": {"cpu": "1"}}},
+        pending_resize=PendingResize(
+            generation=3, wanted=wanted, decided=True, reason="Deferred", message="no room", since=8.0
+        ),
+        resize=ResizeInProgress(generation=2, cgroup_written=True, error="no"),
         state=PodState.TERMINATING,
         admission_decided=False,
         pod=POD,

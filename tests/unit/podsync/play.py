@@ -6,12 +6,13 @@ Not a test of the runtime client: just enough of a runtime to let the core's dec
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pytest
-
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodStatus
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
+from services.podsync.core.cri.container_resources import container_resources
+from services.podsync.core.cri.resize_writes import MemoryInUseError
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.pod import results
 from services.podsync.core.pod.events import (
@@ -47,6 +48,7 @@ from services.podsync.core.pod.instructions import (
     RemoveContainers,
     RemoveSandboxes,
     ReportInternalError,
+    ResizePod,
     RunPodSandbox,
     RunPostStartHook,
     SavePod,
@@ -58,28 +60,11 @@ from shared.cri.interface import ImageStatus
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
+from tests.unit.podsync import resize_model
+from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step
+from tests.unit.podsync.resize_model import NODE
 
-Pod = dict[str, Any]
-
-
-def a_pod(uid: str = "u1", name: str = "web", **spec: Any) -> Pod:
-    """A defaulted static pod with one container `c`."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": uid},
-        "spec": {
-            "containers": [a_container("c")],
-            "restartPolicy": "Always",
-            "terminationGracePeriodSeconds": 30,
-            **spec,
-        },
-    }
-
-
-def a_container(name: str, **fields: Any) -> Pod:
-    """A container of the image that is there."""
-    return {"name": name, "image": "busybox:1", "imagePullPolicy": "IfNotPresent", **fields}
+__all__ = ["KilledError", "Play", "Pod", "a_container", "a_pod", "every_step"]
 
 
 class KilledError(Exception):
@@ -124,6 +109,11 @@ class Play:
     stopped: list[ContainerStop] = field(default_factory=list)  # the same, complete
     hooks: list[str] = field(default_factory=list)  # instances whose postStart was run
     made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
+
+    cgroups: dict[str, CgroupValues] = field(default_factory=dict)  # pod's UID -> what its cgroup has
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # container id -> LinuxContainerResources
+    usage: dict[str, int] = field(default_factory=dict)  # container id, or "" for the pod -> bytes of memory
+    writes: list[str] = field(default_factory=list)  # see `resize_model.perform`
 
     def __post_init__(self) -> None:
         self.steps = self.ids = self.boot = 0
@@ -288,14 +278,17 @@ class Play:
             self.hang.discard(name)
             return
         failure = self.fail.pop(name, None) or self.fail_always.get(name)
-        if failure is not None:
-            code, text = failure
+        try:
+            done = self._effect(call) if failure is None else None
+        except MemoryInUseError as error:
+            failure, done = ("", str(error)), None
+        if failure is not None or done is None:
+            code, text = failure or ("", "")
             full = text if code in ("Unknown", "") else f"rpc error: code = {code} desc = {text}"
             self.handle(
                 CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
             )
             return
-        done = self._effect(call)
         self._point()  # the runtime has done it, we have no answer
         self.handle(done)
 
@@ -351,9 +344,12 @@ class Play:
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
             case FetchNode():
                 return replace(done, result=results.NodeRead(node=self.node))
+            case ResizePod():
+                return self._resize(call, done)
             case PreparePod(runs=runs):
                 if not runs:
                     self.outside.discard(uid)
+                    self.cgroups.setdefault(uid, pod_cgroup_values(self.core.records[uid].saved.pod, NODE))
                 missing = uid in self.outside
                 return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
             case LookAtPod():
@@ -380,8 +376,17 @@ class Play:
             image="busybox:1",
         )
         mine.append(created)
+        self.resources[created.id] = container_resources(self.core.records[call.uid].saved.pod, found[1], NODE)
         self.made.append((call.uid, call.container, call.attempt))
         return created.id
+
+    def _resize(self, call: ResizePod, done: CallDone) -> CallDone:
+        """The process may end after each write."""
+        pod = self.core.records[call.uid].saved.pod
+        for write in resize_model.writes(call, pod, self.cgroups[call.uid], self.usage):
+            self.writes.append(resize_model.perform(write, call, self.cgroups, self.resources))
+            self._point()
+        return done
 
     def _change(self, uid: str, container_id: str, state: ContainerState) -> None:
         for i, c in enumerate(self.containers[uid]):
@@ -393,8 +398,3 @@ class Play:
     def _id(self, kind: str) -> str:
         self.ids += 1
         return f"{kind}{self.ids:03d}"
-
-
-def every_step(last: int) -> list[Any]:
-    """The steps at which to kill, 1 to `last`: each of them, and every sixth in the short lane."""
-    return [step if step % 6 == 0 else pytest.param(step, marks=pytest.mark.long) for step in range(1, last + 1)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bus.messages.event import KubeEvent
-from services.podsync.adapters.calls import building, image_calls, stopping
+from services.podsync.adapters.calls import building, image_calls, resizing, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
 from services.podsync.adapters.calls.pod_operations import NodeReads, PodEndsError, PodOperations, PodView
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
@@ -21,6 +21,7 @@ from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.cri.resize_writes import MemoryInUseError
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
@@ -37,6 +38,7 @@ from services.podsync.core.pod.instructions import (
     RemoveContainers,
     RemovePodLogs,
     RemoveSandboxes,
+    ResizePod,
     RunPodSandbox,
     RunPostStartHook,
     StartContainer,
@@ -84,6 +86,8 @@ class RuntimeCalls(PodOperations):
             return self._failed(call, "", error.message, error.message)
         except HookFailedError as error:
             return self._failed(call, "", str(error), error.without_output)
+        except MemoryInUseError as error:
+            return self._failed(call, "", str(error), str(error))
         except OSError as error:
             return self._failed(call, "", str(error), str(error))
 
@@ -134,6 +138,10 @@ class RuntimeCalls(PodOperations):
             case RunPostStartHook(container=name, container_id=container_id):
                 with waiting_for("the postStart hook"):
                     await run_hook(self, view, view.container(name), container_id, "postStart")
+                return done
+            case ResizePod():
+                with waiting_for("the resize"):
+                    await resizing.resize_pod(self, self.cgroups, call, view)
                 return done
             case ReleasePod():
                 await self.cgroups.release(view.uid, view.pod)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from services.podsync.adapters.cgroups import cgroup_reads
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
 from services.podsync.core.cgroups.burstable_requests import BurstableRequests
 from services.podsync.core.cgroups.pod_cgroup import (
@@ -98,6 +99,27 @@ class PodCgroups:
         with self._timed("create"):
             await driver.ensure(pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, self.facts))
         return True
+
+    async def values_of(self, pod: Object) -> CgroupValues | None:
+        """CPU and memory of the pod's cgroup as the kernel has them; None where pods have no cgroup. Raises OSError."""
+        if not self.facts.cgroups_per_qos:
+            return None
+        try:
+            name = pod_cgroup_name(pod, self.facts)
+            return await asyncio.to_thread(cgroup_reads.read_values, self.hierarchies, name)
+        except ValueError as error:
+            raise OSError(f"cannot read the values of the pod's cgroup: {error}") from error
+
+    async def memory_usage(self, pod: Object, container_id: str) -> int | None:
+        """Bytes in use in the pod's cgroup, or in this container's below it ("" = the pod's); None = not known."""
+        name = pod_cgroup_name(pod, self.facts)
+        return await asyncio.to_thread(cgroup_reads.read_memory_usage, self.hierarchies, name, container_id)
+
+    async def write_pod(self, pod: Object, values: CgroupValues) -> None:
+        """Give the pod's cgroup these values. Raises OSError, RuntimeCallError."""
+        driver = await self.driver()
+        with self._timed("update"):
+            await driver.write(pod_cgroup_name(pod, self.facts), values)
 
     async def release(self, uid: str, pod: Object | None) -> None:
         """Destroy the pod's cgroup; of a pod known only from the runtime the QoS class is not known: each is tried.

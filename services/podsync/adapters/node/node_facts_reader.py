@@ -125,6 +125,9 @@ def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
         kernel=kernel,
         apparmor=_text("/sys/module/apparmor/parameters/enabled").startswith("Y"),
         allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,
+        limited_swap=_swap_controller(cgroup_v2=True)
+        and value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
+        resizes_pod_level=config.feature_gates.get("InPlacePodLevelResourcesVerticalScaling", True),
     )
 
 

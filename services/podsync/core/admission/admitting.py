@@ -22,7 +22,8 @@ class Admissions:
     of the agent that this process belongs to, "" = not known."""
 
     def __init__(self, pods: Records, desired: Mapping[str, object], facts: MachineFacts, agent_start: str) -> None:
-        self._pods, self._desired, self._facts, self._agent_start = pods, desired, facts, agent_start
+        self._pods, self._desired, self._agent_start = pods, desired, agent_start
+        self.facts = facts  # of the machine
         self.node: Object | None = None  # as the API server has it
         self.node_known = False  # the API server's Node, or that there is none, or that nothing can be known of it
         self.runtime_known = False  # the runtime has reported its features
@@ -38,11 +39,11 @@ class Admissions:
             self._doubted = False
             return self.decide_waiting(now)
         record = self._pods.by_uid[uid]
-        if record.saved.admission_decided or record.asks_for_node or not self._can_decide(record):
+        if record.saved.admission_decided or record.asks_for_node or not self.can_decide(record):
             return []
         return [*self.decide(uid, now, node=self.node, is_final=False), uid]
 
-    def _can_decide(self, record: PodRecord) -> bool:
+    def can_decide(self, record: PodRecord) -> bool:
         """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
         the Node: it may be the API server itself."""
         return record.uid in self._desired and self.runtime_known and (record.is_static or self.node_known)
@@ -55,7 +56,7 @@ class Admissions:
             if not record.saved.admission_decided
             and not record.asks_for_node
             and record.saved.pod
-            and self._can_decide(record)
+            and self.can_decide(record)
         ]
         touched: list[str] = []
         for record in sorted(
@@ -69,12 +70,7 @@ class Admissions:
         one. Leaves the pod without a verdict while that may change with facts that are not known yet. `is_final`:
         `node` was just read from the API server."""
         record = self._pods.by_uid[uid]
-        view = node_view(
-            node,
-            self._facts,
-            pressures=self.pressures,
-            supplemental_groups_policy=self.supplemental_groups_policy,
-        )
+        view = self.view(node)
         others = [other for other in self.active() if other.uid != uid]
         if record.is_static:  # it does not wait for the API server to confirm its pods
             others = [other for other in others if other.uid in self._desired or other.is_static]
@@ -97,10 +93,20 @@ class Admissions:
             rejected=verdict.reason,
             rejected_message=verdict.message,
             victims=verdict.victims,
+            allocation=verdict.allocation,
         )
         record = replace(record, saved=saved, asks_for_node=False)
         self._pods.put(lifecycle.moved(record, PodState.FINISHED) if verdict.reason else record)
-        return self._preempt(record, verdict, now)
+        return self.preempt(record, verdict.victims, now)
+
+    def view(self, node: Object | None) -> NodeView:
+        """The node as it is now, with this object of the API server."""
+        return node_view(
+            node,
+            self.facts,
+            pressures=self.pressures,
+            supplemental_groups_policy=self.supplemental_groups_policy,
+        )
 
     def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
         phase = str(record.api_status.get("phase") or "")
@@ -131,8 +137,9 @@ class Admissions:
                 saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
                 self._pods.add(replace(again, saved=saved))
 
-    def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[str]:
-        for uid in verdict.victims:
+    def preempt(self, record: PodRecord, victims: tuple[str, ...], now: float) -> list[str]:
+        """End these pods for this one. Returns their UIDs."""
+        for uid in victims:
             text = "Preempted in order to admit critical pod"
             victim = self._pods.by_uid[uid].with_event("Warning", "Preempting", text, "")
             disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
@@ -141,7 +148,7 @@ class Admissions:
             if victim.saved.state is PodState.SYNC:
                 victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)
             self._pods.put(victim)
-        return list(verdict.victims)
+        return list(victims)
 
 
 def _is_active(record: PodRecord) -> bool:

@@ -12,7 +12,7 @@ from shared.model.objects import Object
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFacts:
-    """What is known of the node without an API server. Set once."""
+    """What is known of the node without an API server."""
 
     node_name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # as at registration
@@ -21,6 +21,8 @@ class MachineFacts:
     kernel: tuple[int, int] = (0, 0)  # major, minor
     apparmor: bool = False  # enabled on the host
     allowed_unsafe_sysctls: tuple[str, ...] = ()  # exact names, or prefixes ending in *
+    limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request
+    resizes_pod_level: bool = True  # gate InPlacePodLevelResourcesVerticalScaling
 
 
 @dataclass(frozen=True, kw_only=True)

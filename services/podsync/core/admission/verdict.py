@@ -11,7 +11,7 @@ from services.podsync.core.admission.predicates import PredicateFailure, misfits
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
-from shared.frozen_copy import replace
+from services.podsync.core.pod.allocation import Allocation, allocation_of
 from shared.model.objects import Object, annotations
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
@@ -26,12 +26,13 @@ _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """`reason` "" = admitted."""
+    """`reason` "" = admitted, with this allocation."""
 
     reason: str = ""
     message: str = ""
     ask_for_node: bool = False  # refused for the node's labels alone: look at the Node itself before it counts
     victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
+    allocation: Allocation | None = None  # None = rejected
 
 
 def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> Verdict:
@@ -46,7 +47,9 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
     if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
         return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
     unsupported = _unsupported(pod)
-    return unsupported if unsupported.reason else replace(unsupported, victims=verdict.victims)
+    if unsupported.reason:
+        return unsupported
+    return Verdict(victims=verdict.victims, allocation=allocation_of(pod))
 
 
 def _size(pod: Object) -> Verdict:

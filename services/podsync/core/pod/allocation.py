@@ -1,80 +1,137 @@
-"""The resources a pod was admitted with: it keeps them, for no running pod is resized yet (pods.md 5.6).
+"""The resources that the node has allocated to a pod, and those that it has not allocated yet (pods.md 5.6).
 
-Everything that podsync makes, counts and shows of a pod takes these; what the source asks for instead is only compared.
+Everything that podsync makes, counts and shows of a pod takes the allocated resources; what the source lists instead
+is a resize. Decides nothing about room on the node.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from shared.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.go_json import go_json
-from shared.podspec.resources import resource_list
+from shared.podspec.resources import is_pod_level, main_containers, resource_list
 
-RESIZE_MESSAGE = "In-place resize is not supported by this node."
-RESIZE_PENDING = "PodResizePending"
+RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
 _LISTS = {"initContainers": "initContainerStatuses", "containers": "containerStatuses"}
-_NOT_DONE = (RESIZE_PENDING, "PodResizeInProgress")
+Resources = Mapping[str, Any]  # `resources` of a container or of a pod's spec
 
 
-def with_allocated_resources(wanted: Object, allocated: Object) -> Object:
-    """`wanted` with the resources of `allocated` for the pod and for each container; the very object where they are the
-    same amounts."""
-    spec, held = wanted.get("spec") or {}, allocated.get("spec") or {}
-    if spec == held:
-        return wanted
-    kept: Object = {} if _same(spec, held) else _with_resources(spec, held)
-    for field in _LISTS:
-        before = {container.get("name"): container for container in held.get(field) or ()}
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """By name what each init and regular container has, and what the pod's spec has for all together; {} = nothing."""
+
+    containers: Mapping[str, Resources] = field(default_factory=dict)
+    pod: Resources = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingResize:
+    """The source lists other resources than the allocated ones. `reason` "" = the node has not decided yet."""
+
+    generation: int  # of the pod's object that lists them; 0 = it has none
+    wanted: Allocation
+    decided: bool = False  # reason and message are of this generation
+    reason: str = ""  # Deferred or Infeasible
+    message: str = ""
+    since: float = 0.0  # steady seconds of the first decision that the pod waits since, 0 = none yet
+
+    @property
+    def is_over(self) -> bool:
+        """Whether only another change of the pod can change the decision."""
+        return self.decided and self.reason == INFEASIBLE
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeInProgress:
+    """The node has allocated other resources than the running containers may have been given."""
+
+    generation: int  # of the pod's object that listed them
+    cgroup_written: bool = False  # the pod's cgroup has them
+    error: str = ""  # of the newest attempt
+
+
+def allocation_of(pod: Object) -> Allocation:
+    """Return the resources that the pod's spec lists."""
+    containers = {str(c.get("name")): c.get("resources") or {} for c in main_containers(pod)}
+    return Allocation(containers=containers, pod=(pod.get("spec") or {}).get("resources") or {})
+
+
+def with_allocation(wanted: Object, allocation: Allocation) -> Object:
+    """`wanted` with these resources for the pod and for each container; the very object where they are the same
+    amounts."""
+    spec: Object = wanted.get("spec") or {}
+    kept: Object = {} if same_amounts(spec.get("resources"), allocation.pod) else _with(spec, allocation.pod)
+    for kind in _LISTS:
+        listed = spec.get(kind) or ()
+        held = [allocation.containers.get(str(container.get("name")), {}) for container in listed]
         containers = [
-            container
-            if _same(container, other := before.get(container.get("name"), container))
-            else _with_resources(container, other)
-            for container in spec.get(field) or ()
+            container if same_amounts(container.get("resources"), own) else _with(container, own)
+            for container, own in zip(listed, held, strict=True)
         ]
-        if any(new is not old for new, old in zip(containers, spec.get(field) or (), strict=True)):
-            kept = {**(kept or spec), field: containers}
+        if any(new is not old for new, old in zip(containers, listed, strict=True)):
+            kept = {**(kept or spec), kind: containers}
     return {**wanted, "spec": kept} if kept else wanted
 
 
-def as_last_shown(pod: Object, status: Object) -> Object:
-    """The pod with the resources that its status shows for its containers, where a resize was not done:
-    an earlier agent, of which there is no record, has admitted it with those."""
-    if not any(c.get("type") in _NOT_DONE and c.get("status") == "True" for c in status.get("conditions") or ()):
-        return pod
-    spec: Object = dict(pod.get("spec") or {})
-    for field, shown in _LISTS.items():
+def given_to(allocation: Allocation, name: str) -> Resources:
+    """Return what a container is given: its own resources, and the limits of the pod where it has none."""
+    own, limits = allocation.containers.get(name, {}), allocation.pod.get("limits") or {}
+    inherited = {name: amount for name, amount in limits.items() if is_pod_level(name)}
+    return {**own, "limits": {**inherited, **(own.get("limits") or {})}} if inherited else own
+
+
+def actuated_after(actuated: Mapping[str, Resources], before: Allocation, after: Allocation) -> Mapping[str, Resources]:
+    """Return what containers were given that is not what `after` allocates. `actuated` is the same for `before`."""
+    given = {name: actuated[name] if name in actuated else given_to(before, name) for name in after.containers}
+    return {name: resources for name, resources in given.items() if not same_amounts(resources, given_to(after, name))}
+
+
+def as_last_shown(pod: Object, status: Object) -> Allocation | None:
+    """The resources that the pod's status shows for its containers, where it shows that a resize is not done: an
+    earlier agent, of which there is no record, admitted the pod with those. None = it shows no such resize."""
+    conditions = status.get("conditions") or ()
+    unfinished = (RESIZE_PENDING, RESIZE_IN_PROGRESS)
+    if not any(c.get("type") in unfinished and c.get("status") == "True" for c in conditions):
+        return None
+    listed = allocation_of(pod)
+    containers = dict(listed.containers)
+    for kind, shown in _LISTS.items():
         held = {entry["name"]: entry.get("resources") for entry in status.get(shown) or ()}
-        if spec.get(field):
-            spec[field] = [_with_shown(container, held.get(container.get("name"))) for container in spec[field]]
-    return with_allocated_resources(pod, {**pod, "spec": spec})
+        for container in (pod.get("spec") or {}).get(kind) or ():
+            resources = held.get(container.get("name"))
+            if isinstance(resources, dict) and all(isinstance(amounts, dict) for amounts in resources.values()):
+                claims = {k: v for k, v in (container.get("resources") or {}).items() if k == "claims"}
+                containers[str(container.get("name"))] = claims | resources
+    return replace(listed, containers=containers)
 
 
-def resize_event(wanted: Object, generation: int) -> tuple[str, str, str, str]:
-    """The kubelet's Event for a resize that is refused: type, reason, message, container."""
-    spec: Any = wanted.get("spec") or {}
+def resize_event(pod: Object, what: str, generation: int, error: str = "") -> tuple[str, str, str, str]:
+    """The kubelet's Event about a resize: type, reason, message, container. `pod` has the resources that it is about;
+    `what`: started, completed, error, Deferred or Infeasible."""
+    spec: Any = pod.get("spec") or {}
     details: Object = {}
-    for field in _LISTS:
-        if containers := [_described(container) for container in spec.get(field) or ()]:
-            details[field] = containers
-    if generation:
-        details["generation"] = generation
-    details["error"] = RESIZE_MESSAGE
-    return "Warning", "ResizeInfeasible", f"Pod resize Infeasible: {go_json(details)}", ""
+    for kind in _LISTS:
+        if containers := [_described(container) for container in spec.get(kind) or ()]:
+            details[kind] = containers
+    details |= ({"generation": generation} if generation else {}) | ({"error": error} if error else {})
+    severity = "Normal" if what in ("started", "completed") else "Warning"
+    return severity, f"Resize{what.capitalize()}", f"Pod resize {what}: {go_json(details)}", ""
 
 
-def _same(one: Object, other: Object) -> bool:
-    return all(resource_list(one, kind) == resource_list(other, kind) for kind in ("requests", "limits"))
+def same_amounts(one: Resources | None, other: Resources | None) -> bool:
+    """Whether both request and limit the same, however it is written."""
+    if one == other:
+        return True
+    pair = {"resources": one}, {"resources": other}
+    return all(resource_list(pair[0], kind) == resource_list(pair[1], kind) for kind in ("requests", "limits"))
 
 
-def _with_resources(holder: Object, other: Object) -> Object:
+def _with(holder: Object, resources: Resources) -> Object:
     without = {key: value for key, value in holder.items() if key != "resources"}
-    return {**without, "resources": other["resources"]} if "resources" in other else without
-
-
-def _with_shown(container: Object, shown: object) -> Object:
-    if not isinstance(shown, dict) or not all(isinstance(amounts, dict) for amounts in shown.values()):
-        return container
-    kept = {kind: what for kind, what in (container.get("resources") or {}).items() if kind == "claims"}
-    return {**container, "resources": kept | shown}
+    return {**without, "resources": dict(resources)} if resources else without
 
 
 def _described(container: Object) -> Object:

@@ -4,6 +4,7 @@ The service performs one batch in the order save, publish, act. At most one `Cal
 as `CallDone` or `CallFailed`. Every instruction carries the cause of the event it answers.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -211,6 +212,23 @@ class RemoveSandboxes(Call):
     """Stop once more and remove dead sandboxes."""
 
     sandboxes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerUpdate:
+    """A running container that is given what is allocated to it. `given`: `resources` that it has until then."""
+
+    container: str
+    container_id: str
+    given: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizePod(Call):
+    """Give the pod's cgroup and these containers what is allocated to them. `sandbox_id` "" = there is none."""
+
+    sandbox_id: str
+    containers: tuple[ContainerUpdate, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

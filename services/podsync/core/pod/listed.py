@@ -1,16 +1,14 @@
 """What a source lists of a pod, taken into its record: the object without its status, images that changed, resizes.
 
-A pod keeps the resources it was admitted with; that the source lists others is an Event.
+A pod keeps its allocated resources; that the source lists others is a pending resize.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from bus.messages.podsync import PodState
-from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
+from services.podsync.core.pod.allocation import PendingResize, allocation_of, as_last_shown, with_allocation
 from services.podsync.core.pod.api_baseline import sound_status
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
-from services.podsync.core.pod.saved import Pod
+from services.podsync.core.pod.saved import Pod, Saved
 from shared.frozen_copy import replace
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
@@ -27,9 +25,8 @@ def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
     """A record for a pod seen for the first time; the API server's status of it, if any, is the baseline."""
     record = as_listed(PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod)), source, pod)
     record = replace(record, status=dict(record.api_status))
-    allocated = as_last_shown(record.saved.pod, record.status)
-    if allocated is not record.saved.pod:
-        record = as_listed(replace(record, saved=replace(record.saved, pod=allocated)), source, pod)
+    if (held := as_last_shown(record.saved.pod, record.status)) is not None:
+        record = as_listed(replace(record, saved=replace(record.saved, allocation=held)), source, pod)
     start_time = str(record.status.get("startTime") or "")
     return replace(record, saved=replace(record.saved, start_time=start_time))
 
@@ -42,16 +39,14 @@ def as_listed(record: PodRecord, source: str, pod: Pod) -> PodRecord:
     api_status = sound_status(pod.get("status")) if source == "api" else {}
     record = replace(record, resource_version=resource_version, api_status=api_status)
     wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
-    allocated, refused_resize = _as_allocated(record, wanted)
+    allocated, pending = _as_allocated(record.saved, wanted)
     saved = record.saved
-    if refused_resize and refused_resize != saved.refused_resize and saved.state is PodState.SYNC:
-        record = record.with_event(*resize_event(wanted, refused_resize["generation"]))
     if allocated != saved.pod:
         record = _with_changed_containers(record, allocated)
     else:
         allocated = saved.pod
-    if (source, allocated, refused_resize) != (saved.source, saved.pod, saved.refused_resize):
-        saved = replace(saved, source=source, pod=allocated, refused_resize=refused_resize)
+    if (source, allocated, pending) != (saved.source, saved.pod, saved.pending_resize):
+        saved = replace(saved, source=source, pod=allocated, pending_resize=pending)
         record = replace(record, saved=saved)
     return record
 
@@ -60,20 +55,26 @@ def is_listed_otherwise(before: PodRecord, after: PodRecord) -> bool:
     """Whether `as_listed` changed what decisions depend on. What changes with every write of the status is kept apart,
     so that our own writes, when they come back, change nothing."""
     one, other = before.saved, after.saved
-    listed = (one.source, one.pod, one.refused_resize) != (other.source, other.pod, other.refused_resize)
+    listed = (one.source, one.pod, one.pending_resize) != (other.source, other.pod, other.pending_resize)
     return listed or _written_by_others(before) != _written_by_others(after)
 
 
-def _as_allocated(record: PodRecord, wanted: Pod) -> tuple[Pod, Mapping[str, int]]:
-    """`wanted` with the resources the pod was admitted with, and the resize refused with that. That the source lists
-    others is shown in the status, and is an Event once for each generation."""
-    saved = record.saved
-    if not saved.pod or saved.rejected or not (saved.admission_decided or saved.refused_resize):
-        return wanted, saved.refused_resize
-    allocated = with_allocated_resources(wanted, saved.pod)
-    generation = (wanted.get("metadata") or {}).get("generation")
-    refused = {} if allocated is wanted else {"generation": generation if isinstance(generation, int) else 0}
-    return allocated, refused
+def _as_allocated(saved: Saved, wanted: Pod) -> tuple[Pod, PendingResize | None]:
+    """`wanted` with the allocated resources, and the resize to the ones that it lists. The decision about that resize
+    is shown until there is one about a newer generation."""
+    if saved.allocation is None:
+        return wanted, None
+    allocated = with_allocation(wanted, saved.allocation)
+    if allocated is wanted:
+        return wanted, None
+    number = (wanted.get("metadata") or {}).get("generation")
+    generation, asked = number if isinstance(number, int) else 0, allocation_of(wanted)
+    before = saved.pending_resize
+    if before is None:
+        return allocated, PendingResize(generation=generation, wanted=asked)
+    if (before.generation, before.wanted) == (generation, asked):
+        return allocated, before
+    return allocated, replace(before, generation=generation, wanted=asked, decided=False)
 
 
 def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:

@@ -18,6 +18,7 @@ class Retry:
     starts: Mapping[str, float] = field(default_factory=dict)  # instance -> no start of it before
     removal_at: float = 0.0  # no removal of dead containers and sandboxes before, which delays nothing else
     removal_error: str = ""  # of the newest such removal
+    resize_at: float = 0.0  # no resize of the pod's cgroup and running containers before
     failures: int = 0  # calls failed in a row, without looks at the pod
     last_done: Call | None = None  # the newest call that succeeded: it is not repeated at once
 

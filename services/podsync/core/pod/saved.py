@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress, Resources
 from shared.frozen_copy import replace
 
 Pod = dict[str, Any]
@@ -68,8 +69,11 @@ class Saved:
     rejected_message: str = ""
     victims: tuple[str, ...] = ()  # UIDs preempted for this pod: it starts once they have stopped
     ending: Mapping[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
-    # The source lists other resources than the allocated ones in `pod`: the `generation` that does; {} = it does not.
-    refused_resize: Mapping[str, int] = field(default_factory=dict)
+    allocation: Allocation | None = None  # `pod` has these resources; None = no verdict yet
+    # What a container was given, by name, where that is not the allocation; of one that does not run it has no effect.
+    actuated: Mapping[str, Resources] = field(default_factory=dict)
+    pending_resize: PendingResize | None = None
+    resize: ResizeInProgress | None = None
     outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
     start_time: str = ""  # status.startTime
     terminating_since: float = 0.0  # steady seconds

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress, allocation_of
 from services.podsync.core.pod.performed import Newest
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import (
@@ -66,6 +67,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
     found["victims"] = tuple(found.get("victims", ()))
     found["containers"] = _containers(found)
     found["image_backoff"] = _backoffs(ImageBackoff, found.get("image_backoff", {}))
+    found |= _resources(found)
     found["pre_stops"] = {name: at for name, at in found.get("pre_stops", {}).items() if isinstance(at, float | int)}
     saved, attempts = _part(Saved, found), _part(Attempts, found)
     status = found.get("status", {})
@@ -75,12 +77,14 @@ def restore(data: dict[str, Any]) -> PodRecord:
 
 def not_after(saved: Saved, now: float) -> Saved:
     """The same with no moment in the future; `now` is steady seconds."""
+    pending = saved.pending_resize
     saved = replace(
         saved,
         terminating_since=min(saved.terminating_since, now),
         finished_at=min(saved.finished_at, now),
         active_since=min(saved.active_since, now),
         pre_stops={instance: min(begun, now) for instance, begun in saved.pre_stops.items()},
+        pending_resize=pending and replace(pending, since=min(pending.since, now)),
         image_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.image_backoff.items()},
     )
     return with_containers(saved, lambda container: _container_not_after(container, now))
@@ -100,6 +104,8 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
         plain[name] = plain.pop(field)
     if isinstance(part, Saved):
         plain["state"], plain["victims"] = str(part.state), list(part.victims)
+        for name in ("allocation", "pending_resize", "resize"):
+            plain[name] = asdict(plain[name]) if plain[name] is not None else {}
         of_containers = plain.pop("containers")
         for of_container, name in _OF_CONTAINERS:
             values = {key: getattr(one, of_container.name) for key, one in of_containers.items()}
@@ -107,6 +113,32 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
         for name in ("crash_backoff", "image_backoff"):
             plain[name] = {key: asdict(entry) for key, entry in plain[name].items()}
     return plain
+
+
+def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """Allocation and resize. An earlier version has no allocation: it is what the pod it admitted lists. An entry that
+    is not understood is left out: a resize that the source lists is then decided again."""
+    given = checkpoint.get("actuated", {})
+    found: dict[str, Any] = {"allocation": None, "pending_resize": None, "resize": None}
+    found["actuated"] = {name: resources for name, resources in given.items() if isinstance(resources, dict)}
+    pod, admitted = checkpoint.get("pod"), checkpoint.get("judged", True) and not checkpoint.get("rejected")
+    try:
+        if allocation := checkpoint.get("allocation"):
+            found["allocation"] = Allocation(containers=dict(allocation["containers"]), pod=dict(allocation["pod"]))
+        elif pod and admitted:
+            found["allocation"] = allocation_of(pod)
+        if pending := checkpoint.get("pending_resize"):
+            wanted = Allocation(**_known(Allocation, pending["wanted"]))
+            found["pending_resize"] = PendingResize(**_known(PendingResize, pending) | {"wanted": wanted})
+        if resize := checkpoint.get("resize"):
+            found["resize"] = ResizeInProgress(**_known(ResizeInProgress, resize))
+    except (KeyError, TypeError, ValueError):
+        pass
+    return found
+
+
+def _known(kind: type[Any], saved: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: saved[field.name] for field in fields(kind) if field.name in saved}
 
 
 def _part(kind: type[_Part], found: dict[str, Any]) -> _Part:

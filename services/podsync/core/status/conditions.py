@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.allocation import RESIZE_MESSAGE, RESIZE_PENDING
+from services.podsync.core.pod.allocation import RESIZE_IN_PROGRESS, RESIZE_PENDING
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.sync.actions import decide_sandbox
@@ -38,8 +38,8 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         "ContainersReady": containers_ready,
         "PodScheduled": ConditionValue(True),
     }
-    if record.saved.refused_resize and phase not in TERMINAL_PHASES:
-        wanted[RESIZE_PENDING] = ConditionValue(True, "Infeasible", RESIZE_MESSAGE)
+    resizes = _resizes(record) if phase not in TERMINAL_PHASES else {}
+    wanted |= {kind: value for kind, (value, _) in resizes.items()}
     if may_restart_all(record):
         wanted[RESTARTING_ALL] = _restarting_all(record, phase)
     if record.saved.state in (PodState.TERMINATED, PodState.FINISHED) and record.saved.ending.get("disruption"):
@@ -49,12 +49,25 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
     owned = []
     for kind, value in wanted.items():
         condition = _condition(kind, value, before.get(kind) or {}, now)
-        if kind == RESIZE_PENDING:
+        if kind in resizes:
             condition["lastProbeTime"] = condition["lastTransitionTime"]
-        if generation and kind != RESTARTING_ALL:
-            condition["observedGeneration"] = generation
+        observed = resizes[kind][1] if kind in resizes else generation
+        if observed and kind != RESTARTING_ALL:
+            condition["observedGeneration"] = observed
         owned.append(condition)
     return owned + [c for c in _given(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
+
+
+def _resizes(record: PodRecord) -> dict[str, tuple[ConditionValue, int]]:
+    """The conditions of resizes, each with the generation that listed the resources."""
+    found: dict[str, tuple[ConditionValue, int]] = {}
+    pending, resize = record.saved.pending_resize, record.saved.resize
+    if pending is not None and pending.reason:
+        found[RESIZE_PENDING] = ConditionValue(True, pending.reason, pending.message), pending.generation
+    if resize is not None:
+        reason = "Error" if resize.error else ""
+        found[RESIZE_IN_PROGRESS] = ConditionValue(True, reason, resize.error), resize.generation
+    return found
 
 
 def _ready_to_start(record: PodRecord) -> ConditionValue:
@@ -142,7 +155,10 @@ def _was_true(record: PodRecord, kind: str) -> bool:
 
 def _condition(kind: str, value: ConditionValue, before: Json, now: float) -> Json:
     condition: Json = {"type": kind, "status": "True" if value.status else "False", "lastProbeTime": None}
-    kept = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+    same = before.get("status") == condition["status"]
+    if kind in (RESIZE_PENDING, RESIZE_IN_PROGRESS):
+        same = same and before.get("reason", "") == value.reason
+    kept = before.get("lastTransitionTime") if same else None
     condition["lastTransitionTime"] = kept or rfc3339(now)
     if value.reason:
         condition["reason"] = value.reason

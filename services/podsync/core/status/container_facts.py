@@ -16,7 +16,7 @@ _POD = "pod"
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerFacts:
-    """`resources` are those allocated to it; what the runtime made of them is not asked."""
+    """`resources` are those allocated to it; what the runtime made of them is not read."""
 
     mounts: list[Json]
     resources: Json
@@ -45,14 +45,18 @@ def _facts(record: PodRecord) -> Json:
     return shown
 
 
+def shown_resources(spec: Json) -> Json:
+    """`resources` of a container's status, for these of its spec."""
+    resources: Json = {kind: written(resource_list(spec, kind)) for kind in ("limits", "requests")}
+    resources["claims"] = (spec.get("resources") or {}).get("claims")
+    return {kind: amounts for kind, amounts in resources.items() if amounts}
+
+
 def _of_container(spec: Json) -> ContainerFacts:
-    resources = {kind: written(resource_list(spec, kind)) for kind in ("limits", "requests")}
-    if claims := (spec.get("resources") or {}).get("claims"):
-        resources["claims"] = claims
     return ContainerFacts(
         mounts=[_mount(mount) for mount in spec.get("volumeMounts") or ()],
-        resources={kind: amounts for kind, amounts in resources.items() if amounts},
-        allocated=resources["requests"],
+        resources=shown_resources(spec),
+        allocated=written(resource_list(spec, "requests")),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.status.container_facts import ContainerFacts, container_facts
+from services.podsync.core.status.container_facts import ContainerFacts, container_facts, shown_resources
 from services.podsync.core.status.container_state import (
     DELETED,
     POD_MESSAGE_BYTES,
@@ -191,7 +191,7 @@ class _One:
             "imageID": newest.image_id,
             "containerID": container_id,
             "restartCount": count,
-            "resources": self.facts.resources,
+            "resources": self._resources(newest),
         }
         if self.facts.allocated:
             status["allocatedResources"] = self.facts.allocated
@@ -203,6 +203,13 @@ class _One:
             return status
         started, ready = self._probed(newest, before if same_instance else {})
         return status | {"ready": ready or self._ready_by_end(status["state"]), "started": started}
+
+    def _resources(self, newest: Container) -> Json:
+        """Those that a running instance was given, for any other those that are allocated."""
+        given = self.record.saved.actuated.get(newest.name)
+        if given is None or newest.state is not ContainerState.RUNNING:
+            return self.facts.resources
+        return shown_resources({"resources": given})
 
     def _show_last(self, status: Json, instances: list[Container], *, same_instance: bool) -> None:
         before = self.before or {}

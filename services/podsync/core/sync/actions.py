@@ -11,6 +11,7 @@ from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
 from services.podsync.core.sync.crash_backoff import newest_exited
 from services.podsync.core.sync.init_actions import compute_init_actions
+from services.podsync.core.sync.resizing import restarts_for_resize
 from services.podsync.core.sync.restart import should_restart
 from services.podsync.core.sync.restart_rules import restart_policy
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
@@ -111,6 +112,8 @@ def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | No
         message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
         grace = probe_grace(spec, failed)
         return ContainerKill(instance=newest, message=message, restart=restart, grace=grace)
+    if restarts_for_resize(record, spec, newest):
+        return ContainerKill(instance=newest, message=f"Container {name} resize requires restart")
     return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
+from services.podsync.core.sync.resizing import restarts_for_resize
 from services.podsync.core.sync.restart import has_initialized, init_failed
 from services.podsync.core.sync.restart_rules import restart_policy, restarts_failed
 from shared.model.probes import ProbeResult
@@ -90,7 +91,7 @@ def _examine_plain(record: PodRecord, scan: _Scan, index: int, newest: Container
         case ContainerState.UNKNOWN:
             _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
         case ContainerState.RUNNING:
-            pass
+            _replace_for_resize(record, scan, index, newest)
 
 
 def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Container) -> None:
@@ -113,6 +114,13 @@ def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Contain
             elif failed_probe(record, newest, ("liveness",)):
                 message = f"Init container {name} failed liveness probe"
                 _replace(scan, index, newest, message, probe_grace(spec, "liveness"))
+            else:
+                _replace_for_resize(record, scan, index, newest)
+
+
+def _replace_for_resize(record: PodRecord, scan: _Scan, index: int, instance: Container) -> None:
+    if restarts_for_resize(record, record.init_containers[index], instance):
+        _replace(scan, index, instance, f"Container {instance.name} resize requires restart")
 
 
 def _replace(scan: _Scan, index: int, instance: Container, message: str, grace: int | None = None) -> None:

@@ -10,7 +10,7 @@ from services.podsync.core.pod.instructions import Call, CreateContainer, RunPos
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.saved import with_container
+from services.podsync.core.pod.saved import with_container, without
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
@@ -134,7 +134,10 @@ def _create(
         record.attempts.containers[name] + 1 if name in record.attempts.containers else 0,
     )
     container = replace(record.saved.container(name), starting=start_mark(attempt))
-    step.record = replace(record, saved=with_container(record.saved, name, container))
+    saved = with_container(record.saved, name, container)
+    if name in saved.actuated:  # the new instance gets what is allocated
+        saved = replace(saved, actuated=without(saved.actuated, name))
+    step.record = replace(record, saved=saved)
     images = ((volume, record.progress("", volume).image) for volume in mounted)
     return CreateContainer(
         uid=record.uid,

@@ -23,6 +23,7 @@ from services.podsync.core.sync.collecting import (
     terminated,
 )
 from services.podsync.core.sync.container_kill import spec_grace
+from services.podsync.core.sync.resizing import resize_pod
 from services.podsync.core.sync.starting import hook_owed, start_containers
 from services.podsync.core.sync.stopping import (
     after_failed_hook,
@@ -104,7 +105,13 @@ def _sync(record: PodRecord, world: World) -> Step:
         return kill_one(step.record, kill)
     if not (step := hook_owed(step.record)).is_open:
         return step
-    step = start_containers(step.record, actions, world)
+    resized = resize_pod(step.record, world)
+    if resized.call is not None:
+        return resized
+    step = start_containers(resized.record, actions, world)
+    step.events = [*resized.events, *step.events]
+    if resized.wake_at:
+        step.wake_earlier(resized.wake_at)
     if step.call is None:
         dead = dead_instances(step.record, keep=world.dead_instances_kept) or dead_sandboxes(
             step.record, keep_newest=True

@@ -1,11 +1,13 @@
 """Who is admitted: the reasons and messages of the reference, and who must go for a critical pod (pods.md 3)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.verdict import Verdict, admit
+from services.podsync.core.pod.allocation import allocation_of
 from shared.podspec.defaults import apply_defaults
 
 FACTS = MachineFacts(
@@ -35,7 +37,10 @@ def a_pod(uid: str = "u", requests: dict[str, str] | None = None, source: str = 
 
 
 def verdict(pod: dict[str, Any], *others: dict[str, Any], phase: str = "Pending", **view: Any) -> Verdict:
-    return admit(pod, phase, a_view(**view), others)
+    """Without the allocation, which is that of the pod itself where it is admitted."""
+    given = admit(pod, phase, a_view(**view), others)
+    assert given.allocation == (None if given.reason else allocation_of(pod))
+    return replace(given, allocation=None)
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +143,7 @@ def test_what_fits_is_admitted(pod: dict[str, Any]) -> None:
 
 def test_an_allowed_unsafe_sysctl_is_admitted() -> None:
     facts = MachineFacts(node_name="n1", allowed_unsafe_sysctls=("kernel.msg*",))
-    assert admit(a_pod(securityContext=SYSCTL), "Pending", a_view(facts=facts), ()) == Verdict()
+    assert admit(a_pod(securityContext=SYSCTL), "Pending", a_view(facts=facts), ()).reason == ""
 
 
 def test_an_old_kernel_has_fewer_safe_sysctls() -> None:

@@ -1,19 +1,23 @@
-"""A resize of a running pod is refused: it keeps and shows the resources it was admitted with (pods.md 5.6)."""
+"""What podsync does when a source lists other resources for a pod (pods.md 5.6)."""
 
 from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.allocation import RESIZE_MESSAGE, with_allocated_resources
+from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.pod.allocation import Allocation, allocation_of, with_allocation
+from services.podsync.core.pod.events import NodeChanged
 from services.podsync.core.pod.saved_record import restore
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 
 SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m"}}
 LARGE = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"cpu": "400m"}}
+HUGE = {"requests": {"cpu": "3", "memory": "64Mi"}, "limits": {"cpu": "4"}}
+NODE = MachineFacts(allocatable={"cpu": "1", "memory": "1Gi", "pods": "10"})
 
 
-def sized(resources: dict[str, Any], generation: int = 1, **spec: Any) -> Pod:
-    pod = a_pod(containers=[a_container("c", resources=resources)], **spec)
+def sized(resources: dict[str, Any], generation: int = 1, uid: str = "u1", **spec: Any) -> Pod:
+    pod = a_pod(uid, f"web-{uid}", containers=[a_container("c", resources=resources)], **spec)
     pod["metadata"]["generation"] = generation
     return pod
 
@@ -25,92 +29,191 @@ def resized(**options: Any) -> Play:
     return play
 
 
-def status(play: Play) -> dict[str, Any]:
-    return play.statuses["u1"].status
+def status(play: Play, uid: str = "u1") -> dict[str, Any]:
+    return play.statuses[uid].status
 
 
-def pending(play: Play) -> dict[str, Any]:
-    return next((c for c in status(play)["conditions"] if c["type"] == "PodResizePending"), {})
+def condition(play: Play, kind: str = "PodResizePending", uid: str = "u1") -> dict[str, Any]:
+    return next((c for c in status(play, uid)["conditions"] if c["type"] == kind), {})
 
 
-def refusals(play: Play) -> list[str]:
-    return [event for event in play.events if "ResizeInfeasible" in event]
+def events(play: Play, reason: str = "Resize") -> list[str]:
+    return [event for event in play.events if f" {reason}" in event]
 
 
-def test_the_container_goes_on_with_what_it_has_and_shows_that() -> None:
+def resources(play: Play, uid: str = "u1") -> dict[str, Any]:
+    shown = status(play, uid)["containerStatuses"][0]
+    return {"resources": shown["resources"], "allocated": shown["allocatedResources"]}
+
+
+def test_a_running_container_is_given_what_the_source_lists() -> None:
     play = resized()
-    found = status(play)["containerStatuses"][0]
-    assert found["resources"] == SMALL and found["allocatedResources"] == SMALL["requests"]
-    assert status(play)["allocatedResources"] == SMALL["requests"]
+    assert resources(play) == {"resources": LARGE, "allocated": LARGE["requests"]}
+    assert status(play)["allocatedResources"] == LARGE["requests"]
     assert play.made == [("u1", "c", 0)] and play.stopped == []
+    assert play.resources["c002"]["cpu_quota"] == 40_000 and play.resources["c002"]["cpu_shares"] == 307
+    assert play.cgroups["u1"].cpu_quota == 40_000 and play.cgroups["u1"].cpu_shares == 307
+    assert condition(play) == condition(play, "PodResizeInProgress") == {}
 
 
-def test_the_condition_shows_that_it_is_infeasible_and_why() -> None:
-    condition = pending(resized())
-    assert (condition["status"], condition["reason"], condition["message"]) == ("True", "Infeasible", RESIZE_MESSAGE)
-    assert condition["observedGeneration"] == 2 and condition["lastProbeTime"] == condition["lastTransitionTime"]
-    assert status(resized())["observedGeneration"] == 2
+def test_it_starts_and_completes_with_an_event() -> None:
+    details = (
+        '{"containers":[{"name":"c","resources":{"limits":{"cpu":"400m"},"requests":{"cpu":"300m","memory":"64Mi"}}}],'
+        '"generation":2}'
+    )
+    assert events(resized()) == [
+        f"Normal ResizeStarted: Pod resize started: {details}",
+        f"Normal ResizeCompleted: Pod resize completed: {details}",
+    ]
 
 
-def test_the_event_names_what_was_wanted_once_for_each_generation() -> None:
-    play = resized()
-    play.want(sized(LARGE, 2, priority=1))
+def test_while_it_is_in_progress_the_status_shows_what_the_container_has() -> None:
+    play = resized(hang={"ResizePod"})
+    assert resources(play) == {"resources": SMALL, "allocated": LARGE["requests"]}
+    found = condition(play, "PodResizeInProgress")
+    assert (found["status"], found["observedGeneration"], "reason" in found) == ("True", 2, False)
+    assert found["lastProbeTime"] == found["lastTransitionTime"]
+
+
+def test_more_than_the_node_has_is_infeasible_and_is_an_event_once_for_each_generation() -> None:
+    play = Play(source="api", facts=NODE)
+    play.want(sized(SMALL))
+    play.want(sized(HUGE, 2))
+    play.want(sized(HUGE, 2, priority=1))
+    message = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 1000"
+    found = condition(play)
+    assert (found["reason"], found["message"], found["observedGeneration"]) == ("Infeasible", message, 2)
+    assert resources(play) == {"resources": SMALL, "allocated": SMALL["requests"]}
     text = (
         'Warning ResizeInfeasible: Pod resize Infeasible: {"containers":[{"name":"c","resources":{"limits":'
-        '{"cpu":"400m"},"requests":{"cpu":"300m","memory":"64Mi"}}}],"generation":2,"error":'
-        '"In-place resize is not supported by this node."}'
+        '{"cpu":"4"},"requests":{"cpu":"3","memory":"64Mi"}}}],"generation":2,"error":'
+        f'"{message}"}}'
     )
-    assert refusals(play) == [text]
-    play.want(sized(LARGE, 3))
-    assert len(refusals(play)) == 2
+    assert events(play) == [text]
+    play.want(sized(HUGE, 3))
+    assert len(events(play)) == 2 and condition(play)["observedGeneration"] == 3
 
 
-def test_the_next_instance_and_what_the_node_counts_have_what_was_allocated() -> None:
-    play = resized()
+def crowded(**options: Any) -> Play:
+    """A node of one CPU on which another pod has 800m, and `u1` lists 300m instead of 100m."""
+    play = Play(source="api", facts=NODE, **options)
+    play.want(sized({"requests": {"cpu": "800m"}}, uid="u0"))
+    play.want(sized(SMALL))
+    play.want(sized(LARGE, 2))
+    return play
+
+
+def test_without_room_it_is_deferred_and_the_pod_keeps_what_it_has() -> None:
+    play = crowded()
+    message = "Node didn't have enough resource: cpu, requested: 300, used: 800, capacity: 1000"
+    assert (condition(play)["reason"], condition(play)["message"]) == ("Deferred", message)
+    assert resources(play) == {"resources": SMALL, "allocated": SMALL["requests"]}
+    assert len(events(play, "ResizeDeferred")) == 1 and play.writes == []
     play.exit("u1", 1)
-    assert play.made == [("u1", "c", 0), ("u1", "c", 1)]
     assert play.core.records["u1"].containers[0]["resources"] == SMALL
 
 
-def test_taken_back_it_is_pending_no_more() -> None:
-    play = resized()
+def test_it_is_done_when_another_pod_is_gone() -> None:
+    play = crowded()
+    play.drop("u0")
+    assert resources(play)["resources"] == LARGE and condition(play) == {}
+
+
+def test_it_is_done_when_another_pod_shrinks() -> None:
+    play = crowded()
+    play.want(sized({"requests": {"cpu": "600m"}}, 2, uid="u0"))
+    assert resources(play)["resources"] == LARGE and condition(play) == {}
+
+
+def test_it_is_done_when_another_pod_has_ended() -> None:
+    play = Play(source="api", facts=NODE)
+    play.want(sized({"requests": {"cpu": "800m"}}, uid="u0", restartPolicy="Never"))
+    play.want(sized(SMALL))
+    play.want(sized(LARGE, 2))
+    play.exit("u0", 0)
+    assert status(play, "u0")["phase"] == "Succeeded"
+    assert resources(play)["resources"] == LARGE and condition(play) == {}
+
+
+def test_it_is_decided_again_after_30_s_and_then_every_3_minutes() -> None:
+    play = crowded()
+    play.core.node_state.admissions.facts = MachineFacts(allocatable={"cpu": "2"})
+    play.later(29)
+    assert condition(play)
+    play.later(2)
+    assert condition(play) == {}
+    play = crowded()
+    play.later(31)
+    play.core.node_state.admissions.facts = MachineFacts(allocatable={"cpu": "2"})
+    play.later(178)
+    assert condition(play)
+    play.later(4)
+    assert condition(play) == {}
+
+
+def test_of_several_the_first_in_the_queue_gets_the_room() -> None:
+    """Without more requests, then by priority, QoS class and age."""
+    guaranteed = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
+    more = {"requests": {"cpu": "300m", "memory": "64Mi"}, "limits": {"cpu": "300m", "memory": "64Mi"}}
+    play = Play(source="api", facts=NODE)
+    pods = {"a": SMALL, "b": SMALL, "c": guaranteed, "d": SMALL}
+    play.want(sized({"requests": {"cpu": "600m"}}, uid="u0"))
+    for uid, held in pods.items():
+        play.want(sized(held, uid=uid, priority=10 if uid == "d" else 0))
+    for uid, held in pods.items():
+        play.want(sized(more if held is guaranteed else LARGE, 2, uid=uid, priority=10 if uid == "d" else 0))
+        play.wall += 1
+    assert all(condition(play, uid=uid)["reason"] == "Deferred" for uid in pods)
+    order = []
+    for generation, cpu in enumerate(("400m", "200m", "0"), start=2):
+        before = {uid for uid in pods if condition(play, uid=uid)}
+        play.want(sized({"requests": {"cpu": cpu}}, generation, uid="u0"))
+        order += sorted(before - {uid for uid in pods if condition(play, uid=uid)})
+    assert order == ["d", "c", "a"]
+
+
+def test_a_deferred_resize_that_is_taken_back_is_pending_no_more() -> None:
+    play = crowded()
     play.want(sized(SMALL, 3))
-    assert pending(play) == {}
+    assert condition(play) == {} and resources(play)["resources"] == SMALL
 
 
 def test_the_same_amount_in_other_words_is_no_resize() -> None:
     play = Play(source="api")
     play.want(sized(SMALL))
     play.want(sized({"requests": {"cpu": "0.1", "memory": "67108864"}, "limits": {"cpu": "200m"}}, 2))
-    assert pending(play) == {} and refusals(play) == []
+    assert condition(play) == {} and events(play) == [] and play.writes == []
 
 
-def test_after_a_restart_of_podsync_it_is_the_same_and_not_reported_again() -> None:
-    play = resized()
-    before = (status(play), refusals(play))
-    assert restore(play.disk["u1"]).saved.refused_resize == {"generation": 2}
+def test_a_restart_of_podsync_repeats_no_event_and_keeps_the_decision() -> None:
+    play = crowded()
+    before = (status(play), events(play))
+    pending = restore(play.disk["u1"]).saved.pending_resize
+    assert pending is not None and (pending.generation, pending.reason) == (2, "Deferred")
     play.start()
     play.run()
-    assert (status(play), refusals(play)) == before
+    assert (status(play), events(play)) == before
 
 
 @pytest.mark.parametrize("step", every_step(40))
 def test_a_kill_at_any_step_ends_in_the_same(step: int) -> None:
+    undisturbed = resized()
     play = Play(source="api", listed=True)
     play.want(sized(SMALL))
     play.kill_at = play.steps + step
     play.want(sized(LARGE, 2))
     play.later(3)
-    assert status(play)["containerStatuses"][0]["allocatedResources"] == SMALL["requests"]
-    assert pending(play) and play.made == [("u1", "c", 0)] and len(refusals(play)) <= 2
+    assert play.cgroups == undisturbed.cgroups and play.resources == undisturbed.resources
+    assert resources(play) == resources(undisturbed) and not condition(play, "PodResizeInProgress")
+    assert play.made == [("u1", "c", 0)]
 
 
 def test_a_pod_that_is_over_has_nothing_pending() -> None:
-    play = Play(source="api")
+    play = Play(source="api", facts=NODE)
     play.want(sized(SMALL, restartPolicy="Never"))
-    play.want(sized(LARGE, 2, restartPolicy="Never"))
+    play.want(sized(HUGE, 2, restartPolicy="Never"))
     play.exit("u1", 0)
-    assert status(play)["phase"] == "Succeeded" and pending(play) == {}
+    assert status(play)["phase"] == "Succeeded" and condition(play) == {}
 
 
 def test_a_pod_that_is_not_admitted_yet_takes_the_newest() -> None:
@@ -118,42 +221,111 @@ def test_a_pod_that_is_not_admitted_yet_takes_the_newest() -> None:
     play.want(sized(SMALL))
     play.want(sized(LARGE, 2))
     assert play.core.records["u1"].containers[0]["resources"] == LARGE
+    play.handle(NodeChanged(node={"metadata": {"name": "node1"}}))
+    play.run()
+    assert resources(play)["resources"] == LARGE and events(play) == []
+
+
+def test_a_resize_that_fails_is_shown_and_tried_again() -> None:
+    play = resized(fail={"ResizePod": ("Unknown", "no such cgroup")})
+    found = condition(play, "PodResizeInProgress")
+    assert (found["reason"], found["message"], found["observedGeneration"]) == ("Error", "no such cgroup", 2)
+    assert events(play, "ResizeError")[0].endswith('"generation":2,"error":"no such cgroup"}')
+    assert resources(play)["resources"] == SMALL
+    play.later(30)
+    assert resources(play)["resources"] == LARGE and condition(play, "PodResizeInProgress") == {}
+    assert len(events(play, "ResizeError")) == 1
+
+
+def test_a_resize_that_fails_holds_no_other_container_up() -> None:
+    pod = a_pod(containers=[a_container("c", resources=SMALL), a_container("d")])
+    play = Play(source="api")
+    play.want(pod)
+    play.fail_always["ResizePod"] = ("Unknown", "no such cgroup")
+    play.want(a_pod(containers=[a_container("c", resources=LARGE), a_container("d")]))
+    play.exit("u1", 1, "d")
+    assert sorted(play.running("u1")) == [("c", 0), ("d", 1)]
+
+
+def limited(memory: str, generation: int = 1) -> Pod:
+    amounts = {"cpu": "100m", "memory": memory}
+    return sized({"requests": amounts, "limits": amounts}, generation)
+
+
+def test_memory_is_not_limited_to_less_than_is_in_use() -> None:
+    play = Play(source="api")
+    play.want(limited("64Mi"))
+    play.usage = {"": 40 << 20, "c002": 38 << 20}
+    play.want(limited("32Mi", 2))
+    text = (
+        "cannot decrease memory limits: [attempting to set pod memory limit (33554432) below current usage (41943040), "
+        'attempting to set container "c" memory limit (33554432) below current usage (39845888)]'
+    )
+    assert condition(play, "PodResizeInProgress")["message"] == text
+    assert play.cgroups["u1"].memory_limit == 64 << 20 and play.writes == []
+    play.usage = {}
+    play.later(30)
+    assert play.writes == ["c memory 33554432", "pod memory 33554432"]
+
+
+def test_a_container_whose_policy_asks_for_it_is_restarted() -> None:
+    policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    play = Play(source="api")
+    for generation, held in enumerate((SMALL, LARGE), start=1):
+        pod = a_pod(containers=[a_container("c", resources=held, resizePolicy=policy), a_container("d")])
+        pod["metadata"]["generation"] = generation
+        play.want(pod)
+    assert "Normal Killing: Container c resize requires restart" in play.events
+    assert sorted(play.running("u1")) == [("c", 1), ("d", 0)]
+    assert play.resources["c004"]["cpu_quota"] == 40_000 and play.writes == ["pod shares 307"]
+    assert resources(play)["resources"] == LARGE and condition(play, "PodResizeInProgress") == {}
 
 
 def shown_by(conditions: list[dict[str, Any]], resources: Any = SMALL) -> Pod:
-    """A pod with LARGE in its spec that another agent admitted with SMALL, as its status shows."""
+    """A pod that lists LARGE and was admitted by another agent, with its status of one that has SMALL."""
     entry = {"name": "c", "resources": resources, "state": {"running": {}}, "containerID": "containerd://c001"}
     return sized(LARGE, 2) | {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [entry]}}
 
 
 @pytest.mark.parametrize("kind", ["PodResizePending", "PodResizeInProgress"])
-def test_a_resize_that_an_earlier_agent_had_not_done_is_refused(kind: str) -> None:
+def test_a_resize_that_an_earlier_agent_had_not_done_is_done(kind: str) -> None:
     play = Play(source="api")
     play.want(shown_by([{"type": kind, "status": "True", "reason": "Deferred"}]))
-    assert play.core.records["u1"].containers[0]["resources"] == SMALL
-    assert pending(play)["reason"] == "Infeasible"
-    assert status(play)["allocatedResources"] == SMALL["requests"]
+    assert len(events(play, "ResizeStarted")) == len(events(play, "ResizeCompleted")) == 1
+    assert status(play)["allocatedResources"] == LARGE["requests"]
 
 
-def test_a_pod_of_an_earlier_agent_without_a_resize_has_the_resources_of_its_spec() -> None:
+def test_a_pod_of_an_earlier_agent_without_a_resize_has_what_it_lists() -> None:
     play = Play(source="api")
     play.want(shown_by([]))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE and pending(play) == {}
+    assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
 
 
 @pytest.mark.parametrize("odd", [None, "much", {"requests": "1"}])
-def test_a_status_with_odd_resources_is_not_gone_by(odd: Any) -> None:
+def test_a_status_with_odd_resources_is_ignored(odd: Any) -> None:
     play = Play(source="api")
     play.want(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE and pending(play) == {}
+    assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
 
 
-def test_init_containers_and_the_pods_own_resources_are_kept_too() -> None:
+def test_a_record_without_an_allocation_has_what_its_pod_lists() -> None:
+    play = Play(source="api")
+    play.want(sized(SMALL))
+    of_last_release = {key: value for key, value in play.disk["u1"].items() if key != "allocation"}
+    assert restore(of_last_release).saved.allocation == Allocation(containers={"c": SMALL})
+    play.disk["u1"] = of_last_release | {"resize": {"generation": "much"}, "pending_resize": {"odd": 1}}
+    play.start()
+    play.want(sized(LARGE, 2))
+    assert resources(play)["resources"] == LARGE
+
+
+def test_init_containers_and_the_pods_own_resources_are_allocated_too() -> None:
     def pod(resources: dict[str, Any]) -> Pod:
         init = [a_container("i", resources=resources, restartPolicy="Always"), a_container("j")]
         return a_pod(initContainers=init, containers=[a_container("c", image="busybox:2")], resources=resources)
 
-    allocated = with_allocated_resources(pod(LARGE), pod(SMALL))
-    assert allocated == pod(SMALL)
-    assert with_allocated_resources(pod({}), pod(SMALL)) == pod(SMALL)
-    assert with_allocated_resources(pod(SMALL), pod({})) == pod({})
+    assert with_allocation(pod(LARGE), allocation_of(pod(SMALL))) == pod(SMALL)
+    bare = a_pod(initContainers=[a_container("i", restartPolicy="Always"), a_container("j")])
+    bare["spec"]["containers"] = pod(SMALL)["spec"]["containers"]
+    assert with_allocation(bare, allocation_of(pod(SMALL))) == pod(SMALL)
+    assert with_allocation(pod(SMALL), allocation_of(bare)) == bare

@@ -1,0 +1,52 @@
+"""The call that resizes a pod: reads its cgroup, then writes cgroup and containers in the order that the core decides.
+
+A repeated call writes the same values again, so an end of podsync between two writes leaves nothing to undo.
+"""
+
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
+from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.core.cri.container_resources import sandbox_overhead, sandbox_resources
+from services.podsync.core.cri.resize_writes import (
+    WriteCgroup,
+    memory_decreases,
+    refuse_memory_in_use,
+    resize_writes,
+)
+from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.pod.instructions import ResizePod
+from shared.crash import crash_point
+from shared.cri.interface import RuntimeCallError
+
+
+async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: ResizePod, view: PodView) -> None:
+    """Carry it out. Raises MemoryInUseError before the first write; OSError, RuntimeCallError."""
+    await cgroups.driver()
+    facts = operations.facts_now()
+    current = await cgroups.values_of(view.pod)
+    decreases = memory_decreases(view.pod, call.containers, current, facts)
+    usages = [await cgroups.memory_usage(view.pod, decrease.container_id) for decrease in decreases]
+    refuse_memory_in_use(zip(decreases, usages, strict=True))
+    for write in resize_writes(view.pod, call.containers, current, facts):
+        if isinstance(write, WriteCgroup):
+            await _announce(operations, call, view, facts)
+            await cgroups.write_pod(view.pod, write.values)
+        else:
+            await operations.runtime.update_container_resources(write.container_id, write.resources)
+        crash_point("podsync.resize.written")
+    try:
+        await cgroups.write_classes(operations.node.active_pods)
+    except OSError:
+        return  # the QoS cgroups are written again within a minute, and their failures reported
+
+
+async def _announce(operations: PodOperations, call: ResizePod, view: PodView, facts: NodeFacts) -> None:
+    """Send the runtime the sandbox's new resources; a runtime without that request does not need them."""
+    if not call.sandbox_id:
+        return
+    resources, overhead = sandbox_resources(view.pod, facts), sandbox_overhead(view.pod, facts)
+    try:
+        await operations.runtime.update_pod_sandbox_resources(call.sandbox_id, resources, overhead)
+    except RuntimeCallError as error:
+        unknown = error.code == "Unknown" and "not implemented" in error.description
+        if error.code != "Unimplemented" and not unknown:
+            raise

@@ -1,0 +1,65 @@
+"""Reads what the kernel has of a pod's cgroup: its CPU and memory values, and the memory in use in it (node.md 4.3).
+
+Decides nothing. Blocks for microseconds: call it in a thread.
+"""
+
+import os
+from pathlib import Path
+
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.cgroup_layout import Hierarchies
+from shared.podspec.resources import MAX_SHARES, MIN_SHARES
+
+NO_V1_LIMIT = 1 << 62  # bytes; v1 shows a limit in pages near 1 << 63 where there is none
+
+
+def read_values(hierarchies: Hierarchies, name: str) -> CgroupValues:
+    """Return the CPU and memory values of a cgroup; None for no memory limit, -1 for no CPU limit. Raises OSError,
+    ValueError."""
+    relative = name.strip("/")
+    if hierarchies.unified is not None:
+        directory = hierarchies.unified / relative
+        quota, _, period = _text(directory / "cpu.max").partition(" ")
+        memory = _text(directory / "memory.max")
+        return CgroupValues(
+            cpu_shares=_shares(int(_text(directory / "cpu.weight"))),
+            cpu_quota=-1 if quota == "max" else int(quota),
+            cpu_period=int(period),
+            memory_limit=None if memory == "max" else int(memory),
+        )
+    cpu, limit = hierarchies.by_controller["cpu"] / relative, _v1_memory(hierarchies, relative, "limit")
+    return CgroupValues(
+        cpu_shares=int(_text(cpu / "cpu.shares")),
+        cpu_quota=int(_text(cpu / "cpu.cfs_quota_us")),
+        cpu_period=int(_text(cpu / "cpu.cfs_period_us")),
+        memory_limit=None if limit >= NO_V1_LIMIT else limit,
+    )
+
+
+def read_memory_usage(hierarchies: Hierarchies, name: str, container_id: str = "") -> int | None:
+    """Return the bytes in use in a cgroup, or in the one below it of this container. None = there is no such cgroup."""
+    relative = name.strip("/")
+    root = hierarchies.unified or hierarchies.by_controller["memory"]
+    try:
+        if container_id:
+            with os.scandir(root / relative) as entries:
+                relative = f"{relative}/{next(e.name for e in entries if e.is_dir() and container_id in e.name)}"
+        if hierarchies.unified is not None:
+            return int(_text(root / relative / "memory.current"))
+        return _v1_memory(hierarchies, relative, "usage")
+    except (OSError, ValueError, StopIteration):
+        return None
+
+
+def _v1_memory(hierarchies: Hierarchies, relative: str, what: str) -> int:
+    return int(_text(hierarchies.by_controller["memory"] / relative / f"memory.{what}_in_bytes"))
+
+
+def _shares(weight: int) -> int:
+    """The smallest cpu.shares with this cpu.weight."""
+    found = MIN_SHARES + -(-(weight - 1) * 262142 // 9999)
+    return min(max(found, MIN_SHARES), MAX_SHARES)
+
+
+def _text(file: Path) -> str:
+    return file.read_text().strip()

@@ -1,0 +1,87 @@
+"""Whether the node can allocate what a resize lists, and which pending resize comes first (pods.md 5.6). Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.podsync.core.admission.node_view import NodeView
+from services.podsync.core.admission.predicates import in_unit
+from services.podsync.core.admission.verdict import admit
+from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE
+from shared.model.objects import Object
+from shared.model.quantity import ZERO
+from shared.podspec.pod_source import is_critical
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.resources import main_containers, parse_resources, pod_level, pod_requests, resource_list
+
+SWAP = "In-place resize of containers with swap is not supported."
+POD_LEVEL = "InPlacePodLevelResourcesVerticalScaling is disabled"
+_COUNTED = ("memory", "cpu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResizeVerdict:
+    """`reason` "" = the node allocates it, once these pods have stopped; else Deferred or Infeasible."""
+
+    reason: str = ""
+    message: str = ""
+    victims: tuple[str, ...] = ()  # UIDs
+
+
+def decide_resize(
+    wanted: Object, allocated: Object, phase: str, view: NodeView, others: Sequence[Object]
+) -> ResizeVerdict:
+    """`wanted` and `allocated`: the pod with the resources it lists and with those it has; `phase`: of the pod as the
+    API server has it; `others`: the other pods that take room, with what they have."""
+    if message := _infeasible(wanted, allocated, view):
+        return ResizeVerdict(reason=INFEASIBLE, message=message)
+    verdict = admit(wanted, phase, view, others)
+    if verdict.reason:
+        return ResizeVerdict(reason=DEFERRED, message=verdict.message)
+    return ResizeVerdict(victims=verdict.victims)
+
+
+def order(wanted: Object, allocated: Object, since: float) -> tuple[bool, int, bool, bool, float]:
+    """The key of a pending resize in the queue. `since`: steady seconds of its first decision, 0 = none yet."""
+    before, after = pod_requests(allocated), pod_requests(wanted)
+    increases = any(after.get(name, ZERO) > before.get(name, ZERO) for name in _COUNTED)
+    priority = (wanted.get("spec") or {}).get("priority")
+    guaranteed = qos_class(wanted) is QosClass.GUARANTEED
+    return increases, -priority if isinstance(priority, int) else 0, not guaranteed, not since, since
+
+
+def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
+    """Why the node will never allocate it, "" = it may."""
+    if view.facts.limited_swap and _resizes_swap(wanted, allocated):
+        return SWAP
+    if not view.facts.resizes_pod_level and any(
+        pod_level(wanted, kind) != pod_level(allocated, kind) for kind in ("requests", "limits")
+    ):
+        return POD_LEVEL
+    allocatable, requests = parse_resources(view.facts.allocatable), pod_requests(wanted)
+    for name in _COUNTED:
+        if name in requests and name in allocatable and requests[name] > allocatable[name]:
+            requested, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
+            return f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {capacity}"
+    return ""
+
+
+def _resizes_swap(wanted: Object, allocated: Object) -> bool:
+    """A container that may swap would get another memory request without a restart."""
+    before = {str(container.get("name")): container for container in main_containers(allocated)}
+    for container in main_containers(wanted):
+        held = before.get(str(container.get("name")), {})
+        requests = [resource_list(each, "requests").get("memory", ZERO) for each in (container, held)]
+        policy = {entry.get("resourceName"): entry.get("restartPolicy") for entry in held.get("resizePolicy") or ()}
+        if requests[0] == requests[1] or policy.get("memory") == "RestartContainer":
+            continue
+        if _may_swap(wanted, container) or _may_swap(allocated, held):
+            return True
+    return False
+
+
+def _may_swap(pod: Object, container: Object) -> bool:
+    """See node.md 4.13."""
+    request = resource_list(container, "requests").get("memory")
+    if not request or qos_class(pod) is not QosClass.BURSTABLE or is_critical(pod):
+        return False
+    return request != resource_list(container, "limits").get("memory")

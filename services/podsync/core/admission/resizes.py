@@ -1,0 +1,116 @@
+"""When pending resizes are decided, and in which order; puts the decisions into `Records` (pods.md 5.6).
+
+A resize is decided when a source lists it, and again when there may be room: pods come, change, end or go, the node's
+allocatable or pressure changes, or some time has passed. `resize_verdict` decides.
+"""
+
+from bus.messages.podsync import PodState
+from services.podsync.core.admission.admitting import Admissions
+from services.podsync.core.admission.resize_verdict import ResizeVerdict, decide_resize, order
+from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.allocation import (
+    PendingResize,
+    ResizeInProgress,
+    actuated_after,
+    resize_event,
+    with_allocation,
+)
+from services.podsync.core.pod.instructions import Call, CreateContainer, PreparePod, ResizePod
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.records import Records
+from shared.frozen_copy import replace
+
+FIRST_RETRY_SECONDS = 30.0
+RETRY_SECONDS = 180.0
+# These calls use the allocation that the record has when they begin: it stays until they have ended.
+_USES_ALLOCATION = (PreparePod, CreateContainer, ResizePod)
+
+
+class Resizes:
+    """Of one node. `started_at`: steady seconds of the process's start, 0 = as of the first event."""
+
+    def __init__(self, pods: Records, admissions: Admissions) -> None:
+        self._pods, self._admissions = pods, admissions
+        self._waiting: dict[str, None] = {}  # UIDs
+        self.retry_at = 0.0  # steady seconds, 0 = nothing waits
+
+    def waits_for(self, call: Call) -> bool:
+        """Whether a resize of the call's pod may have waited for its end."""
+        return call.uid in self._waiting and isinstance(call, _USES_ALLOCATION)
+
+    def on_listed(self, record: PodRecord) -> None:
+        """A source lists this of the pod: a resize that may be decided is decided next."""
+        pending = record.saved.pending_resize
+        if pending is not None and not pending.is_over:
+            self._waiting[record.uid] = None
+
+    def decide(self, now: float) -> list[str]:
+        """Decide what waits, the first in the queue first. Return the UIDs of the pods that changed."""
+        if not self._waiting:
+            return []
+        candidates: list[tuple[PodRecord, PendingResize]] = []
+        for uid in list(self._waiting):
+            record = self._pods.by_uid.get(uid)
+            pending = record.saved.pending_resize if record is not None else None
+            if record is None or pending is None or pending.is_over or not _may_be_resized(record):
+                del self._waiting[uid]
+            elif record.saved.admission_decided and self._admissions.can_decide(record):
+                candidates.append((record, pending))
+        touched: list[str] = []
+        for record, pending in sorted(candidates, key=_order):
+            if not isinstance(record.call, _USES_ALLOCATION):
+                touched += self._decide(record, pending, now)
+        self.retry_at = now + (RETRY_SECONDS if self.retry_at else FIRST_RETRY_SECONDS) if self._waiting else 0.0
+        return touched
+
+    def _decide(self, record: PodRecord, pending: PendingResize, now: float) -> list[str]:
+        others = [other.saved.pod for other in self._admissions.active() if other.uid != record.uid]
+        wanted = with_allocation(record.saved.pod, pending.wanted)
+        phase = str(record.api_status.get("phase") or "")
+        view = self._admissions.view(self._admissions.node)
+        verdict = decide_resize(wanted, record.saved.pod, phase, view, others)
+        if verdict.reason:
+            return self._refuse(record, pending, verdict, now)
+        if verdict.victims and not self._admissions.sources_complete:
+            return []  # some of the pods in the way may not be listed any more
+        del self._waiting[record.uid]
+        saved = replace(
+            record.saved,
+            pod=wanted,
+            allocation=pending.wanted,
+            actuated=actuated_after(record.saved.actuated, record.saved.allocation or pending.wanted, pending.wanted),
+            pending_resize=None,
+            resize=ResizeInProgress(generation=pending.generation),
+            victims=(*record.saved.victims, *verdict.victims),
+        )
+        record = replace(record, saved=saved, retry=replace(record.retry, resize_at=0.0))
+        self._pods.put(record.with_event(*resize_event(wanted, "started", pending.generation)))
+        return [*self._admissions.preempt(record, verdict.victims, now), record.uid]
+
+    def _refuse(self, record: PodRecord, pending: PendingResize, verdict: ResizeVerdict, now: float) -> list[str]:
+        """The pod keeps what it has, and shows why; that is an Event once for each generation and reason."""
+        is_new = not pending.decided or pending.reason != verdict.reason
+        decided = replace(
+            pending, decided=True, reason=verdict.reason, message=verdict.message, since=pending.since or now
+        )
+        if decided.is_over:
+            del self._waiting[record.uid]
+        if decided == pending:
+            return []
+        record = replace(record, saved=replace(record.saved, pending_resize=decided))
+        if is_new:
+            wanted = with_allocation(record.saved.pod, pending.wanted)
+            event = resize_event(wanted, verdict.reason, pending.generation, verdict.message)
+            record = record.with_event(*event)
+        self._pods.put(record)
+        return [record.uid]
+
+
+def _may_be_resized(record: PodRecord) -> bool:
+    saved = record.saved
+    return saved.state is PodState.SYNC and not saved.rejected and not lifecycle.has_ended(record)
+
+
+def _order(candidate: tuple[PodRecord, PendingResize]) -> tuple[bool, int, bool, bool, float]:
+    record, pending = candidate
+    return order(with_allocation(record.saved.pod, pending.wanted), record.saved.pod, pending.since)

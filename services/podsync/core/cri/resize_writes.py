@@ -1,0 +1,163 @@
+"""The writes that bring a pod's cgroup and its running containers to their allocation, in order (pods.md 5.6).
+
+Memory, then CPU. The pod's cgroup grows before the containers and shrinks after them; its limit grows before its
+request and shrinks after it. Decides the writes; performs none.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
+from services.podsync.core.cri.container_resources import container_resources
+from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.pod.instructions import ContainerUpdate
+from shared.cri.interface import Message
+from shared.frozen_copy import replace
+from shared.model.objects import Object
+from shared.model.quantity import ZERO, Quantity
+from shared.podspec.containers import find_container
+from shared.podspec.resources import pod_level, resource_list
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteCgroup:
+    """Give the pod's cgroup these values."""
+
+    values: CgroupValues
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriteContainer:
+    """Send the runtime these resources, a CRI LinuxContainerResources, of this container."""
+
+    container_id: str
+    resources: Message
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryDecrease:
+    """The memory limit of the pod (`container` "") or of a running container becomes smaller. Bytes."""
+
+    container: str
+    container_id: str
+    limit: int
+
+
+Write = WriteCgroup | WriteContainer
+
+
+class MemoryInUseError(Exception):
+    """A memory limit would be smaller than what is in use; the text is the kubelet's."""
+
+
+def memory_decreases(
+    pod: Object, updates: Iterable[ContainerUpdate], current: CgroupValues | None, facts: NodeFacts
+) -> list[MemoryDecrease]:
+    """Return the memory limits that become smaller. `current`: of the pod's cgroup, None = pods have none."""
+    found = []
+    target = pod_cgroup_values(pod, facts).memory_limit
+    if current is not None and target and (current.memory_limit is None or target < current.memory_limit):
+        found.append(MemoryDecrease(container="", container_id="", limit=target))
+    for update in updates:
+        before, after = (_limit(pod, spec, "memory") for spec in _specs(pod, update))
+        if after and (not before or after < before):
+            limit = after.base()
+            found.append(MemoryDecrease(container=update.container, container_id=update.container_id, limit=limit))
+    return found
+
+
+def refuse_memory_in_use(decreases: Iterable[tuple[MemoryDecrease, int | None]]) -> None:
+    """Raise MemoryInUseError for limits that are not above the usage beside them, in bytes; None = not known."""
+    errors = []
+    for decrease, usage in decreases:
+        what = f'container "{decrease.container}"' if decrease.container else "pod"
+        if usage is None:
+            errors.append(f"missing {what} memory usage")
+        elif usage >= decrease.limit:
+            errors.append(f"attempting to set {what} memory limit ({decrease.limit}) below current usage ({usage})")
+    if errors:
+        text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+        raise MemoryInUseError(f"cannot decrease memory limits: {text}")
+
+
+def resize_writes(
+    pod: Object, updates: Sequence[ContainerUpdate], current: CgroupValues | None, facts: NodeFacts
+) -> list[Write]:
+    """Return the writes. `pod` has what is allocated; `current` as for `memory_decreases`."""
+    target = pod_cgroup_values(pod, facts)
+    unchanged = CgroupValues(hugepage_limits=target.hugepage_limits)  # or every page size would be given 0
+    memory_limit = replace(unchanged, memory_limit=target.memory_limit)
+    cpu_limit = replace(unchanged, cpu_quota=target.cpu_quota, cpu_period=target.cpu_period)
+    cpu_request = replace(unchanged, cpu_shares=target.cpu_shares)
+    writes: list[Write] = []
+    for resource in ("memory", "cpu"):
+        before: list[Write] = []
+        after: list[Write] = []
+        if current is not None and resource == "memory":
+            _put(memory_limit, target.memory_limit, current.memory_limit, before, after)
+        elif current is not None:
+            _put(cpu_limit, target.cpu_quota, current.cpu_quota, before, after)
+            _put(cpu_request, target.cpu_shares, current.cpu_shares, before, after)
+            after.reverse()
+        writes += [*before, *_container_writes(pod, updates, resource, facts), *after]
+    return writes
+
+
+def _put(
+    values: CgroupValues, target: int | None, current: int | None, before: list[Write], after: list[Write]
+) -> None:
+    """Put the write before those of the containers where the value grows, after them where it shrinks; nowhere where it
+    stays or is no longer limited."""
+    if not target or target == current:
+        return
+    grows = _magnitude(target) > _magnitude(current)
+    (before if grows else after).append(WriteCgroup(values=values))
+
+
+def _magnitude(limit: int | None) -> float:
+    """No limit is the largest one."""
+    return float("inf") if limit is None or limit < 0 else limit
+
+
+def _container_writes(pod: Object, updates: Sequence[ContainerUpdate], resource: str, facts: NodeFacts) -> list[Write]:
+    """Decreases first. The other resource is as it was given until its turn comes: CPU is the second."""
+    decreases: list[Write] = []
+    increases: list[Write] = []
+    for update in updates:
+        before, after = _specs(pod, update)
+        limits = (_limit(pod, before, resource), _limit(pod, after, resource))
+        requests = (_request(before, resource), _request(after, resource))
+        if limits[0] == limits[1] and requests[0] == requests[1]:
+            continue
+        old, new = limits if limits[0] != limits[1] else requests
+        mixed = after if resource == "cpu" else _mixed(before, after)
+        sent = WriteContainer(container_id=update.container_id, resources=container_resources(pod, mixed, facts))
+        (increases if new > old else decreases).append(sent)
+    return [*decreases, *increases]
+
+
+def _specs(pod: Object, update: ContainerUpdate) -> tuple[Object, Object]:
+    """The container with what it was given, and with what is allocated to it."""
+    found = find_container(pod, update.container)
+    spec = dict(found[1]) if found is not None else {}
+    return {**spec, "resources": dict(update.given)}, spec
+
+
+def _mixed(before: Object, after: Object) -> Object:
+    """With the memory of `after` and everything else of `before`."""
+    resources: Object = dict(after.get("resources") or {})
+    for kind in ("requests", "limits"):
+        old, new = ((spec.get("resources") or {}).get(kind) or {} for spec in (before, after))
+        amounts = {name: amount for name, amount in old.items() if name != "memory"}
+        resources[kind] = amounts | {name: amount for name, amount in new.items() if name == "memory"}
+    return {**after, "resources": resources}
+
+
+def _limit(pod: Object, spec: Object, resource: str) -> Quantity:
+    """Zero where there is none."""
+    limits = {**pod_level(pod, "limits"), **resource_list(spec, "limits")}
+    return limits.get(resource, ZERO)
+
+
+def _request(spec: Object, resource: str) -> Quantity:
+    return resource_list(spec, "requests").get(resource, ZERO)

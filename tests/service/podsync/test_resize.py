@@ -1,0 +1,200 @@
+"""A resize by podsync with a fake runtime and a cgroup tree of plain files: what is written, and kills on the way."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.podsync.adapters.calls import resizing
+from services.podsync.controllers import pod_workers
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
+from shared.podspec.defaults import apply_defaults
+from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.stage import Stage, on_stage
+
+CONTROLLERS = ("cpu", "memory", "pids", "cpuset", "cpuacct", "systemd")
+SMALL = {"cpu": "100m", "memory": "64Mi"}
+LARGE = {"cpu": "300m", "memory": "96Mi"}
+FILES = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
+POINTS = (
+    *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
+    *(f"podsync.resize.written {number}" for number in (1, 2, 3, 4, 5)),
+)
+
+
+class EndedError(BaseException):
+    """The process ends here."""
+
+
+def a_pod(amounts: dict[str, str], generation: int = 1) -> dict[str, Any]:
+    """A Guaranteed pod whose two containers have these requests and limits; `b` restarts for another memory limit."""
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    both = {"requests": amounts, "limits": amounts}
+    containers = [
+        {"name": "a", "image": "busybox:1", "resources": both},
+        {"name": "b", "image": "busybox:1", "resources": both, "resizePolicy": policy},
+    ]
+    metadata = {"name": "web", "namespace": "default", "uid": "u1", "generation": generation}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+    apply_defaults(pod)
+    return pod
+
+
+@pytest.fixture(autouse=True)
+def cgroups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The tree that podsync finds: a file has what was written to it."""
+    root = tmp_path / "cgroup"
+    for controller in CONTROLLERS:
+        (root / controller).mkdir(parents=True)
+    found = Hierarchies(unified=None, by_controller={name: root / name for name in CONTROLLERS})
+    monkeypatch.setattr(cgroup_layout, "find_hierarchies", lambda: found)
+    return root
+
+
+def state(stage: Stage, root: Path) -> dict[str, Any]:
+    """What the kernel and the runtime have of the pod, and what its status shows."""
+    running = {c.name: c for c in stage.runtime.pods()["u1"].containers if c.state.name == "RUNNING"}
+    found: dict[str, Any] = {file: (root / file.format("kubepods/podu1")).read_text() for file in FILES}
+    for name, container in running.items():
+        given = stage.runtime.resources_of(container.id)
+        found[name] = {key: given.get(key) for key in ("cpu_shares", "cpu_quota", "memory_limit_in_bytes")}
+    shown = stage.status("u1")
+    found["resources"] = {s["name"]: s.get("resources") for s in shown["containerStatuses"]}
+    found["conditions"] = [c["type"] for c in shown["conditions"] if "Resize" in c["type"]]
+    return found
+
+
+def is_resized(stage: Stage, root: Path, amounts: dict[str, str]) -> bool:
+    """The status shows it and nothing is in progress."""
+    if not stage.status("u1").get("containerStatuses"):
+        return False
+    found = state(stage, root)
+    both = {"requests": amounts, "limits": amounts}
+    return found["resources"] == {"a": both, "b": both} and not found["conditions"] and {"a", "b"} <= found.keys()
+
+
+@contextmanager
+def ending_at(point: str) -> Iterator[list[str]]:
+    """While it holds, podsync ends at this point; the list has the point once it has come to it."""
+    name, _, number = point.partition(" ")
+    met: list[str] = []
+
+    def meet(at: str) -> None:
+        met.extend([at] * (at == name))
+        if len(met) >= int(number or 1):
+            raise EndedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (pod_workers, resizing):
+            patch.setattr(module, "crash_point", meet)
+        yield met
+
+
+async def started(stage: Stage, root: Path, amounts: dict[str, str]) -> None:
+    stage.want(a_pod(amounts))
+    await stage.until(lambda: len(stage.runtime.running_pids()) == 3 and is_resized(stage, root, amounts))
+    usage = root / "memory/kubepods/podu1"
+    for path in (usage, *(usage / c.id for c in stage.runtime.pods()["u1"].containers)):
+        path.mkdir(exist_ok=True)
+        (path / "memory.usage_in_bytes").write_text("1000")
+
+
+@pytest.fixture(params=[(SMALL, LARGE), (LARGE, SMALL)], ids=["grow", "shrink"])
+def amounts(request: pytest.FixtureRequest) -> tuple[dict[str, str], dict[str, str]]:
+    before, after = request.param
+    return before, after
+
+
+async def undisturbed(directory: Path, root: Path, before: dict[str, str], after: dict[str, str]) -> dict[str, Any]:
+    """The state after the same resize without a kill; its cgroups are removed."""
+    async with on_stage(directory, cgroups_per_qos=True) as stage:
+        await started(stage, root, before)
+        stage.want(a_pod(after, 2))
+        await stage.until(lambda: is_resized(stage, root, after))
+        found = state(stage, root)
+    for controller in CONTROLLERS:
+        shutil.rmtree(root / controller / "kubepods", ignore_errors=True)
+    return found
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_at_this_point_ends_as_without_it(
+    point: str, amounts: tuple[dict[str, str], dict[str, str]], tmp_path: Path, cgroups: Path
+) -> None:
+    (before, after), root = amounts, cgroups
+    expected = await undisturbed(tmp_path / "undisturbed", root, before, after)
+    async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
+        await started(stage, root, before)
+        with ending_at(point) as met:
+            stage.want(a_pod(after, 2))
+            await stage.until(lambda: met)
+            await stage.kill()
+        await stage.start()
+        stage.seen.put("u1", stage.runtime.pods()["u1"])
+        await stage.until(lambda: is_resized(stage, root, after))
+        assert state(stage, root) == expected
+
+
+async def test_the_pod_grows_before_its_containers_and_shrinks_after_them(tmp_path: Path, cgroups: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    runtime.has_sandbox_updates = True
+    root = cgroups
+    seen: list[list[str]] = []
+    async with on_stage(tmp_path, runtime, cgroups_per_qos=True) as stage:
+        await started(stage, root, SMALL)
+        for number, amounts in enumerate((LARGE, SMALL), start=2):
+            runtime.calls.clear()
+            stage.want(a_pod(amounts, number))
+            await stage.until(partial(is_resized, stage, root, amounts))
+            kinds = [call.method for call in runtime.calls if call.method.startswith("Update")]
+            seen.append(["pod" if kind == "UpdatePodSandboxResources" else "container" for kind in kinds])
+    assert seen[0][0] == "pod" and seen[0][-1] == "container"
+    assert seen[1][0] == "container" and seen[1][-1] == "pod"
+
+
+def only(pod: dict[str, Any], generation: int, **spec: Any) -> dict[str, Any]:
+    """The pod with these fields of its spec."""
+    return {**pod, "metadata": {**pod["metadata"], "generation": generation}, "spec": {**pod["spec"], **spec}}
+
+
+async def test_the_resources_of_the_pod_itself_are_resized(tmp_path: Path, cgroups: Path) -> None:
+    def pod(cpu: str, generation: int) -> dict[str, Any]:
+        bare = [{"name": "a", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}]
+        limits = {"cpu": cpu, "memory": "64Mi"}
+        return only(a_pod(SMALL), generation, containers=bare, resources={"requests": limits, "limits": limits})
+
+    quota = cgroups / "cpu/kubepods/podu1/cpu.cfs_quota_us"
+    async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
+        stage.want(pod("100m", 1))
+        await stage.until(lambda: len(stage.runtime.running_pids()) == 2 and quota.read_text() == "10000")
+        stage.want(pod("200m", 2))
+        await stage.until(lambda: (stage.status("u1").get("resources") or {}).get("limits", {}).get("cpu") == "200m")
+        await stage.until(lambda: not any("Resize" in c["type"] for c in stage.status("u1")["conditions"]))
+        (running,) = stage.runtime.pods()["u1"].containers
+        assert quota.read_text() == "20000"
+        assert stage.runtime.resources_of(running.id)["cpu_quota"] == 20_000
+
+
+async def test_an_init_container_is_resized_while_it_runs(tmp_path: Path, cgroups: Path) -> None:
+    def pod(amounts: dict[str, str], generation: int) -> dict[str, Any]:
+        (first, *_) = a_pod(SMALL)["spec"]["containers"]
+        init = {**first, "name": "i", "resources": {"requests": amounts, "limits": amounts}}
+        return only(a_pod(SMALL), generation, initContainers=[init], containers=[first])
+
+    async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
+        stage.want(pod(SMALL, 1))
+        await stage.until(lambda: len(stage.runtime.running_pids()) == 2)
+        (running,) = stage.runtime.pods()["u1"].containers
+        stage.want(pod(LARGE, 2))
+        await stage.until(lambda: stage.runtime.resources_of(running.id)["cpu_quota"] == 30_000)
+        stage.network.clock.advance(1.0)
+        stage.runtime.exit_container(running.id, 0)
+        stage.seen.put("u1", stage.runtime.pods()["u1"])
+        await stage.until(lambda: len(stage.runtime.running_pids()) == 2)
+        newest = stage.runtime.pods()["u1"].containers[0]
+        assert (newest.name, stage.runtime.resources_of(newest.id)["cpu_quota"]) == ("a", 10_000)
