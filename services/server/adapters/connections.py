@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from services.server.core.connections import ConnectionLimits, ConnectionTable, group_of
 from services.server.core.log_interval import LogInterval
@@ -55,6 +56,15 @@ class Connections:
         self._end(self._table.hold(number, size), "bytes")
         return number in self._ends
 
+    @contextmanager
+    def sending(self, number: int) -> Iterator[None]:
+        """The block sends it a large answer. Others may end for it."""
+        self._end(self._table.send(number), "large answers")
+        try:
+            yield
+        finally:
+            self._table.sent(number)
+
     def settle(self, number: int, size: int) -> None:
         """It holds `size` bytes now."""
         self._table.settle(number, size)
@@ -76,7 +86,7 @@ class Connections:
             if count := self._log.count(what, time.monotonic()):
                 log.warning(
                     "%d connections without an authorized request were ended, the last for too many %s "
-                    "(limits: %d, %d of one address, %d bytes)",
+                    "(limits: %d, %d of one address, %d bytes, %d large answers)",
                     count, what, self._limits.unauthorized, self._limits.unauthorized_of_address,
-                    self._limits.unauthorized_bytes,
+                    self._limits.unauthorized_bytes, self._limits.large_answers,
                 )  # fmt: skip

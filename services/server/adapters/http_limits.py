@@ -16,6 +16,7 @@ from aiohttp.http_parser import HttpRequestParser
 
 from services.server.adapters.connections import Connections
 
+LARGE_ANSWER = 64 << 10  # bytes; what is smaller fits into the buffers of the connection
 IDLE = 90.0  # seconds between requests of one connection
 HEAD_SECONDS = 10.0  # from the connection's begin, or from a later request's first byte, until the head is complete
 LONGEST = 4 * 3600.0  # seconds for a request to be read and answered; upgrades last
@@ -153,6 +154,16 @@ class Connection(web.RequestHandler):
         """Called when an upgrade was let through: from here on the stream's own flow control bounds what is held."""
         self._server.connections_open.settle(self.number, 0)
         super().set_parser(parser, data_received_cb)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Called by aiohttp: send an answer. A client that does not read it keeps its content in memory."""
+        body = resp.body if isinstance(resp, web.Response) else None
+        if self._authorized or not isinstance(body, bytes) or len(body) <= LARGE_ANSWER:
+            return await super().finish_response(request, resp, start_time)
+        with self._server.connections_open.sending(self.number):
+            return await super().finish_response(request, resp, start_time)
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport, and by aiohttp with nothing when there is room for another request."""

@@ -19,6 +19,7 @@ class ConnectionLimits:
     unauthorized_bytes: int  # received by all of them and not yet answered; beyond it the one with the most ends
     authorized: int = 0  # connections; beyond it requests of others are refused
     authorized_of_address: int = 0
+    large_answers: int = 8  # being sent to unauthorized ones; beyond it the connection of the oldest ends
 
 
 # An idle TLS connection costs 30 KiB. Most authorized ones are streams (exec, attach, port-forward, logs -f), and most
@@ -66,6 +67,7 @@ class ConnectionTable:
         self._limits = limits
         self._connections: dict[int, _Connection] = {}
         self._addresses: dict[str, _Address] = {}
+        self._sending: dict[int, None] = {}  # numbers of those that get a large answer, the oldest first
         self._unauthorized = self._authorized = self._held = self._last = 0
 
     def __len__(self) -> int:
@@ -98,6 +100,7 @@ class ConnectionTable:
     def close(self, number: int) -> None:
         """It is gone. May be called again, and for one that was ended."""
         connection = self._connections.pop(number, None)
+        self._sending.pop(number, None)
         if connection is None:
             return
         of_address = self._addresses[connection.address]
@@ -139,6 +142,21 @@ class ConnectionTable:
             self.close(most)
             ended.append(most)
         return ended
+
+    def send(self, number: int) -> list[int]:
+        """It is sent a large answer. Returns those that end for it."""
+        connection = self._connections.get(number)
+        if connection is None or connection.authorized:
+            return []
+        self._sending[number] = None
+        ended = list(self._sending)[: -self._limits.large_answers]
+        for oldest in ended:
+            self.close(oldest)
+        return ended
+
+    def sent(self, number: int) -> None:
+        """It has its large answer."""
+        self._sending.pop(number, None)
 
     def release(self, number: int, size: int) -> None:
         """It holds `size` bytes less."""

@@ -15,7 +15,12 @@ from services.server.adapters.plain_answer import plain
 from services.server.core.connections import ConnectionLimits
 
 LIMITS = ConnectionLimits(
-    unauthorized=8, unauthorized_of_address=6, unauthorized_bytes=100_000, authorized=3, authorized_of_address=2
+    unauthorized=8,
+    unauthorized_of_address=6,
+    unauthorized_bytes=100_000,
+    authorized=3,
+    authorized_of_address=2,
+    large_answers=3,
 )
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LET_IN = b"GET /in HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -76,6 +81,24 @@ async def until(condition: Callable[[], bool]) -> None:
 async def close(*connections: Streams) -> None:
     for _, writer in connections:
         writer.transport.abort()
+
+
+async def test_large_answers_that_clients_do_not_read_are_few() -> None:
+    async with listening() as listener:
+        stalled = [await connect(listener) for _ in range(LIMITS.large_answers + 2)]
+        for number, (_, writer) in enumerate(stalled):
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(REQUEST.replace(b"/", b"/large", 1))
+            count = min(number + 1, LIMITS.large_answers)
+            await until(lambda count=count: len(listener.connections._table._sending) == count)  # type: ignore[misc]
+        for reader, writer in stalled[:2]:
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            with suppress(ConnectionError):
+                async with asyncio.timeout(60):
+                    assert len(await reader.read()) < 64 << 20
+        new = await connect(listener)
+        assert await ask(new) == 200
+        await close(*stalled, new)
 
 
 async def test_idle_connections_end_for_new_ones_that_ask() -> None:

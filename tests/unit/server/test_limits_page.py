@@ -24,6 +24,10 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ
             "bytes they have sent, unanswered, together",
             *(f"{limits.unauthorized_bytes >> 20} MiB" for limits in LISTENERS),
         ),
+        (
+            f"answers over {http_limits.LARGE_ANSWER >> 10} KiB that are being sent to them",
+            *(limits.large_answers for limits in LISTENERS),
+        ),
         ("authorized connections", MAIN.authorized),
         ("of one address", MAIN.authorized_of_address),
         ("the first byte of a TLS handshake; the rest of it", f"{accepting.HANDSHAKE:.0f} s each"),
