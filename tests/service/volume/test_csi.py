@@ -248,3 +248,40 @@ async def test_a_record_that_is_broken_is_an_error_that_names_it(cluster: CsiClu
         assert cluster.driver.calls("NodeUnstageVolume") == []  # the record may name any device
         record.write_text(content)
         await cluster.until_nothing_is_left()
+
+
+async def test_a_driver_that_has_no_method_it_promises_is_an_error_and_leaves_nothing(cluster: CsiCluster) -> None:
+    cluster.bind()
+    cluster.driver.fault("NodeStageVolume", "UNIMPLEMENTED", times=1000)
+    async with cluster.volume():
+        cluster.run("a")
+        assert await cluster.until_error("a") == (
+            'MountVolume.MountDevice failed for volume "pv-1" : rpc error: code = Unimplemented desc = NodeStageVolume '
+            "fails on request"
+        )
+        assert cluster.driver.calls("NodePublishVolume") == []
+        cluster.run("a", PodState.FINISHED)
+        await cluster.until_nothing_is_left()
+        assert cluster.driver.calls("NodeUnstageVolume") == []
+
+
+async def test_a_record_of_a_staged_volume_that_is_broken_is_an_error_and_the_volume_stays_staged(
+    cluster: CsiCluster,
+) -> None:
+    cluster.bind()
+    async with cluster.volume():
+        cluster.run("a")
+        await cluster.until_mounted("a")
+    [record] = (cluster.root / "plugins/kubernetes.io/csi" / DRIVER).glob("*/vol_data.json")
+    content = record.read_text()
+    record.write_text("{}")
+    cluster.run("a", PodState.FINISHED)
+    async with cluster.volume():
+        cluster.run("b")
+        assert f"{record} cannot be read: it names no driver and volume; unmount" in await cluster.until_error("b")
+        await cluster.until(lambda: len(cluster.driver.mounts.table()) == 1)
+        assert cluster.driver.calls("NodeUnstageVolume") == []
+        record.write_text(content)
+        await cluster.until_mounted("b")
+        cluster.run("b", PodState.FINISHED)
+        await cluster.until_nothing_is_left()
