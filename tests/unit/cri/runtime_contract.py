@@ -106,6 +106,23 @@ class RuntimeContract:
             await world.runtime.exec_sync("nothing", ["true"], 5)
         assert missing.value.code == "NotFound" and "ExecSync" in missing.value.method
 
+    async def test_a_running_container_is_given_other_resources(self, world: World) -> None:
+        pod = world.new_pod()
+        _, container = await started(world, pod)
+        limits = {"cpu_period": 100_000, "cpu_quota": 50_000, "cpu_shares": 512, "memory_limit_in_bytes": 64 << 20}
+        for resources in (limits, {**limits, "cpu_quota": 20_000}):
+            await world.runtime.update_container_resources(container, resources)
+        assert (await look(world, pod)).containers[0].state is ContainerState.RUNNING
+        with pytest.raises(RuntimeCallError) as missing:
+            await world.runtime.update_container_resources("nothing", limits)
+        assert missing.value.code == "NotFound"
+
+    async def test_an_old_runtime_does_not_have_resources_of_sandboxes(self, world: World) -> None:
+        sandbox = await world.runtime.run_pod_sandbox(world.new_pod(), "")
+        with pytest.raises(RuntimeCallError) as missing:
+            await world.runtime.update_pod_sandbox_resources(sandbox, {"cpu_shares": 512}, {})
+        assert missing.value.code == "Unimplemented"
+
     async def test_images_are_listed_once_each_with_their_names(self, world: World) -> None:
         images = await world.runtime.list_images()
         assert len({image.id for image in images}) == len(images)
