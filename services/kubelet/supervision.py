@@ -115,7 +115,7 @@ class Options(ServerOptions):  # type: ignore[misc]
         """At a SIGHUP. Nothing is left behind that would have to be closed; the lock and the streams are to stay."""
 
     def usage(self, msg: str) -> NoReturn:
-        """What it cannot work with."""
+        """Print one line with what supervisord cannot work with. Raises SystemExit."""
         line = " ".join(str(msg).split())
         if "minimum number of file descriptors" in line:
             line = f"the limit of open files is below {self.minfds} (raise it: LimitNOFILE= of the unit, or ulimit -n)"

@@ -46,7 +46,7 @@ class CertificateForms:
     """The work itself, in this process."""
 
     def make(self, template: Template, key: str = "") -> MadeRequest:
-        """A request with this key (PEM), or with a new ECDSA P-256 key."""
+        """A request with this key (PEM), or with a new ECDSA P-256 key. Raises ProblemError."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa

@@ -64,7 +64,7 @@ def file_text(path: str, key: str) -> str:
 
 
 def check_material(material: Material, by: str = "") -> float:
-    """The wall seconds at which the client certificate ends, 0 without one."""
+    """The wall seconds at which the client certificate ends, 0 without one. Raises ProblemError, ExpiredError."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
     from cryptography.x509 import load_pem_x509_certificates
 

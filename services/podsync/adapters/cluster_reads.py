@@ -54,7 +54,7 @@ class NoCluster:
         return {}
 
     async def runtime_handler(self, pod: Object) -> str:
-        """Only the default handler."""
+        """The default handler, "". Raises SandboxConfigError for a pod that names a RuntimeClass."""
         if name := (pod.get("spec") or {}).get("runtimeClassName"):
             raise SandboxConfigError(f"failed to lookup RuntimeClass {name}: no API server to read it from")
         return ""

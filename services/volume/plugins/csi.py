@@ -106,7 +106,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return directory, directory / _GLOBAL, {"volumeHandle": source.handle, "driverName": source.driver}
 
     def unmount_device(self, volume_name: str) -> None:
-        """Unstage the volume, unless it is still mounted elsewhere or mapped for a pod."""
+        """Unstage the volume, unless it is still mounted elsewhere or mapped for a pod. Raises OSError."""
         driver, _, handle = volume_name.partition("^")
         self._blocks.unmap_device(driver, handle)
         directory = self._staging(driver, handle)

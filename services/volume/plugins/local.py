@@ -77,7 +77,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         )
 
     def mount_device(self, volume_name: str, source: Local, gathered: Gathered) -> str:
-        """Return the directory itself, the mount of the device, or for a block volume the device."""
+        """Return the directory itself, the mount of the device, or for a block volume the device. Raises OSError."""
         if ".." in source.path.split("/") or not source.path.startswith("/"):
             raise OSError(errno.EINVAL, f"invalid path `{source.path}`: must be absolute and must not contain '..'")
         if is_block_device(source.path):

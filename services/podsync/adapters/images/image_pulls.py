@@ -63,7 +63,7 @@ class ImagePulls:
         self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
     ) -> InspectedImage:
         """Look for the image, a name with its tag. `backed_off`: it will not be pulled now, so an absent one needs no
-        pull secrets. Raises RuntimeCallError."""
+        pull secrets. Raises RuntimeCallError, and its subclass ImageCallError with the warnings about pull secrets."""
         status = await self._runtime.image_status(image)
         if status is None and backed_off:
             return InspectedImage(None)

@@ -19,7 +19,7 @@ class InvalidImageNameError(Exception):
 
 
 def with_default_tag(image: str) -> str:
-    """The image as asked of the runtime: `:latest` where neither tag nor digest is given."""
+    """The image with `:latest` where it has neither tag nor digest. Raises InvalidImageNameError."""
     match = _REFERENCE.match(image) if len(image) <= LONGEST else None
     if match is None:
         why, image = "invalid reference format", image[:LONGEST]
