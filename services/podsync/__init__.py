@@ -15,10 +15,10 @@ Answers: nothing but the bus's own snapshot and health requests. Asks sources fo
 to, for Services, RuntimeClasses, pull secrets, and for our Node before a pod is refused because of its labels; status
 for tokens of service accounts; volume for subpaths; pleg for what pods use when one is to be evicted.
 
-Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, why it was ended, the phase it
-came to, attempts, back-offs, hooks owed or begun, status), the boot counter, the time of the last pressure
-transitions, a bounded story per pod (for `bulkhead explain` alone), the records of image pulls (`image_manager/`) and
-user namespaces (`pods/<uid>/userns`).
+Persists: one checkpoint record per pod (admission verdict with the allocation, resizes and what containers were
+given, state, grace and its begin, why it was ended, the phase it came to, attempts, back-offs, hooks owed or begun,
+status), the boot counter, the time of the last pressure transitions, a bounded story per pod (for `bulkhead explain`
+alone), the records of image pulls (`image_manager/`) and user namespaces (`pods/<uid>/userns`).
 
 On restart: reads the checkpoint, publishes what it has taken on, looks at each pod in the runtime before it shows a
 status or does anything to it, and goes on with the next step; a call of the earlier process may have happened or not,
