@@ -68,7 +68,6 @@ async def echoes(peer: SpdyPeer) -> None:
     [
         pytest.param(forward, forwards, 2000, id="2000 port-forwards"),
         pytest.param(execute, echoes, 100, id="100 execs"),
-        pytest.param(execute, echoes, 2000, id="2000 execs", marks=pytest.mark.night),
     ],
 )
 async def test_idle_streams_cost_little_and_work_afterwards(
