@@ -144,6 +144,8 @@ class EffectiveConfig:
     pods_per_core: int = _of("podsPerCore", 0)
     # resource -> quantity text
     system_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "systemReserved"})
+    system_reserved_cgroup: str = _of("systemReservedCgroup", "")
+    kube_reserved_cgroup: str = _of("kubeReservedCgroup", "")
     kube_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "kubeReserved"})
     enforce_node_allocatable: tuple[str, ...] = _of("enforceNodeAllocatable", ("pods",))
     local_storage_capacity_isolation: bool = _of("localStorageCapacityIsolation", True)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from shared.cgroup_layout import find_hierarchies
 from tests.behaviour import container, pod_of
 from tests.world import World
@@ -64,3 +65,24 @@ async def test_without_enforcement_pods_may_have_the_whole_machine() -> None:
             lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event"
         )
         assert value(kubepods, "memory", "memory.limit_in_bytes", "memory.max") == machine("MemTotal")
+
+
+async def test_the_reservation_of_daemons_is_enforced_on_their_cgroup_when_it_exists() -> None:
+    trees, reserved = find_hierarchies(), {"cpu": "500m", "memory": "256Mi", "pid": "500"}
+    async with World(start=False) as world:
+        cgroup = f"/{world.home.path.name}-daemons"
+        world.write_config(
+            systemReserved=reserved,
+            systemReservedCgroup=cgroup,
+            enforceNodeAllocatable=["pods", "system-reserved"],
+        )
+        try:
+            cgroup_files.make(trees, cgroup)
+            await world.start()
+            text = f"Updated limits on system reserved cgroup {cgroup}"
+            await world.wait_for(lambda: text in world.log_of("status"), "the event")
+            assert value(cgroup, "memory", "memory.limit_in_bytes", "memory.max") == 256 << 20
+            assert value(cgroup, "pids", "pids.max", "pids.max") == 500
+            assert value(cgroup, "cpu", "cpu.shares", "cpu.weight") == (512 if trees.unified is None else 20)
+        finally:
+            cgroup_removal.remove(trees, cgroup)

@@ -13,7 +13,12 @@ from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.node.node_facts_reader import read_node_capacity
 from services.podsync.adapters.pod.pod_directories import has_volumes
-from services.podsync.core.cgroups.node_cgroup import kubepods_values
+from services.podsync.core.cgroups.node_cgroup import (
+    Reservation,
+    enforced_reservations,
+    kubepods_values,
+    reservation_values,
+)
 from shared.cgroup_name import SYSTEMD
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import RuntimeCallError
@@ -45,6 +50,11 @@ class NodeCgroups:
         # An agent with a runtime of its own may be a guest beside a kubelet, whose pods are in the same kubepods then.
         self.removes_orphans = config.embedded_containerd is None or bool(config.cgroup_root.strip("/"))
         self._enforced = False
+        self._reservations = enforced_reservations(
+            config.enforce_node_allocatable,
+            (config.system_reserved_cgroup, config.system_reserved),
+            (config.kube_reserved_cgroup, config.kube_reserved),
+        )
         self._slowed: set[str] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}  # cgroup -> its removal
 
@@ -88,6 +98,8 @@ class NodeCgroups:
         """kubepods until it has what it should have, and the QoS cgroups. Raises nothing."""
         if not self._enforced:
             await self._enforce()
+        for reservation in list(self._reservations):
+            await self._reserve(reservation)
         try:
             await self._cgroups.write_classes(self._active_pods, complete=True)
         except OSError as error:
@@ -110,6 +122,19 @@ class NodeCgroups:
             return
         self._enforced = True
         self._record_event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+
+    async def _reserve(self, reservation: Reservation) -> None:
+        """Tried each minute until it works once, as for kubepods."""
+        try:
+            await self._cgroups.write_existing(reservation.cgroup, reservation_values(reservation))
+        except OSError as error:
+            message = f'Failed to enforce the {reservation.kind} reservation on cgroup "{reservation.cgroup}": {error}'
+            log.warning("%s", message)
+            self._record_event("Warning", "FailedNodeAllocatableEnforcement", message)
+            return
+        self._reservations.remove(reservation)
+        message = f"Updated limits on {reservation.kind} reserved cgroup {reservation.cgroup}"
+        self._record_event("Normal", "NodeAllocatableEnforced", message)
 
     def _record_event(self, kind: str, reason: str, message: str) -> None:
         node = self._cgroups.facts.node_name

@@ -26,7 +26,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
 from services.podsync.core.node.node_facts import NodeFacts
 from shared import cgroup_layout
 from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import CGROUPFS, SYSTEMD
+from shared.cgroup_name import CGROUPFS, SYSTEMD, cgroup_name
 from shared.clock import Clock
 from shared.cri.interface import Runtime
 from shared.deadlines import in_turn
@@ -175,6 +175,15 @@ class PodCgroups:
         """Give kubepods its values. Raises OSError, RuntimeCallError."""
         driver = await self.driver()
         await driver.write(self.node_cgroup, values)
+
+    async def write_existing(self, path: str, values: CgroupValues) -> None:
+        """Give a cgroup that others made its values; `path`: as under cgroupfs. Raises OSError where it does not exist
+        in every controller, RuntimeCallError."""
+        driver = await self.driver()
+        name = cgroup_name([part for part in path.split("/") if part], driver.name)
+        if not await asyncio.to_thread(cgroup_layout.exists, self.hierarchies, name):
+            raise OSError(f"the cgroup {name} does not exist in every controller: make it before the agent starts")
+        await driver.write(name, values)
 
     async def find(self) -> dict[str, list[str]]:
         """The cgroups of pods that there are: UID -> names. Raises RuntimeCallError."""

@@ -1,4 +1,5 @@
-"""What kubepods, the cgroup above all pods, is given: node allocatable as it is enforced (node.md 4.5). Pure.
+"""What kubepods, the cgroup above all pods, is given, and what the cgroups of the system's and of Kubernetes' daemons:
+node allocatable as it is enforced (node.md 4.5). Pure.
 
 Unlike the allocatable that the Node shows, it keeps what eviction reserves: a pod may use it until eviction acts.
 """
@@ -49,4 +50,41 @@ def kubepods_values(capacity: NodeCapacity, enforced: tuple[str, ...], *, with_c
         pids_limit=left(PIDS, capacity.pids) if capacity.pids else None,
         hugepage_limits=sizes,
         cpuset_cpus=capacity.cpu_list if with_cpus else "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """A reservation for daemons, and the cgroup that they run in. `kind`: system or kube; `cgroup`: as configured."""
+
+    kind: str
+    cgroup: str
+    amounts: Mapping[str, str]  # resource -> quantity
+    compressible: bool  # only CPU is enforced
+
+
+def enforced_reservations(
+    enforced: tuple[str, ...], system: tuple[str, Mapping[str, str]], kube: tuple[str, Mapping[str, str]]
+) -> list[Reservation]:
+    """The reservations that enforceNodeAllocatable names; each is a cgroup and its amounts."""
+    return [
+        Reservation(kind=kind, cgroup=cgroup, amounts=amounts, compressible=f"{name}-compressible" in enforced)
+        for kind, name, (cgroup, amounts) in (("system", "system-reserved", system), ("kube", "kube-reserved", kube))
+        if cgroup and (name in enforced or f"{name}-compressible" in enforced)
+    ]
+
+
+def reservation_values(reservation: Reservation) -> CgroupValues:
+    """The values of the cgroup: what is not reserved stays as it is."""
+    amounts = parse_resources(reservation.amounts)
+    cpu, memory, pids = amounts.get("cpu"), amounts.get("memory"), amounts.get(PIDS)
+    cpu_shares = None if cpu is None else shares(cpu.milli())
+    if reservation.compressible:
+        return CgroupValues(cpu_shares=cpu_shares)
+    sizes = {size: amount.base() for name, amount in amounts.items() if (size := hugepage_size(name))}
+    return CgroupValues(
+        cpu_shares=cpu_shares,
+        memory_limit=None if memory is None else memory.base() or None,
+        pids_limit=None if pids is None else pids.base(),
+        hugepage_limits=sizes,
     )

@@ -103,7 +103,7 @@ class Clock:
 class Stage:
     """A node of files with a driver that only notes."""
 
-    def __init__(self, root: Path, *, guest: bool = False, **facts: Any) -> None:
+    def __init__(self, root: Path, *, guest: bool = False, config: dict[str, Any] | None = None, **facts: Any) -> None:
         self.root, self.clock, self.runtime = root, Clock(), Runtime()
         (root / "cg").mkdir()
         self.facts = NodeFacts(node_name="n1", page_sizes=("2MB",), **facts)
@@ -117,16 +117,17 @@ class Stage:
         self.events: list[KubeEvent] = []
         self.troubles: dict[str, str | None] = {}
         places: dict[str, Any] = {name: str(root / name) for name in ("run_dir", "log_dir", "cert_dir")}
-        config = EffectiveConfig(
+        effective = EffectiveConfig(
             node_name="n1",
             root_dir=str(root / "kubelet"),
             cgroup_root=self.facts.cgroup_root,
             embedded_containerd=GUEST if guest else None,
             **places,
+            **(config or {}),
         )
         self.node = NodeCgroups(
             self.pods,
-            config,
+            effective,
             lambda: self.active,
             lambda: self.known,
             self.events.append,
