@@ -134,6 +134,64 @@ RANKINGS: list[tuple[str, str, Layout, list[tuple[str, dict[str, Any], dict[str,
         ("b", pod(), {"inodes": 10}),
         ("a", pod(ephemeral_storage="100"), {"inodes": 50}),
     ]),
+    ("disk: what exceeds its request goes before what does not, whatever the priority", "nodefs.available",
+     Layout.SINGLE, [
+        ("a", pod(1000, ephemeral_storage="100Mi"), {"rootfs": 101}),
+        ("b", pod(0, ephemeral_storage="100Mi"), {"rootfs": 99}),
+    ]),
+    ("disk: among those that exceed, the lower priority goes first", "nodefs.available", Layout.SINGLE, [
+        ("b", pod(1), {"rootfs": 1}),
+        ("a", pod(2), {"rootfs": 900}),
+    ]),
+    ("disk: a usage equal to the request does not exceed it", "nodefs.available", Layout.SINGLE, [
+        ("b", pod(ephemeral_storage="10Mi"), {"rootfs": 11}),
+        ("a", pod(ephemeral_storage="500Mi"), {"rootfs": 500}),
+    ]),
+    ("disk: the excess decides, not the usage", "nodefs.available", Layout.SINGLE, [
+        ("b", pod(ephemeral_storage="10Mi"), {"rootfs": 300}),
+        ("a", pod(ephemeral_storage="200Mi"), {"rootfs": 400}),
+    ]),
+    ("disk: of those that do not exceed, the one nearest to its request goes first", "nodefs.available",
+     Layout.SINGLE, [
+        ("b", pod(ephemeral_storage="100Mi"), {"rootfs": 90}),
+        ("a", pod(ephemeral_storage="500Mi"), {"rootfs": 400}),
+    ]),
+    ("disk: a pod without a reading goes before all others", "nodefs.available", Layout.SINGLE, [
+        ("b", pod(ephemeral_storage="1Gi"), UNKNOWN),
+        ("a", pod(), {"rootfs": 900}),
+    ]),
+    ("one filesystem: imagefs ranks as nodefs does", "imagefs.available", Layout.SINGLE, [
+        ("b", pod(), {"rootfs": 1, "logs": 2, "volume": 4}),
+        ("a", pod(), {"rootfs": 6}),
+    ]),
+    ("images elsewhere: logs and volumes count together on nodefs", "nodefs.available", Layout.DEDICATED_IMAGES, [
+        ("b", pod(), {"logs": 1, "volume": 5}),
+        ("a", pod(), {"logs": 5}),
+    ]),
+    ("images elsewhere: containerfs ranks as imagefs does", "containerfs.available", Layout.DEDICATED_IMAGES, [
+        ("b", pod(), {"rootfs": 2}),
+        ("a", pod(), {"logs": 900}),
+    ]),
+    ("split: writable layers and logs count on nodefs", "nodefs.available", Layout.SPLIT, [
+        ("b", pod(), {"rootfs": 2, "logs": 3}),
+        ("a", pod(), {"rootfs": 4}),
+    ]),
+    ("images elsewhere: inodes of writable layers count on imagefs", "imagefs.inodesFree", Layout.DEDICATED_IMAGES, [
+        ("b", pod(), {"inodes": 3}),
+        ("a", pod(), {"log_inodes": 900}),
+    ]),
+    ("images elsewhere: inodes of logs count on nodefs", "nodefs.inodesFree", Layout.DEDICATED_IMAGES, [
+        ("b", pod(), {"log_inodes": 3}),
+        ("a", pod(), {"inodes": 900}),
+    ]),
+    ("split: inodes of writable layers and logs count on containerfs", "containerfs.inodesFree", Layout.SPLIT, [
+        ("b", pod(), {"inodes": 1, "log_inodes": 3}),
+        ("a", pod(), {"inodes": 3}),
+    ]),
+    ("inodes: a pod without a reading goes first among equals", "nodefs.inodesFree", Layout.SINGLE, [
+        ("b", pod(), UNKNOWN),
+        ("a", pod(), {"inodes": 900}),
+    ]),
     ("processes: priority first, then the number of processes", "pid.available", Layout.SINGLE, [
         ("c", pod(0), {"processes": 3}),
         ("b", pod(1), {"processes": 500}),
