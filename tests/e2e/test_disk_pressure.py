@@ -233,3 +233,26 @@ async def test_with_0_free_bytes_or_inodes_the_agent_evicts_reports_and_recovers
     for name in (calm, fills, after):
         await cluster.delete_pod(name)
     await cluster.wait_gone(calm, fills, after)
+
+
+async def test_a_kill_of_podsync_and_pleg_during_an_eviction_loses_no_eviction_and_adds_none(cluster: Cluster) -> None:
+    await wait_pressure(cluster, "False")
+    agent, names = cluster.agent, ("largest", "smaller")
+    for name in names:
+        await cluster.create(pod_with_files(cluster, name))
+    await cluster.wait_ready(*names)
+    allocate(await held_by(cluster, "smaller") / "file", 20 * MIB)
+    allocate(await held_by(cluster, "largest") / "file", 60 * MIB)
+    free = os.statvfs(disk_of(cluster))
+    allocate(disk_of(cluster) / "ballast", free.f_frsize * free.f_bavail - 85 * MIB)
+    await agent.wait_for(lambda: "evicting largest_default" in agent.log_of("podsync"), "the eviction to begin", 120)
+    agent.reset_start_counts()
+    killed = {service: agent.kill(service) for service in ("podsync", "pleg")}
+    for service, pid in killed.items():
+        await agent.wait_back(service, pid)
+    status = (await wait_evicted(cluster, "largest"))["status"]
+    assert status["reason"] == "Evicted"
+    await wait_pressure(cluster, "False")
+    smaller = await cluster.get_pod("smaller")
+    assert smaller is not None and smaller["status"]["phase"] == "Running"
+    (disk_of(cluster) / "ballast").unlink()
