@@ -39,9 +39,9 @@ async def test_an_event_of_one_pod_that_cannot_be_handled_stops_no_other(
             stage.want(named("good"))
             await stage.until(lambda: running(stage, "good"))
             assert stage.service is not None
-            beats["failing"] = stage.service.bus._pulse._troubles.get("pods")  # type: ignore[attr-defined]
+            beats["failing"] = stage.service.bus._beat_content._troubles.get("pods")  # type: ignore[attr-defined]
         stage.want(named("bad"))
         await stage.until(lambda: running(stage, "bad"))
-        assert "pods" not in stage.service.bus._pulse._troubles  # type: ignore[attr-defined]
+        assert "pods" not in stage.service.bus._beat_content._troubles  # type: ignore[attr-defined]
     assert beats["failing"] == "event PodDesired of pod bad failed: KeyError; it is tried again, the log has more"
     assert len([record for record in caplog.records if record.exc_info]) == 1

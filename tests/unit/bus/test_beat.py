@@ -7,12 +7,12 @@ from bus.ledger import Ledger
 
 
 def test_a_beat_carries_numbers_progress_and_troubles() -> None:
-    pulse = BeatContent("podsync", "i", 42)
+    content = BeatContent("podsync", "i", 42)
     ledger = Ledger("pods.status", "i")
     ledger.put("a", b"1")
-    pulse.progress("events", 7.0)
-    pulse.trouble("runtime", "runtime not\nreachable")
-    beat = pulse.beat(8.0, [ledger])
+    content.progress("events", 7.0)
+    content.trouble("runtime", "runtime not\nreachable")
+    beat = content.beat(8.0, [ledger])
     assert (beat.service, beat.incarnation, beat.pid, beat.sent_at, beat.protocol) == ("podsync", "i", 42, 8.0, "2.1")
     assert beat.streams == {"pods.status": 1}
     assert beat.progress == {"events": 7.0}
@@ -20,18 +20,18 @@ def test_a_beat_carries_numbers_progress_and_troubles() -> None:
 
 
 def test_a_trouble_is_reported_when_it_changes_and_gone_when_cleared() -> None:
-    pulse = BeatContent("podsync", "i", 42)
-    assert pulse.trouble("runtime", "gone")
-    assert not pulse.trouble("runtime", "gone")
-    assert pulse.trouble("runtime", None)
-    assert not pulse.trouble("runtime", None)
-    assert pulse.beat(0.0, []).troubles == ()
+    content = BeatContent("podsync", "i", 42)
+    assert content.trouble("runtime", "gone")
+    assert not content.trouble("runtime", "gone")
+    assert content.trouble("runtime", None)
+    assert not content.trouble("runtime", None)
+    assert content.beat(0.0, []).troubles == ()
 
 
 def test_a_beat_does_not_change_afterwards() -> None:
-    pulse = BeatContent("podsync", "i", 42)
-    beat = pulse.beat(0.0, [])
-    pulse.progress("events", 7.0)
+    content = BeatContent("podsync", "i", 42)
+    beat = content.beat(0.0, [])
+    content.progress("events", 7.0)
     assert beat.progress == {}
 
 
