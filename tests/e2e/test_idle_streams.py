@@ -13,7 +13,12 @@ from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.service.server.spdy_peer import SpdyPeer
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.alone,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(900),
+]
 
 AT_ONCE = 20  # streams that are opened beside each other: the runtime starts a process for each exec
 KIBIBYTES = 160  # of server for one stream, both of its connections and TLS included
