@@ -28,7 +28,7 @@ class SystemLogs:
 
     def __init__(self, threads: ThreadPoolExecutor, *, queries: bool) -> None:
         self._root = system_log_files.SYSTEM_LOGS
-        self._files = FileAnswers(self._root, threads)
+        self._files, self._threads = FileAnswers(self._root, threads), threads
         self._queries = queries
         self._running = asyncio.Semaphore(MOST_QUERIES)
 
@@ -43,7 +43,8 @@ class SystemLogs:
         if not self._queries:
             return await self._files.answer(request, path)
         try:
-            query = parse_node_log_query(request.rel_url.raw_query_string)
+            raw = request.rel_url.raw_query_string  # a pattern may take seconds to compile
+            query = await asyncio.get_running_loop().run_in_executor(self._threads, parse_node_log_query, raw)
         except QueryError as error:
             return go_error(error.status, str(error))
         if query is None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import quote
 
+_FIRST, _LAST = -62135596800, 253402300799  # seconds since the epoch of the years 1 to 9999
 SNIFFED = 512  # bytes at the start of a file that decide its type where the name does not
 _TYPES = mimetypes.MimeTypes()  # without the files of the machine
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)")
@@ -65,8 +66,9 @@ def content_type(name: str, head: bytes) -> str:
 
 
 def http_date(seconds: float) -> str:
-    """Return a time, in seconds since the epoch, as Last-Modified has it."""
-    return format_datetime(datetime.fromtimestamp(int(seconds), UTC), usegmt=True)
+    """Return a time, in seconds since the epoch, as Last-Modified has it; a file may have one outside of the years 1 to
+    9999, and gets the nearest of these."""
+    return format_datetime(datetime.fromtimestamp(min(max(int(seconds), _FIRST), _LAST), UTC), usegmt=True)
 
 
 def precondition(changed: float, modified_since: str, unmodified_since: str) -> int | None:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import stat
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from services.server.adapters import system_log_files
 from services.server.controllers import system_logs
 from services.server.core.authentication import ANONYMOUS
+from services.server.core.node_log_query import NodeLogQuery, parse_node_log_query
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import configuration
 
@@ -182,6 +184,27 @@ async def test_services_without_a_journal_are_read_from_files(server: MainListen
         406,
         f'query: Invalid value: ["/none"]: stat {logs}/none: no such file or directory\n',
     )
+
+
+@pytest.mark.usefixtures("journal")
+async def test_a_pattern_that_takes_long_to_compile_delays_no_other_request(
+    server: MainListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiling, may_end = threading.Event(), threading.Event()
+
+    def parse(raw: str) -> NodeLogQuery | None:
+        compiling.set()
+        assert may_end.wait(60)
+        return parse_node_log_query(raw)
+
+    monkeypatch.setattr(system_logs, "parse_node_log_query", parse)
+    asking = asyncio.create_task(server.request("GET", "/logs/?query=kubelet&pattern=a"))
+    async with asyncio.timeout(60):
+        await asyncio.to_thread(compiling.wait, 60)
+        assert (await server.request("GET", "/healthz/ping"))[:2] == (200, "ok")
+        assert not asking.done()
+        may_end.set()
+        assert (await asking)[0] == 200
 
 
 @pytest.mark.usefixtures("journal")

@@ -68,6 +68,11 @@ def test_conditions_compare_full_seconds() -> None:
     assert precondition(CHANGED, "yesterday", "\0") is None
 
 
+def test_a_time_that_no_calendar_has_is_the_nearest_one() -> None:
+    assert http_date(1e18) == "Fri, 31 Dec 9999 23:59:59 GMT"
+    assert http_date(-1e18) == "Mon, 01 Jan 0001 00:00:00 GMT"
+
+
 @pytest.mark.parametrize(
     ("asked", "part"),
     [
