@@ -105,7 +105,8 @@ def look_again_at(projection: Projection, wall: float) -> float:
     if projection.refused:
         return math.inf
     if projection.pending is None and projection.credential is not None:
-        return max(projection.credential.refresh_at, wall + 1.0)
+        refresh_at = projection.credential.refresh_at
+        return refresh_at if refresh_at > wall else wall + LOOK_AGAIN
     return wall + LOOK_AGAIN
 
 

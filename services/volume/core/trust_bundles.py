@@ -15,7 +15,7 @@ from shared.model.objects import Object
 from shared.podspec.node_selector import holds
 
 BUNDLE, BUNDLES_OF_SIGNER = "ClusterTrustBundle", "ClusterTrustBundleList"
-_BLOCK = re.compile(r"-----BEGIN ([^\r\n-]+)-----\r?\n(.*?)-----END \1-----", re.DOTALL)
+_BLOCK = re.compile(r"-----BEGIN ([^\r\n-]+)-----\r?\n([^-]*)-----END \1-----")  # time is linear without an END, too
 _LINE = 64  # base64 characters
 
 Requirement = tuple[str, str, tuple[str, ...]]  # label, operator, values

@@ -12,6 +12,7 @@ from services.volume.adapters.certificate_keys import new_key
 from services.volume.core.pod_certificates import (
     ABANDON_AFTER,
     JITTER,
+    LOOK_AGAIN,
     OVERDUE_AFTER,
     CertificateKey,
     CertificatePart,
@@ -68,6 +69,12 @@ def test_a_certificate_is_requested_once_read_until_it_is_issued_and_renewed_whe
     renewed, _ = answered(renewing, result(), KEY, wall=due, chance=0.0)
     assert renewed.credential is not None and renewed.credential.private_key == b"new"
     assert renewed.pending is None
+
+
+def test_a_certificate_that_is_due_when_it_is_issued_is_renewed_once_a_minute() -> None:
+    late, _ = answered(pending(), result(beginRefreshAt="2020-01-01T00:00:00Z"), KEY, wall=NOW, chance=0.5)
+    assert next_step(late, NOW) is Step.REQUEST
+    assert look_again_at(late, NOW) == NOW + LOOK_AGAIN
 
 
 def test_a_request_that_vanished_is_made_again_after_ten_minutes() -> None:

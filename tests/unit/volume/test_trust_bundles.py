@@ -84,3 +84,9 @@ def test_a_source_without_bundle_and_signer_is_none() -> None:
 def test_a_bundle_of_any_shape_raises_nothing() -> None:
     for spec in (None, 3, {}, {"trustBundle": 3}, {"trustBundle": "-----BEGIN X-----\n?\n-----END X-----"}):
         assert trust_anchors(part(name="b"), {"spec": spec}, "u") == b""
+
+
+def test_a_block_that_never_ends_hides_no_certificate_and_takes_no_longer_than_its_length() -> None:
+    text = "-----BEGIN X-----\n" * 60_000  # 1 MiB; a search for each END takes a quarter of an hour
+    found = {"spec": {"trustBundle": f"{text}-----BEGIN CERTIFICATE-----\n{pem(ROOTS[0])}"}}
+    assert trust_anchors(part(name="b"), found, "u") == trust_anchors(part(name="b"), bundle(ROOTS[0]), "u")
