@@ -5,6 +5,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import orjson
+
 from shared.files import remove_unfinished, write_atomically
 
 RECORD = "vol_data.json"
@@ -36,7 +38,7 @@ def load_record(directory: Path) -> dict[str, str] | None:
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST + 1)
-        record = json.loads(content) if len(content) <= _LARGEST else None
+        record = orjson.loads(content) if len(content) <= _LARGEST else None
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -231,14 +231,15 @@ async def test_a_driver_that_lies_about_unpublishing_keeps_the_data_and_the_dire
     assert (cluster.driver.volume("data") / "file").read_text() == "data"
 
 
-async def test_a_record_that_is_broken_is_an_error_that_names_it(cluster: CsiCluster) -> None:
+@pytest.mark.parametrize("broken", ['{"specVolID":"pv-1"', "[" * 100_000, '{"driverName":"\\ud800"}'])
+async def test_a_record_that_is_broken_is_an_error_that_names_it(cluster: CsiCluster, broken: str) -> None:
     cluster.bind()
     async with cluster.volume():
         cluster.run("a")
         await cluster.until_mounted("a")
     record = cluster.target("a").parent / "vol_data.json"
     content = record.read_text()
-    record.write_text(content[:20])
+    record.write_text(broken)
     cluster.run("a", PodState.FINISHED)
     async with cluster.volume():
         await cluster.until(
