@@ -30,6 +30,11 @@ _NAMES: dict[type[Any], dict[str, str]] = {
     Attempts: {"sandbox": "sandbox_attempt", "containers": "attempts"},
     SavedContainer: {"hook_owed": "hooks_owed", "hook_failed": "hooks_failed"},
 }
+# The entries of a saved resize.
+_PENDING: dict[str, type | tuple[type, ...]] = {
+    "generation": int, "decided": bool, "reason": str, "message": str, "since": (float, int)
+}  # fmt: skip
+_IN_PROGRESS: dict[str, type | tuple[type, ...]] = {"generation": int, "cgroup_written": bool, "error": str}
 _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
 
 
@@ -120,25 +125,40 @@ def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
     is not understood is left out: a resize that the source lists is then decided again."""
     given = checkpoint.get("actuated", {})
     found: dict[str, Any] = {"allocation": None, "pending_resize": None, "resize": None}
-    found["actuated"] = {name: resources for name, resources in given.items() if isinstance(resources, dict)}
+    found["actuated"] = {name: resources for name, resources in given.items() if _are_resources(resources)}
     pod, admitted = checkpoint.get("pod"), checkpoint.get("judged", True) and not checkpoint.get("rejected")
     try:
         if allocation := checkpoint.get("allocation"):
-            found["allocation"] = Allocation(containers=dict(allocation["containers"]), pod=dict(allocation["pod"]))
+            found["allocation"] = _allocation(allocation)
         elif pod and admitted:
             found["allocation"] = allocation_of(pod)
         if pending := checkpoint.get("pending_resize"):
-            wanted = Allocation(**_known(Allocation, pending["wanted"]))
-            found["pending_resize"] = PendingResize(**_known(PendingResize, pending) | {"wanted": wanted})
+            others = _known(_PENDING, pending)
+            found["pending_resize"] = PendingResize(wanted=_allocation(pending["wanted"]), **others)
         if resize := checkpoint.get("resize"):
-            found["resize"] = ResizeInProgress(**_known(ResizeInProgress, resize))
+            found["resize"] = ResizeInProgress(**_known(_IN_PROGRESS, resize))
     except (KeyError, TypeError, ValueError):
         pass
     return found
 
 
-def _known(kind: type[Any], saved: dict[str, Any]) -> dict[str, Any]:
-    return {field.name: saved[field.name] for field in fields(kind) if field.name in saved}
+def _allocation(saved: dict[str, Any]) -> Allocation:
+    containers, pod = dict(saved["containers"]), dict(saved["pod"])
+    if not all(map(_are_resources, (*containers.values(), pod))):
+        raise TypeError("resources are no mapping of amounts")
+    return Allocation(containers=containers, pod=pod)
+
+
+def _are_resources(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(kind) or {}, dict) for kind in ("requests", "limits"))
+
+
+def _known(types: dict[str, type | tuple[type, ...]], saved: dict[str, Any]) -> dict[str, Any]:
+    """The entries of these names. Raises TypeError for one of another type."""
+    known = {name: saved[name] for name in types if name in saved}
+    if wrong := [name for name, value in known.items() if not isinstance(value, types[name])]:
+        raise TypeError(f"{wrong[0]} has another type")
+    return known
 
 
 def _part(kind: type[_Part], found: dict[str, Any]) -> _Part:

@@ -329,3 +329,27 @@ def test_init_containers_and_the_pods_own_resources_are_allocated_too() -> None:
     bare["spec"]["containers"] = pod(SMALL)["spec"]["containers"]
     assert with_allocation(bare, allocation_of(pod(SMALL))) == pod(SMALL)
     assert with_allocation(pod(SMALL), allocation_of(bare)) == bare
+
+
+WANTED = {"containers": {"c": LARGE}, "pod": {}}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"pending_resize": {"generation": "2", "wanted": WANTED}},
+        {"pending_resize": {"generation": 2, "wanted": WANTED, "since": "now"}},
+        {"pending_resize": {"generation": 2, "wanted": {"containers": {"c": 7}, "pod": {}}}},
+        {"pending_resize": {"generation": 2, "wanted": {"containers": {"c": {"limits": 7}}, "pod": {}}}},
+        {"allocation": {"containers": {"c": 7}, "pod": {}}},
+        {"actuated": {"c": {"limits": 7}}},
+        {"resize": {"generation": None}},
+    ],
+    ids=str,
+)
+def test_an_entry_of_a_record_that_has_another_type_is_left_out(broken: dict[str, Any]) -> None:
+    play = resized()
+    play.disk["u1"] |= broken
+    play.start()
+    play.want(sized(LARGE, 2))
+    assert resources(play) == {"resources": LARGE, "allocated": LARGE["requests"]}
