@@ -5,6 +5,7 @@ A file that could not be read is None.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from bus.messages.usage import CgroupUsage, Pressure, PressureShare
 
@@ -99,8 +100,8 @@ def key_numbers(text: bytes | None) -> Mapping[str, int]:
     found = {}
     for line in (text or b"").splitlines():
         key, _, value = line.partition(b" ")
-        if value.isdigit():
-            found[key.decode(errors="replace")] = int(value)
+        if value.isdigit() and (amount := number(value)) is not None:
+            found[key.decode(errors="replace")] = amount
     return found
 
 
@@ -108,10 +109,10 @@ def pressure(text: bytes | None) -> Pressure | None:
     """The two lines of a PSI file; None where one is missing. Kernels before 5.13 have no `full` line for the CPU."""
     shares = {}
     for line in (text or b"").decode(errors="replace").splitlines():
-        kind, *fields = line.split()
+        kind, _, fields = line.partition(" ")
         try:
-            values = dict(field.split("=", 1) for field in fields)
-            shares[kind] = PressureShare(
+            values = dict(field.split("=", 1) for field in fields.split())
+            share = PressureShare(
                 total=int(values["total"]),
                 avg10=float(values["avg10"]),
                 avg60=float(values["avg60"]),
@@ -119,6 +120,8 @@ def pressure(text: bytes | None) -> Pressure | None:
             )
         except (KeyError, ValueError):
             continue
+        if isfinite(share.avg10 + share.avg60 + share.avg300):
+            shares[kind] = share
     if "some" not in shares:
         return None
     return Pressure(some=shares["some"], full=shares.get("full", PressureShare(total=0, avg10=0, avg60=0, avg300=0)))

@@ -111,7 +111,7 @@ def test_the_cgroup_of_a_process_is_found_in_each_hierarchy(tmp_path: Path) -> N
     assert place_of_process(v1, 13, str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("text", [None, b"", b"max\n", b"\xff\xfe", b"-"])
+@pytest.mark.parametrize("text", [None, b"", b"max\n", b"\xff\xfe", b"-", b" \n\n", b"9" * 5000, b"a " + b"9" * 5000])
 def test_text_that_is_no_number_is_no_number(text: bytes | None) -> None:
     assert number(text) is None
     assert not key_numbers(text)
@@ -120,4 +120,8 @@ def test_text_that_is_no_number_is_no_number(text: bytes | None) -> None:
 
 def test_lines_that_do_not_fit_are_skipped() -> None:
     assert key_numbers(b"a 1\nb\nc x\n d 2\n\xff 3\ne 4") == {"a": 1, "\N{REPLACEMENT CHARACTER}": 3, "e": 4}
-    assert pressure(b"some avg10=x avg60=0 avg300=0 total=1\nfull avg10=0 avg60=0 avg300=0 total=1\n") is None
+    for average in (b"x", b"nan", b"1e999"):
+        assert (
+            pressure(b"some avg10=%s avg60=0 avg300=0 total=1\nfull avg10=0 avg60=0 avg300=0 total=1\n" % average)
+            is None
+        )
