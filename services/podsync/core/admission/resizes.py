@@ -78,7 +78,9 @@ class Resizes:
             record.saved,
             pod=wanted,
             allocation=pending.wanted,
-            actuated=actuated_after(record.saved.actuated, record.saved.allocation or pending.wanted, pending.wanted),
+            actuated=actuated_after(
+                record.saved.actuated, record.saved.allocation or pending.wanted, pending.wanted, wanted
+            ),
             pending_resize=None,
             resize=ResizeInProgress(generation=pending.generation),
             victims=(*record.saved.victims, *verdict.victims),

@@ -15,6 +15,7 @@ from shared.podspec.resources import is_pod_level, main_containers, resource_lis
 
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
+RESTART = "RestartContainer"  # a policy of a resource
 _LISTS = {"initContainers": "initContainerStatuses", "containers": "containerStatuses"}
 Resources = Mapping[str, Any]  # `resources` of a container or of a pod's spec
 
@@ -83,10 +84,37 @@ def given_to(allocation: Allocation, name: str) -> Resources:
     return {**own, "limits": {**inherited, **(own.get("limits") or {})}} if inherited else own
 
 
-def actuated_after(actuated: Mapping[str, Resources], before: Allocation, after: Allocation) -> Mapping[str, Resources]:
-    """Return what containers were given that is not what `after` allocates. `actuated` is the same for `before`."""
-    given = {name: actuated[name] if name in actuated else given_to(before, name) for name in after.containers}
-    return {name: resources for name, resources in given.items() if not same_amounts(resources, given_to(after, name))}
+def actuated_after(
+    actuated: Mapping[str, Resources], before: Allocation, after: Allocation, pod: Object
+) -> Mapping[str, Resources]:
+    """Return what containers were given that is not what `after` allocates. `actuated` is the same for `before`: a
+    resize to that which failed, or was cut off by a kill, may have given them a part of it. `pod` lists `after`."""
+    found = {}
+    for container in main_containers(pod):
+        name = str(container.get("name"))
+        given, target = given_to(before, name), given_to(after, name)
+        if name in actuated:
+            given = _perhaps_given(actuated[name], given, target, container)
+        if not same_amounts(given, target):
+            found[name] = given
+    return found
+
+
+def _perhaps_given(earlier: Resources, later: Resources, target: Resources, container: Object) -> Resources:
+    """Of each amount the one that differs from `target`, so that it is written; the earlier one where both do, and of a
+    resource that is never changed without a restart."""
+    policies = {entry.get("resourceName"): entry.get("restartPolicy") for entry in container.get("resizePolicy") or ()}
+    found = dict(earlier)
+    for kind in ("requests", "limits"):
+        given, wanted = (resource_list({"resources": each}, kind) for each in (earlier, target))
+        amounts = {**(later.get(kind) or {}), **(earlier.get(kind) or {})}
+        for name in amounts:
+            if given.get(name) == wanted.get(name) and policies.get(name) != RESTART:
+                amounts[name] = (later.get(kind) or {}).get(name)
+            else:
+                amounts[name] = (earlier.get(kind) or {}).get(name)
+        found[kind] = {name: amount for name, amount in amounts.items() if amount is not None}
+    return found
 
 
 def as_last_shown(pod: Object, status: Object) -> Allocation | None:

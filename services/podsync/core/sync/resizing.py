@@ -1,10 +1,10 @@
 """What is left of an accepted resize: containers to restart, the pod's cgroup and containers to update (pods.md 5.6).
 
 The order of the writes is decided in `cri/resize_writes`. A container that does not run gets its resources when it is
-created.
+created; one that was created before is updated once it runs.
 """
 
-from services.podsync.core.pod.allocation import resize_event
+from services.podsync.core.pod.allocation import RESTART, resize_event
 from services.podsync.core.pod.instructions import ContainerUpdate, ResizePod
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, World
@@ -14,7 +14,6 @@ from shared.model.runtime import Container, ContainerState
 from shared.podspec.resources import pod_level, resource_list
 
 _RESIZED = ("cpu", "memory")
-_RESTART = "RestartContainer"
 
 
 def restarts_for_resize(record: PodRecord, spec: Object, instance: Container) -> bool:
@@ -24,7 +23,7 @@ def restarts_for_resize(record: PodRecord, spec: Object, instance: Container) ->
         return False
     inherited = pod_level(record.saved.pod, "limits").keys() - resource_list(spec, "limits").keys()
     policies = {entry.get("resourceName"): entry.get("restartPolicy") for entry in spec.get("resizePolicy") or ()}
-    restarted = [name for name in _RESIZED if policies.get(name) == _RESTART]
+    restarted = [name for name in _RESIZED if policies.get(name) == RESTART]
     kinds = {name: ("requests",) if name in inherited else ("requests", "limits") for name in restarted}
     own = {"resources": given}
     return any(
@@ -41,14 +40,15 @@ def resize_pod(record: PodRecord, world: World) -> Step:
     if resize is None:
         return Step(record=record)
     given = record.saved.actuated
+    newest = [each for each in record.instances if each.name in given and each is record.instances_of(each.name)[0]]
     updates = tuple(
         ContainerUpdate(container=instance.name, container_id=instance.id, given=given[instance.name])
-        for instance in record.instances
+        for instance in newest
         if instance.state is ContainerState.RUNNING
-        and instance.name in given
-        and instance is record.instances_of(instance.name)[0]
     )
     if resize.cgroup_written and not updates:
+        if any(instance.state is ContainerState.CREATED for instance in newest):
+            return Step(record=record)  # it is started with what it was given, and updated then
         record = replace(record, saved=replace(record.saved, resize=None))
         return Step(record=record, events=[resize_event(record.saved.pod, "completed", resize.generation)])
     if record.retry.resize_at > world.now:

@@ -6,7 +6,7 @@ import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.pod.allocation import Allocation, allocation_of, with_allocation
-from services.podsync.core.pod.events import NodeChanged
+from services.podsync.core.pod.events import NodeChanged, PodDesired
 from services.podsync.core.pod.saved_record import restore
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 
@@ -206,6 +206,42 @@ def test_a_kill_at_any_step_ends_in_the_same(step: int) -> None:
     assert play.cgroups == undisturbed.cgroups and play.resources == undisturbed.resources
     assert resources(play) == resources(undisturbed) and not condition(play, "PodResizeInProgress")
     assert play.made == [("u1", "c", 0)]
+
+
+def with_policy(amount: dict[str, str], generation: int, policy: list[dict[str, str]]) -> Pod:
+    listed = {"requests": amount, "limits": amount}
+    pod = a_pod(containers=[a_container("c", resources=listed, resizePolicy=policy)])
+    pod["metadata"]["generation"] = generation
+    return pod
+
+
+@pytest.mark.parametrize("policy", [[], [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]])
+@pytest.mark.parametrize("step", every_step(30))
+def test_a_resize_that_is_taken_back_after_a_kill_leaves_nothing_of_it(step: int, policy: list[dict[str, str]]) -> None:
+    small, large = {"cpu": "100m", "memory": "64Mi"}, {"cpu": "100m" if policy else "200m", "memory": "128Mi"}
+    play = Play(source="api", listed=True)
+    play.want(with_policy(small, 1, policy))
+    before = dict(play.cgroups), dict(play.resources)
+    play.kill_at = play.steps + step
+    play.wanted["u1"] = with_policy(large, 2, policy)
+    play.handle(PodDesired(uid="u1", source="api", pod=play.wanted["u1"]))
+    play.wanted["u1"] = with_policy(small, 3, policy)  # what the process that follows is given
+    play.run()
+    play.want(play.wanted["u1"])
+    play.later(5)
+    assert (play.cgroups, play.resources) == before and len(play.made) == 1
+
+
+def test_a_container_that_is_created_with_the_resources_before_is_resized_once_it_runs() -> None:
+    play = Play(source="api", hang={"CreateContainer"})
+    play.want(sized(SMALL))
+    creation = play.calls[-1]
+    play.want(sized(LARGE, 2))
+    play.handle(play._effect(creation))
+    play.run()
+    assert play.resources["c002"]["cpu_quota"] == play.cgroups["u1"].cpu_quota == 40_000
+    assert resources(play)["resources"] == LARGE and not condition(play, "PodResizeInProgress")
+    assert len(events(play, "ResizeCompleted")) == 1
 
 
 def test_a_pod_that_is_over_has_nothing_pending() -> None:
