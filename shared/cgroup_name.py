@@ -16,3 +16,12 @@ def cgroup_name(components: Sequence[str], driver: str) -> str:
     escaped = [component.replace("-", "_") for component in components]
     slices = ("-".join(escaped[: depth + 1]) + SLICE for depth in range(len(escaped)))
     return "/" + "/".join(slices)
+
+
+def cgroup_components(path: str, driver: str) -> list[str]:
+    """The components of a cgroup that the configuration names by its path on the host, for `cgroup_name`. Of a slice
+    the last part of the path is enough: its name has those of all slices above it."""
+    parts = [part for part in path.split("/") if part]
+    if driver != SYSTEMD or not parts:
+        return parts
+    return [part.replace("_", "-") for part in parts[-1].removesuffix(SLICE).split("-")]

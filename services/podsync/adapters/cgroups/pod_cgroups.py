@@ -26,7 +26,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
 from services.podsync.core.node.node_facts import NodeFacts
 from shared import cgroup_layout
 from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import CGROUPFS, SYSTEMD, cgroup_name
+from shared.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
 from shared.clock import Clock
 from shared.cri.interface import Runtime
 from shared.deadlines import in_turn
@@ -177,10 +177,10 @@ class PodCgroups:
         await driver.write(self.node_cgroup, values)
 
     async def write_existing(self, path: str, values: CgroupValues) -> None:
-        """Give a cgroup that others made its values; `path`: as under cgroupfs. Raises OSError where it does not exist
-        in every controller, RuntimeCallError."""
+        """Give a cgroup that others made its values; `path`: below the controllers' mount points, such as
+        /system.slice. Raises OSError where it does not exist in every controller, RuntimeCallError."""
         driver = await self.driver()
-        name = cgroup_name([part for part in path.split("/") if part], driver.name)
+        name = cgroup_name(cgroup_components(path, driver.name), driver.name)
         if not await asyncio.to_thread(cgroup_layout.exists, self.hierarchies, name):
             raise OSError(f"the cgroup {name} does not exist in every controller: make it before the agent starts")
         await driver.write(name, values)

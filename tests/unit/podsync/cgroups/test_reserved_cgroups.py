@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
 from tests.unit.podsync.cgroups.test_node_cgroups import GIB, Stage
 
 DAEMONS: dict[str, Any] = {
@@ -47,3 +50,18 @@ async def test_without_enforcement_the_cgroups_of_daemons_are_left_alone(tmp_pat
     stage.make("/system.slice", "/podruntime/kube")
     await stage.node.write_all()
     assert {name for name in stage.names() if not name.startswith("/kubepods")} == set()
+
+
+@pytest.mark.parametrize(
+    ("driver", "path", "name"),
+    [
+        (SYSTEMD, "/system.slice", "/system.slice"),
+        (SYSTEMD, "system", "/system.slice"),
+        (SYSTEMD, "/runtime.slice/runtime-kube.slice", "/runtime.slice/runtime-kube.slice"),
+        (SYSTEMD, "/pod_runtime.slice", "/pod_runtime.slice"),
+        (CGROUPFS, "/system.slice", "/system.slice"),
+        (CGROUPFS, "/podruntime/kube-d", "/podruntime/kube-d"),
+    ],
+)
+def test_the_cgroup_of_daemons_is_named_as_the_host_has_it(driver: str, path: str, name: str) -> None:
+    assert cgroup_name(cgroup_components(path, driver), driver) == name
