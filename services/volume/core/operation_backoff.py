@@ -29,6 +29,8 @@ class OperationBackoff:
     )  # pod UID -> volume -> operation; none empty
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
     _hung: set[Operation] = field(default_factory=set)  # removals that failed, and run until `returned`
+    # Pod UID and volume of what runs, and whose cause of a failure may be gone since it started.
+    _changed: set[tuple[str, str]] = field(default_factory=set)
 
     def may_start(self, operation: Operation, now: float) -> bool:
         """Return whether no operation runs on this volume and the wait is over; pod-wide operations exclude all
@@ -65,6 +67,7 @@ class OperationBackoff:
         `under_way`: its call goes on. A removal then runs until `returned`: it may still take away what another
         operation would mount."""
         key = (operation.uid, operation.volume)
+        changed = key in self._changed
         if under_way and kind_of(operation) is Kind.REMOVAL:
             self._hung.add(operation)
         else:
@@ -72,7 +75,7 @@ class OperationBackoff:
         kind = type(operation).__name__
         before = self._attempts.get(key)
         failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
-        wait = RETRIES.delay(failures)
+        wait = 0.0 if changed else RETRIES.delay(failures)
         self._attempts[key] = _Attempts(kind, failures, now + wait)
         return wait
 
@@ -83,13 +86,17 @@ class OperationBackoff:
 
     def _ended(self, operation: Operation) -> None:
         self._hung.discard(operation)
+        self._changed.discard((operation.uid, operation.volume))
         running = self._running.get(operation.uid, {})
         running.pop(operation.volume, None)
         if not running:
             self._running.pop(operation.uid, None)
 
     def retry_now(self, uid: str, volume: str) -> None:
-        """The cause of the failure may be gone: the volume need not wait any longer."""
+        """The cause of the failure may be gone: the volume need not wait any longer. An operation that runs may have
+        read what was there before: if it fails, it runs again at once."""
+        if volume in self._running.get(uid, {}):
+            self._changed.add((uid, volume))
         if attempts := self._attempts.get((uid, volume)):
             attempts.not_before = 0.0
 
@@ -98,6 +105,8 @@ class OperationBackoff:
         for (_, volume), attempts in self._attempts.items():
             if volume.startswith(prefix):
                 attempts.not_before = 0.0
+        for uid, operations in self._running.items():
+            self._changed.update((uid, volume) for volume in operations if volume.startswith(prefix))
 
     def forget(self, uid: str) -> None:
         """Nothing of this pod is left."""
