@@ -100,6 +100,7 @@ class Site:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        (directory / "root" / "pod-resources").mkdir(parents=True)  # bootstrap makes it
         self.serving_ca, self.client_ca = Authority("serving"), Authority("clients")
         self.serving = self.serving_ca.issue(directory / "serving", "node-1", server=True)
         self.client_ca_file = self.client_ca.write(directory / "client-ca.crt")

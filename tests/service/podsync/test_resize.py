@@ -21,9 +21,12 @@ CONTROLLERS = ("cpu", "memory", "pids", "cpuset", "cpuacct", "systemd")
 SMALL = {"cpu": "100m", "memory": "64Mi"}
 LARGE = {"cpu": "300m", "memory": "96Mi"}
 FILES = ("cpu/{}/cpu.shares", "cpu/{}/cpu.cfs_quota_us", "memory/{}/memory.limit_in_bytes")
+WRITTEN = "podsync.resize.written"
 POINTS = (
-    *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
-    *(f"podsync.resize.written {number}" for number in (1, 2, 3, 4, 5)),
+    "podsync.saved.ResizePod",
+    "podsync.published.ResizePod",
+    "podsync.acted.ResizePod",
+    *(f"{WRITTEN} {number}" for number in (1, 2, 3, 4, 5)),
 )
 
 
