@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from bus.interface import Change, Put
+from bus.manifest import new_manifest
+from bus.messages.streams import RUNTIME_PODS
+from bus.process_bus import ProcessBus
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 from tests.agent import NODE
@@ -48,6 +52,23 @@ class BadNode(World):
         for box in pod.sandboxes:
             self.namespaces |= network_namespace(box.pid)
         return pod
+
+    async def is_observed(self, pod: RuntimePod) -> None:
+        """Wait until pleg has published each container of the pod: what it never saw cannot get lost."""
+        containers: dict[str, set[str]] = {}
+
+        def on_pod(change: Change[RuntimePod]) -> None:
+            if isinstance(change, Put):
+                containers[change.key] = {container.id for container in change.value.containers}
+
+        bus = ProcessBus("observer", new_manifest(self.home.run_dir))
+        bus.follow(RUNTIME_PODS, on_pod)
+        await bus.start()
+        try:
+            ids = {container.id for container in pod.containers}
+            await self.wait_for(lambda: ids <= containers.get(pod.uid, set()), f"pleg to observe pod {pod.uid}")
+        finally:
+            await bus.stop()
 
     async def shows(self, name: str, reason: str, text: str = "", seconds: float = 60) -> Object:
         """Wait until its container waits for this reason."""

@@ -219,6 +219,7 @@ async def test_a_pod_is_taken_away_although_its_start_is_never_answered(node: Ba
 async def test_a_container_that_is_not_listed_for_a_while_ends_with_its_pod(node: BadNode) -> None:
     node.put("lost-container")
     pod = await node.runs("lost-container")
+    await node.is_observed(pod)
     node.proxy.hide(pod.containers[0].id)
 
     async def replaced() -> bool:
@@ -233,6 +234,7 @@ async def test_a_container_that_is_not_listed_for_a_while_ends_with_its_pod(node
 async def test_a_sandbox_that_is_not_listed_for_a_while_leaves_one(node: BadNode) -> None:
     node.put("lost-sandbox")
     pod = await node.runs("lost-sandbox")
+    await node.is_observed(pod)
     hidden = (pod.sandboxes[0].id, *(c.id for c in pod.containers))
     node.proxy.hide(*hidden)
 
