@@ -50,9 +50,10 @@ class Debugging:
             self._sampler = None
 
     async def set_verbosity(self, request: SetVerbosity) -> VerbositySet:
-        """Log with this `-v` from now on."""
-        self._set_verbosity(min(max(request.verbosity, 0), HIGHEST_VERBOSITY))
-        return VerbositySet(verbosity=request.verbosity)
+        """Log with this `-v` from now on; the answer is the level that applies, 0 to HIGHEST_VERBOSITY."""
+        applied = min(max(request.verbosity, 0), HIGHEST_VERBOSITY)
+        self._set_verbosity(applied)
+        return VerbositySet(verbosity=applied)
 
 
 def thread_stacks() -> str:

@@ -14,7 +14,7 @@ from aiohttp import web
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
 from bus.messages.streams import SERVICES
-from services.frame.debugging import LONGEST_PROFILE, Debugging
+from services.frame.debugging import HIGHEST_VERBOSITY, LONGEST_PROFILE, Debugging
 from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.go_text import parse_int64, parse_query, quote
@@ -36,7 +36,6 @@ T = TypeVar("T")
 TIMEOUT = 5.0  # seconds that a process has to answer, besides the time of its profile
 MOST_BODY_BYTES = 64
 _PROFILE_SECONDS = 30
-_HIGHEST = 2**31 - 1
 _INDEX = """/debug/pprof/
 
 profile    where the processes spend CPU time (?seconds=30)
@@ -69,7 +68,7 @@ class DebugEndpoints:
         failed = f"failed set klog.logging.verbosity {text}"
         try:
             verbosity = parse_int64(text)
-            if not -_HIGHEST - 1 <= verbosity <= _HIGHEST:
+            if not -HIGHEST_VERBOSITY - 1 <= verbosity <= HIGHEST_VERBOSITY:
                 raise ValueError(f"parsing {quote(text)}: value out of range")
         except ValueError as error:
             return _line(400, f"{failed}: strconv.ParseInt: {error}")

@@ -102,6 +102,5 @@ async def test_stacks_show_threads_and_tasks() -> None:
 
 async def test_the_verbosity_reaches_the_log() -> None:
     got: list[int] = []
-    await Debugging(got.append).set_verbosity(SetVerbosity(verbosity=4))
-    await Debugging(got.append).set_verbosity(SetVerbosity(verbosity=-1))
-    assert got == [4, 0]
+    answers = [await Debugging(got.append).set_verbosity(SetVerbosity(verbosity=given)) for given in (4, -1, 2**31)]
+    assert got == [4, 0, 2**31 - 1] == [answer.verbosity for answer in answers]
