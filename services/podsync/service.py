@@ -19,7 +19,7 @@ from services.podsync.adapters.node.node_facts_reader import (
 )
 from services.podsync.adapters.pod.subpaths import VolumeSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
-from services.podsync.adapters.story import StoryBook
+from services.podsync.adapters.story import StoryFiles
 from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
@@ -46,7 +46,7 @@ class PodSyncService:
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         node = self.node_checkpoint.load_all()
         steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}))
-        self.stories = StoryBook(state / "stories", steady.boot, machine_started=steady.machine_started)
+        self.stories = StoryFiles(state / "stories", steady.boot, machine_started=steady.machine_started)
         facts = read_node_facts(config, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
         settings = Settings(
             boot=steady.boot,

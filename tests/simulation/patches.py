@@ -11,7 +11,7 @@ from unittest import mock
 
 from services.pleg.core.probe_memory import ProbeMemory
 from services.podsync.adapters.node import node_facts_reader
-from services.podsync.adapters.story import StoryBook
+from services.podsync.adapters.story import StoryFiles
 from services.volume.controllers.plugin_registration import PluginRegistration
 from shared import cgroup_layout
 from shared.config.effective import EffectiveConfig
@@ -101,9 +101,9 @@ def machine() -> Iterator[None]:
     counts = ProbeCounts({})
     with (
         mock.patch("services.pleg.controllers.prober.ProbeFiles", lambda directory: counts),
-        mock.patch.object(StoryBook, "add", lambda *_: None),
-        mock.patch.object(StoryBook, "add_wait", lambda *_: None),
-        mock.patch.object(StoryBook, "keep_newest", lambda *_: None),
+        mock.patch.object(StoryFiles, "add", lambda *_: None),
+        mock.patch.object(StoryFiles, "add_wait", lambda *_: None),
+        mock.patch.object(StoryFiles, "keep_newest", lambda *_: None),
         mock.patch("services.podsync.service.read_node_resources", _RESOURCES),
         mock.patch("services.podsync.service.read_machine_facts", _MACHINE),
         mock.patch("services.podsync.service.read_node_facts", _FACTS),

@@ -13,7 +13,7 @@ from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.status import IssuedToken, RequestToken
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
-from services.podsync.core.cri.environment import Referenced, References, environment_references
+from services.podsync.core.cri.environment import ReferencedObject, References, environment_references
 from services.podsync.core.cri.service_environment import service_environment
 from shared.deadlines import waiting_for
 from shared.model.objects import Object, namespace
@@ -23,7 +23,7 @@ _AT_ONCE = 4  # objects of at most 1 MiB each
 _MOST_KEPT = 8 << 20  # characters, twice what the base64 of the largest environment has
 _SMALL = 256 << 10  # characters; every container may keep so much at the same time
 _LARGE_AT_ONCE = 4  # containers that keep more than _SMALL at the same time
-_DROPPED = Referenced(None, error="not read: the objects before it are already larger than an environment may be")
+_DROPPED = ReferencedObject(None, error="not read: the objects before it are already larger than an environment may be")
 _MANY_SERVICES = 100  # whose variables are made in a thread, so that the other pods go on
 SECONDS = 5.0  # a sources that is being restarted is back within that
 
@@ -35,8 +35,8 @@ class ClusterReads(Protocol):
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]: ...
     async def runtime_handler(self, pod: Object) -> str: ...
     async def node(self) -> Object | None: ...
-    async def secret(self, space: str, name: str) -> Referenced: ...
-    async def service_account(self, space: str, name: str) -> Referenced: ...
+    async def secret(self, space: str, name: str) -> ReferencedObject: ...
+    async def service_account(self, space: str, name: str) -> ReferencedObject: ...
     async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken: ...
 
 
@@ -47,7 +47,7 @@ class NoCluster:
     async def references(self, pod: Object, container: Object) -> AsyncIterator[References]:
         """Nothing can be read; what is referred to is missing, with the kubelet's words for it."""
         text = "configMaps and secrets are not supported due to running kubelet in standalone mode"
-        yield {wanted: Referenced(None, error=text) for wanted in environment_references(container)}
+        yield {wanted: ReferencedObject(None, error=text) for wanted in environment_references(container)}
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
         """No Services."""
@@ -63,13 +63,13 @@ class NoCluster:
         """There is no Node object."""
         return None
 
-    async def secret(self, space: str, name: str) -> Referenced:
+    async def secret(self, space: str, name: str) -> ReferencedObject:
         """Nothing can be read."""
-        return Referenced(None, error=NOTHING_TO_READ)
+        return ReferencedObject(None, error=NOTHING_TO_READ)
 
-    async def service_account(self, space: str, name: str) -> Referenced:
+    async def service_account(self, space: str, name: str) -> ReferencedObject:
         """Nothing can be read."""
-        return Referenced(None, error=NOTHING_TO_READ)
+        return ReferencedObject(None, error=NOTHING_TO_READ)
 
     async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken:
         """Without an API server there are no tokens."""
@@ -103,9 +103,9 @@ class SourcesReads:
         self, space: str, wanted: Mapping[tuple[str, str], Collection[str] | None], *, large: bool
     ) -> References | None:
         """The objects, a few at a time; None = they are not small, and nothing of them is kept."""
-        found, kept = dict[tuple[str, str], Referenced](), 0
+        found, kept = dict[tuple[str, str], ReferencedObject](), 0
 
-        async def read(one: tuple[str, str]) -> Referenced:
+        async def read(one: tuple[str, str]) -> ReferencedObject:
             nonlocal kept
             narrowed, size = _narrowed(await self._object(one[0], space, one[1]), wanted[one])
             kept += size
@@ -151,11 +151,11 @@ class SourcesReads:
         """Our Node as the API server has it now; None when it cannot be read."""
         return (await self._object("Node", "", self._node_name, fresh=True)).object
 
-    async def secret(self, space: str, name: str) -> Referenced:
+    async def secret(self, space: str, name: str) -> ReferencedObject:
         """A Secret that a pod of this node names. Never raises."""
         return await self._object("Secret", space, name)
 
-    async def service_account(self, space: str, name: str) -> Referenced:
+    async def service_account(self, space: str, name: str) -> ReferencedObject:
         """A service account that a pod of this node runs as, as the API server has it now. Never raises."""
         return await self._object("ServiceAccount", space, name, fresh=True)
 
@@ -167,13 +167,13 @@ class SourcesReads:
         except (NoAnswerError, RequestRefusedError) as error:
             return IssuedToken(error=str(error))
 
-    async def _object(self, kind: str, space: str, name: str, *, fresh: bool = False) -> Referenced:
+    async def _object(self, kind: str, space: str, name: str, *, fresh: bool = False) -> ReferencedObject:
         request = GetObject(kind=kind, namespace=space, name=name, fresh=fresh)
         try:
             found = await self._bus.ask("sources", request, FoundObject, SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
-            return Referenced(None, error=str(error))
-        return Referenced(found.object, found.not_found, found.error)
+            return ReferencedObject(None, error=str(error))
+        return ReferencedObject(found.object, found.not_found, found.error)
 
 
 def _batches(wanted: list[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
@@ -181,10 +181,10 @@ def _batches(wanted: list[tuple[str, str]], size: int) -> Iterator[list[tuple[st
         yield wanted[start : start + size]
 
 
-def _narrowed(read: Referenced, keys: Collection[str] | None) -> tuple[Referenced, int]:
+def _narrowed(read: ReferencedObject, keys: Collection[str] | None) -> tuple[ReferencedObject, int]:
     """The object with these keys of its data alone, None = all, and how many characters that are."""
     if read.object is None:
         return read, 0
     data = read.object.get("data") or {}
     kept = {key: str(data[key]) for key in (data if keys is None else keys) if key in data}
-    return Referenced({"data": kept}), sum(len(key) + len(value) for key, value in kept.items())
+    return ReferencedObject({"data": kept}), sum(len(key) + len(value) for key, value in kept.items())

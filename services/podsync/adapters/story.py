@@ -26,7 +26,7 @@ GATHER_SECONDS = 0.2
 STORIES_KEPT = 200  # of pods that are gone
 
 
-class StoryBook:
+class StoryFiles:
     """One `<uid>.jsonl` per pod in a directory. `boot`, `machine_started`: as `StoryLines` has them."""
 
     def __init__(self, directory: Path, boot: int = 0, *, machine_started: bool = False) -> None:

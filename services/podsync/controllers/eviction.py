@@ -28,7 +28,7 @@ from services.podsync.core.eviction.pressure_conditions import node_pressure, re
 from services.podsync.core.eviction.ranking import Candidate, rank
 from services.podsync.core.eviction.signals import Layout, layout_of, readings
 from services.podsync.core.eviction.thresholds import (
-    Configured,
+    EvictionConfiguration,
     Threshold,
     may_reclaim_containers,
     may_reclaim_images,
@@ -69,7 +69,7 @@ class Eviction:
         self._bus, self._core, self._now, self._handle = bus, core, now, handle
         self._events, self._remove_images, self._save = events, remove_images, save
         self._node_name = config.node_name
-        self._configured = Configured(
+        self._configured = EvictionConfiguration(
             hard=config.eviction_hard,
             soft=config.eviction_soft,
             soft_grace=config.eviction_soft_grace_period,
@@ -82,7 +82,7 @@ class Eviction:
         self._evictions = context.metrics.counter(EVICTIONS)
         self._layout: Layout | None = None
         self._thresholds: tuple[Threshold, ...] = ()
-        self._memory = cycle.Memory()
+        self._memory = cycle.CycleState()
         self._act_on: tuple[Threshold, ...] = ()  # of the newest reading, not yet acted on
         self._read_at = self._rest_until = float("-inf")
         self._readings: Mapping[str, Any] = {}

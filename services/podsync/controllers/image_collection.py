@@ -11,7 +11,7 @@ from bus.messages.usage import FoundUsage, GetUsage
 from services.frame.launch import Context
 from services.podsync.core.images.image_collection import (
     Histories,
-    Policy,
+    ImageGCPolicy,
     bytes_to_free,
     not_freed,
     removable,
@@ -44,7 +44,7 @@ class ImageCollection:
         config, self._clock, self._bus = context.config, context.clock, context.bus
         self._runtime, self._used, self._record = runtime, used, record
         self._node_name = config.node_name
-        self._policy = Policy(
+        self._policy = ImageGCPolicy(
             minimum_age=config.image_minimum_gc_age,
             maximum_age=config.image_maximum_gc_age,
             high_percent=config.image_gc_high_threshold_percent,

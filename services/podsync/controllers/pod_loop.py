@@ -13,7 +13,7 @@ from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls
 from services.podsync.adapters.steady_clock import SteadyClock
-from services.podsync.adapters.story import StoryBook, uid_of
+from services.podsync.adapters.story import StoryFiles, uid_of
 from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.pod_metrics import PodMetrics
 from services.podsync.controllers.pod_streams import PodStreams
@@ -44,7 +44,7 @@ class PodLoop:
         core: PodSync,
         checkpoint: Checkpoint,
         steady: SteadyClock,
-        stories: StoryBook,
+        stories: StoryFiles,
         calls: RuntimeCalls,
         events: EventRecorder,
         housekeeping: Housekeeping,

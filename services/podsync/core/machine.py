@@ -34,12 +34,12 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from services.podsync.core.pod.observed import outdated
-from services.podsync.core.pod.performed import Newest
+from services.podsync.core.pod.performed import LastWritten
 from services.podsync.core.pod.pod_addresses import family_mismatch
 from services.podsync.core.pod.published import published
 from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodEvent, PodRecord
 from services.podsync.core.pod.saved_record import must_be_saved, not_after, persisted
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from services.podsync.core.status.pod_status import container_ids, is_starting, pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
@@ -167,7 +167,7 @@ class PodSync:
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
             # The safety net under every event that may have been missed.
             record = replace(record, observed=outdated(record.observed))
-        if record.saved.rejected and record.newest.published is None:
+        if record.saved.rejected and record.last_written.published is None:
             events.append(("Warning", record.saved.rejected, record.saved.rejected_message, ""))
         record = self._with_status(record, now)
         shown_from = _shown_from(record)
@@ -180,7 +180,7 @@ class PodSync:
             if record.saved.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
                 record = lifecycle.with_termination(record, reason="the pod has ended", now=now)
             record, victims_until = self._with_victims(record, now)
-            step = next_step(record, self._world(record, now, victims_until))
+            step = next_step(record, self._step_inputs(record, now, victims_until))
             events += step.events
             if not step.done:
                 break
@@ -200,7 +200,7 @@ class PodSync:
         record = note_begun_hooks(step.record, step.call, now)
         if _shown_from(record) != shown_from:
             record = self._with_status(record, now)
-        newest, instructions = self._save_and_publish(record, cause, step.call)
+        last_written, instructions = self._save_and_publish(record, cause, step.call)
         out += instructions
         out += [RecordEvent(cause=cause, event=self._event(record, now, *entry)) for entry in events]
         call, given_up, resync_at = record.call, record.given_up, record.resync_at
@@ -217,7 +217,7 @@ class PodSync:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
         record = replace(
             record,
-            newest=newest,
+            last_written=last_written,
             call=call,
             given_up=given_up,
             resync_at=resync_at,
@@ -233,8 +233,8 @@ class PodSync:
                 out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
-    def _world(self, record: PodRecord, now: float, victims_until: float) -> World:
-        return World(
+    def _step_inputs(self, record: PodRecord, now: float, victims_until: float) -> StepInputs:
+        return StepInputs(
             now=now,
             name_taken=record.is_static
             and any(_holds_name(other, record) for other in self.node_state.pods.namesakes(record)),
@@ -281,24 +281,26 @@ class PodSync:
         shown = withheld(record, status)
         return record if shown == record.status else replace(record, status=shown)
 
-    def _save_and_publish(self, record: PodRecord, cause: str, call: Call | None) -> tuple[Newest, list[Instruction]]:
+    def _save_and_publish(
+        self, record: PodRecord, cause: str, call: Call | None
+    ) -> tuple[LastWritten, list[Instruction]]:
         """What only we know is saved first; so is all the rest when what it came from is about to be removed."""
         out: list[Instruction] = []
-        newest = record.newest
-        changed = record.status != newest.status
-        if changed or newest.saved != (record.saved, record.attempts):
+        written = record.last_written
+        changed = record.status != written.status
+        if changed or written.saved != (record.saved, record.attempts):
             urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
-            newest = replace(newest, saved=(record.saved, record.attempts))
+            written = replace(written, saved=(record.saved, record.attempts))
             out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-        if newest.published_from is not record.saved and record.saved.admission_decided:
+        if written.published_from is not record.saved and record.saved.admission_decided:
             shown = published(record.uid, record.name, record.namespace, record.saved)
-            if shown != newest.published:
+            if shown != written.published:
                 out.append(PublishAdmitted(cause=cause, published=shown))
-            newest = replace(newest, published_from=record.saved, published=shown)
+            written = replace(written, published_from=record.saved, published=shown)
         running = container_ids(record)
-        if (changed or running != newest.container_ids) and record.saved.pod and record.may_be_shown:
-            version = newest.version + 1
-            newest = replace(newest, status=record.status, container_ids=running, version=version)
+        if (changed or running != written.container_ids) and record.saved.pod and record.may_be_shown:
+            version = written.version + 1
+            written = replace(written, status=record.status, container_ids=running, version=version)
             status = PodStatus(
                 uid=record.uid,
                 name=record.name,
@@ -308,7 +310,7 @@ class PodSync:
                 container_ids=running,
             )
             out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(record)))
-        return newest, out
+        return written, out
 
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Nothing of the pod is left. If it is desired again under the same UID it starts again."""

@@ -34,9 +34,9 @@ from services.podsync.core.pod.results import (
     ContainerCreated,
     ImageInspected,
     ImagePulled,
-    PartSeen,
+    PartListed,
+    PodListed,
     PodPrepared,
-    PodSeen,
     Result,
 )
 from services.podsync.core.pod.retry import start_later
@@ -77,8 +77,8 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
     )
     match event.call:
         case KillPod(sandboxes=sandboxes):
-            made = replace(record.made, stopped_sandboxes=record.made.stopped_sandboxes.union(sandboxes))
-            record = replace(record, made=made)
+            setup = replace(record.setup, stopped_sandboxes=record.setup.stopped_sandboxes.union(sandboxes))
+            record = replace(record, setup=setup)
             record = _observed(record, result, at, stopped=sandboxes)
             # The runtime reported it as stopped and shows it running: the request is repeated after a delay.
             return _later(record, now + FIRST_RETRY_SECONDS) if record.alive else record
@@ -87,8 +87,8 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
             # It is not as requested: the next sandbox is made after a delay.
             return _later(record, now + RETRY_SECONDS) if decide_sandbox(record).create else record
         case PreparePod() if isinstance(result, PodPrepared):
-            made = replace(record.made, prepared=not result.cgroup_missing, cgroup_missing=result.cgroup_missing)
-            return _with_log_attempts(replace(record, made=made), result.log_attempts)
+            setup = replace(record.setup, prepared=not result.cgroup_missing, cgroup_missing=result.cgroup_missing)
+            return _with_log_attempts(replace(record, setup=setup), result.log_attempts)
         case InspectImage() if isinstance(result, ImageInspected):
             return inspected(record, event.call, result)
         case PullImage() if isinstance(result, ImagePulled):
@@ -105,12 +105,12 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
         case ResizePod():
             return _resized(record, event.call)
         case ReleasePod():
-            return replace(record, made=replace(record.made, released=True))
+            return replace(record, setup=replace(record.setup, released=True))
         case RemovePodLogs():
-            return replace(record, made=replace(record.made, logs_removed=True))
+            return replace(record, setup=replace(record.setup, logs_removed=True))
         case _:
-            if isinstance(result, PodSeen) and result.cgroup_missing:
-                record = replace(record, made=replace(record.made, prepared=False))
+            if isinstance(result, PodListed) and result.cgroup_missing:
+                record = replace(record, setup=replace(record.setup, prepared=False))
             return _observed(record, result, at)
 
 
@@ -141,9 +141,9 @@ def _with_log_attempts(record: PodRecord, log_attempts: Mapping[str, int]) -> Po
 
 def _observed(record: PodRecord, result: Result | None, at: float, stopped: tuple[str, ...] = ()) -> PodRecord:
     """The record with the pod after the call: as it was listed, or as it was known with what the call has changed."""
-    if isinstance(result, PodSeen):
+    if isinstance(result, PodListed):
         return record.with_observation(result.pod, at)
-    part = result if isinstance(result, PartSeen) else PartSeen()
+    part = result if isinstance(result, PartListed) else PartListed()
     nothing = RuntimePod(uid=record.uid, name=record.name, namespace=record.namespace, observed_at=0.0)
     known = record.observed.runtime_pod or nothing
     containers = {c.id: c for c in (*known.containers, *part.containers)}

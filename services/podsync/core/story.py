@@ -32,7 +32,7 @@ from services.podsync.core.pod.instructions import (
     RecordEvent,
     RunPostStartHook,
 )
-from services.podsync.core.pod.results import ImagePulled, PartSeen, PodSeen
+from services.podsync.core.pod.results import ImagePulled, PartListed, PodListed
 from shared.model.objects import Object, name, namespace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, Sandbox
@@ -205,9 +205,9 @@ def _status(written: _Written, status: Object) -> list[Line]:
 def _looked(written: _Written, done: CallDone) -> list[Line]:
     """The sandboxes and containers that our own call showed; the line of the call states what it created."""
     match done.result:
-        case PodSeen(pod=pod):
+        case PodListed(pod=pod):
             return _seen(written, pod.sandboxes, pod.containers)
-        case PartSeen(sandbox=sandbox, containers=containers):
+        case PartListed(sandbox=sandbox, containers=containers):
             return _seen(written, (sandbox,) if sandbox else (), containers)
     return []
 

@@ -8,7 +8,7 @@ from typing import Any
 from bus.messages.status import IssuedToken
 from services.podsync.adapters.cluster_reads import NoCluster
 from services.podsync.adapters.images.image_pulls import ImagePulls, InspectedImage, PulledImage
-from services.podsync.core.cri.environment import Referenced
+from services.podsync.core.cri.environment import ReferencedObject
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message, RuntimeCallError
 from shared.model.objects import Object
@@ -39,13 +39,13 @@ class Secrets(NoCluster):
         data = {key: base64.b64encode(content.encode()).decode()}
         self.objects[name] = {"metadata": metadata, "type": kind, "data": data}
 
-    async def secret(self, space: str, name: str) -> Referenced:
+    async def secret(self, space: str, name: str) -> ReferencedObject:
         found = self.objects.get(name)
-        return Referenced(found, not_found=not found, error="" if found else f'secret "{name}" not found')
+        return ReferencedObject(found, not_found=not found, error="" if found else f'secret "{name}" not found')
 
-    async def service_account(self, space: str, name: str) -> Referenced:
+    async def service_account(self, space: str, name: str) -> ReferencedObject:
         found = self.accounts.get(name)
-        return Referenced(found, error="" if found else "not found")
+        return ReferencedObject(found, error="" if found else "not found")
 
     async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken:
         self.tokens.append(spec)

@@ -10,7 +10,7 @@ import pytest
 from bus.memory import MemoryNetwork
 from bus.messages.sources import FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
-from services.podsync.core.cri.environment import Referenced
+from services.podsync.core.cri.environment import ReferencedObject
 from shared.model.objects import Object
 
 
@@ -86,7 +86,7 @@ async def test_only_a_few_containers_keep_a_large_environment_at_the_same_time(r
         async with references({"env": [key_of("s", "a")]}) as small:  # does not wait for the others
             assert small["Secret", "s"].object == {"data": {"a": "eA=="}}
         assert inside == 4
-        kept = [one.object["data"] for one in gc.get_objects() if type(one) is Referenced and one.object]
+        kept = [one.object["data"] for one in gc.get_objects() if type(one) is ReferencedObject and one.object]
         assert sum(len(text) for data in kept for text in data.values()) < 5 * 4 * 1_000_100
         leave.set()
         await asyncio.gather(*building)

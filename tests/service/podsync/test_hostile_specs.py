@@ -128,7 +128,7 @@ class HostileStage(Stage):
 
     def mount(self, record: PodRecord) -> None:
         """What volume does once the pod is admitted."""
-        known = record.newest.published.volumes if record.newest.published else None
+        known = record.last_written.published.volumes if record.last_written.published else None
         if known is not None and known.volumes and record.uid not in self.with_volumes:
             self.with_volumes.add(record.uid)
             paths = {name: str(self._files) if name == "files" else f"/v/{name}" for name in known.volumes}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from services.podsync.adapters.images.image_pulls import ImageCallError
-from services.podsync.core.cri.environment import Referenced
+from services.podsync.core.cri.environment import ReferencedObject
 from shared.cri.interface import RuntimeCallError
 from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod
 
@@ -201,7 +201,7 @@ async def test_of_many_secrets_a_few_are_held_at_a_time(stage: PullStage, monkey
     held = most = 0
     find = stage.cluster.secret
 
-    async def counted(space: str, name: str) -> Referenced:
+    async def counted(space: str, name: str) -> ReferencedObject:
         nonlocal held, most
         held += 1
         most = max(most, held)

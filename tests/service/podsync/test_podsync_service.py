@@ -10,7 +10,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
-from services.podsync.adapters.calls.pace import Pace
+from services.podsync.adapters.calls.call_slots import CallSlots
 from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.checkpoint import Checkpoint, Kept
@@ -245,7 +245,7 @@ async def test_what_the_network_may_wait_for_does_not_wait_for_pods_whose_networ
     hung = runtime.hang("RunPodSandbox")
     async with on_stage(tmp_path, runtime) as stage:
         assert stage.service is not None
-        stage.service.calls.pace = Pace(turns=1)
+        stage.service.calls.slots = CallSlots(turns=1)
         stage.want(named("u1"), "api")
         await stage.until(hung.reached.is_set)
         for pod, source in ((named("u2"), "api"), (named("u3", hostNetwork=True), "api"), (named("u4"), "file")):
@@ -261,7 +261,7 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
     hung = runtime.hang("RunPodSandbox")
     async with on_stage(tmp_path, runtime) as stage:
         assert stage.service is not None
-        stage.service.calls.pace = Pace(turns=1)
+        stage.service.calls.slots = CallSlots(turns=1)
         first = stage.want(a_pod("u1"))
         await stage.until(hung.reached.is_set)
         second = stage.want(named("u2"))

@@ -17,7 +17,7 @@ from services.podsync.core.pod.instructions import (
     RemoveContainers,
     RemoveSandboxes,
 )
-from services.podsync.core.pod.results import PodSeen
+from services.podsync.core.pod.results import PodListed
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
@@ -373,7 +373,7 @@ async def test_removing_tries_all_and_keeps_logs_that_are_to_stay(tmp_path: Path
     assert isinstance(failed, CallFailed) and failed.text == "busy"
     assert (logs["a"].exists(), logs["b"].exists()) == (True, False)
     done = await performer.perform(RemoveContainers(uid=UID, containers=entries[:1], keep_logs=True))
-    assert isinstance(done, CallDone) and isinstance(done.result, PodSeen)
+    assert isinstance(done, CallDone) and isinstance(done.result, PodListed)
     assert logs["a"].exists() and not done.result.pod.containers
 
 

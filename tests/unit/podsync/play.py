@@ -330,7 +330,7 @@ class Play:
                 self.stops += [stop.grace_seconds for stop in containers]
                 self.stopped += containers
                 if self.deaf:
-                    return replace(done, result=results.PodSeen(pod=self.look(uid)))
+                    return replace(done, result=results.PodListed(pod=self.look(uid)))
                 for stop in containers:
                     self._change(uid, stop.container_id, ContainerState.EXITED)
                 self.sandboxes[uid] = [
@@ -353,8 +353,8 @@ class Play:
                 missing = uid in self.outside
                 return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
             case LookAtPod():
-                return replace(done, result=results.PodSeen(pod=self.look(uid), cgroup_missing=uid in self.outside))
-        return replace(done, result=results.PodSeen(pod=self.look(uid)))
+                return replace(done, result=results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside))
+        return replace(done, result=results.PodListed(pod=self.look(uid)))
 
     def _create(self, call: CreateContainer) -> str:
         mine = self.containers.setdefault(call.uid, [])

@@ -12,7 +12,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.pleg import ProbeResults
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.cli.command import main
-from services.podsync.adapters.story import StoryBook, uid_of
+from services.podsync.adapters.story import StoryFiles, uid_of
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
@@ -214,7 +214,7 @@ def explain(root: Path, *words: str) -> Any:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    book = StoryBook(tmp_path / "bulkhead/podsync/stories", boot=1)
+    book = StoryFiles(tmp_path / "bulkhead/podsync/stories", boot=1)
     book.add("u1", 1000.0, PodDesired(uid="u1", source="api", pod=POD))
     book.add("u1", 1001.0, observed(instance(0, ContainerState.EXITED, 2, "Error")))
     book.add("u1", 1002.0, started(1))
@@ -256,7 +256,7 @@ def test_a_line_cut_by_a_kill_and_lines_of_a_later_version_are_passed_over(root:
 
 
 def test_a_static_pod_is_found_by_its_manifests_name(tmp_path: Path) -> None:
-    book = StoryBook(tmp_path / "bulkhead/podsync/stories")
+    book = StoryFiles(tmp_path / "bulkhead/podsync/stories")
     metadata = {"name": "web-node-a", "namespace": "default"}
     book.add("u2", 1.0, PodDesired(uid="u2", source="file", pod={"metadata": metadata, "spec": {}}))
     book.close()
@@ -264,7 +264,7 @@ def test_a_static_pod_is_found_by_its_manifests_name(tmp_path: Path) -> None:
 
 
 def test_a_story_that_was_cut_has_a_line_about_it(tmp_path: Path) -> None:
-    book = StoryBook(tmp_path / "bulkhead/podsync/stories")
+    book = StoryFiles(tmp_path / "bulkhead/podsync/stories")
     book.add("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
     for number in range(1500):
         book.add("u1", float(number), killing("x" * 300 + str(number)))
@@ -296,7 +296,7 @@ def test_a_line_that_podsync_did_not_write_is_no_traceback(root: Path, line: byt
 
 
 def test_what_a_container_wrote_does_not_reach_the_terminal_as_commands(root: Path) -> None:
-    book = StoryBook(root / "bulkhead/podsync/stories")
+    book = StoryFiles(root / "bulkhead/podsync/stories")
     book.add("u1", 1003.0, killing("\x1b]0;mine\x07\n2026-11-21\u202e"))
     book.close()
     shown = explain(root, "web").stdout
@@ -305,7 +305,7 @@ def test_what_a_container_wrote_does_not_reach_the_terminal_as_commands(root: Pa
 
 
 def test_of_two_pods_of_one_name_the_other_is_named_with_its_namespace(root: Path) -> None:
-    book = StoryBook(root / "bulkhead/podsync/stories")
+    book = StoryFiles(root / "bulkhead/podsync/stories")
     metadata = {"name": "web", "namespace": "other"}
     book.add("u2", 2000.0, PodDesired(uid="u2", source="api", pod={"metadata": metadata, "spec": {}}))
     book.close()
@@ -328,7 +328,7 @@ def test_a_place_where_no_story_can_be_kept_costs_the_story_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    book = StoryBook(tmp_path / "file/stories")
+    book = StoryFiles(tmp_path / "file/stories")
     book.add("u1", 1.0, started(0))
     book.keep_newest(set())
     book.close()
@@ -344,7 +344,7 @@ def test_stories_of_living_pods_stay_though_there_is_a_dot_in_the_uid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
-    book = StoryBook(tmp_path)
+    book = StoryFiles(tmp_path)
     for name in ("a.b.jsonl", "a.b.1.jsonl", "c.jsonl", "d.1.jsonl"):
         (tmp_path / name).write_text("{}\n")
     book.keep_newest({"a.b"})
@@ -356,7 +356,7 @@ def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: 
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
-    book = StoryBook(tmp_path)
+    book = StoryFiles(tmp_path)
     (tmp_path / "gone.jsonl").write_text("{}\n")
     monkeypatch.setattr(Path, "unlink", refused)
     book.keep_newest(set())
@@ -377,7 +377,7 @@ def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> Non
 def test_what_has_no_sentence_costs_a_line_and_delays_no_action(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    book = StoryBook(tmp_path / "bulkhead/podsync/stories")
+    book = StoryFiles(tmp_path / "bulkhead/podsync/stories")
     book.add("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
     with monkeypatch.context() as mistaken:
         mistaken.setattr(StoryLines, "of", None)

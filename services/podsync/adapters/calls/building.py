@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
-from services.podsync.adapters.calls.pace import Rank
+from services.podsync.adapters.calls.call_slots import CallPriority
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, volume_groups
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
@@ -20,7 +20,7 @@ from services.podsync.core.cri.hosts_file import hosts_file
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
-from services.podsync.core.pod.results import ContainerCreated, PartSeen, PodPrepared, PodSeen
+from services.podsync.core.pod.results import ContainerCreated, PartListed, PodListed, PodPrepared
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import MANY, every_container
@@ -49,7 +49,7 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
     handler = await operations.cluster.runtime_handler(view.pod)
     config = await operations.sandbox_message(view, call.attempt)
     first = view.static or view.pod["spec"].get("hostNetwork")
-    async with operations.turn(Rank.SANDBOX_OF_NODE if first else Rank.SANDBOX, view):
+    async with operations.turn(CallPriority.SANDBOX_OF_NODE if first else CallPriority.SANDBOX, view):
         sandbox_id = await operations.runtime.run_pod_sandbox(config, handler)
     dns_warnings = pod_dns(view.pod, facts).warnings
     for warning in dns_warnings:
@@ -59,8 +59,8 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
     done = replace(done, warnings=warnings, completed_at=operations.clock.monotonic())
     sandbox = await operations.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
     if sandbox is not None:
-        return replace(done, result=PartSeen(sandbox=sandbox))
-    return replace(done, result=PodSeen(pod=await operations.look(call.uid)))
+        return replace(done, result=PartListed(sandbox=sandbox))
+    return replace(done, result=PodListed(pod=await operations.look(call.uid)))
 
 
 async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
@@ -101,7 +101,7 @@ async def _create(
         mappings = await operations.mappings(view)
         sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
         etc_hosts = operations.directories.write_etc_hosts(view.uid, text)
-        async with operations.turn(Rank.CREATE, view):  # large messages of many pods are not made all at once
+        async with operations.turn(CallPriority.CREATE, view):  # large messages of many pods are not made all at once
             config = await operations.made(
                 view,
                 lambda: container_config(
@@ -168,7 +168,7 @@ async def _subpaths(
 async def start_container(operations: PodOperations, call: StartContainer, view: PodView, done: CallDone) -> CallDone:
     """Start it and link its log. Raises RuntimeCallError, PodEndsError."""
     try:
-        async with operations.turn(Rank.START, view):
+        async with operations.turn(CallPriority.START, view):
             await operations.runtime.start_container(call.container_id)
     finally:
         await _release_subpaths(operations, call, view)
@@ -176,10 +176,10 @@ async def start_container(operations: PodOperations, call: StartContainer, view:
     found = await operations.found(view, call.container_id) if view.quiet else ()
     if found:
         _link_log(operations, call, view, found)
-        return replace(done, result=PartSeen(containers=found))
+        return replace(done, result=PartListed(containers=found))
     seen = await operations.look(call.uid)
     _link_log(operations, call, view, seen.containers)
-    return replace(done, result=PodSeen(pod=seen))
+    return replace(done, result=PodListed(pod=seen))
 
 
 async def _release_subpaths(operations: PodOperations, call: StartContainer, view: PodView) -> None:

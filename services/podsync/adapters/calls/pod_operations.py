@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.volume import MountedVolumes
-from services.podsync.adapters.calls.pace import Pace, Rank
+from services.podsync.adapters.calls.call_slots import CallPriority, CallSlots
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImagePulls
 from services.podsync.adapters.node.node_facts_reader import HostFiles
@@ -95,7 +95,7 @@ class PodOperations:
     cluster: ClusterReads
     subpaths: Subpaths
     record: Callable[[KubeEvent], object]  # an Event that is not about a pod
-    pace: Pace = field(default_factory=Pace)
+    slots: CallSlots = field(default_factory=CallSlots)
     pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
     _host_files: HostFiles = field(default_factory=HostFiles)
     _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MOST_AT_ONCE, "environment files"))
@@ -154,9 +154,9 @@ class PodOperations:
         return await asyncio.to_thread(make) if large or is_large(view.pod) else make()
 
     @asynccontextmanager
-    async def turn(self, rank: Rank, view: PodView) -> AsyncIterator[None]:
+    async def turn(self, rank: CallPriority, view: PodView) -> AsyncIterator[None]:
         """A turn may come late, and nothing is begun for a pod that is to end. Raises PodEndsError."""
-        async with self.pace.turn(rank):
+        async with self.slots.turn(rank):
             if not self.node.is_to_run(view.uid):
                 raise PodEndsError
             yield

@@ -43,7 +43,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
-from services.podsync.core.pod.results import NodeRead, PartSeen, PodSeen
+from services.podsync.core.pod.results import NodeRead, PartListed, PodListed
 from shared import cgroup_layout
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
@@ -94,7 +94,7 @@ class RuntimeCalls(PodOperations):
     def _completion(self, done: CallDone) -> float:
         """Observations older than this do not show the call's effect. Where the adapter inspected the pod after the
         call, it is the time of that inspection, taken before the request: a change during it is in a later one."""
-        if isinstance(done.result, PodSeen):
+        if isinstance(done.result, PodListed):
             return done.result.pod.observed_at
         return done.completed_at or self.clock.monotonic()
 
@@ -115,10 +115,10 @@ class RuntimeCalls(PodOperations):
         match call:
             case LookAtPod(new_to_node=True):
                 nothing = RuntimePod(uid=call.uid, name=view.name, namespace=view.namespace, observed_at=0.0)
-                return replace(done, result=PodSeen(pod=nothing))
+                return replace(done, result=PodListed(pod=nothing))
             case LookAtPod():
                 missing = bool(view.pod) and self.cgroups.is_missing(view.pod)
-                return replace(done, result=PodSeen(pod=await self.look(call.uid), cgroup_missing=missing))
+                return replace(done, result=PodListed(pod=await self.look(call.uid), cgroup_missing=missing))
             case FetchNode():
                 return replace(done, result=NodeRead(node=await self.cluster.node()))
             case PreparePod():
@@ -165,14 +165,14 @@ class RuntimeCalls(PodOperations):
                 done = replace(done, completed_at=self.clock.monotonic())
                 found = await self.found(view, *(stop.container_id for stop in call.containers))
                 if len(found) == len(call.containers):
-                    return replace(done, result=PartSeen(containers=found))
+                    return replace(done, result=PartListed(containers=found))
             case RemoveContainers():
                 await stopping.remove_containers(self, call, view)
             case RemoveSandboxes():
                 await stopping.remove_sandboxes(self, call)
             case _:
                 raise NotImplementedError(type(call).__name__)
-        return replace(done, result=PodSeen(pod=await self.look(call.uid)))
+        return replace(done, result=PodListed(pod=await self.look(call.uid)))
 
 
 def calls_over(

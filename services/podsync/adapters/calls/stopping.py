@@ -29,7 +29,7 @@ Warn = Callable[[str, str, str], None]  # reason, message and container of a War
 
 
 @dataclass
-class Row:
+class StopOrder:
     """The containers that one call stops, for those that wait for others."""
 
     ended: dict[str, asyncio.Event] = field(default_factory=dict)  # container id -> its stop has returned
@@ -39,7 +39,7 @@ class Row:
 async def stop_container(operations: PodOperations, view: PodView, stop: ContainerStop, warn: Warn) -> None:
     """preStop, then TERM with what is left of the grace: whole seconds, two at least. The hook begins before this
     waits for anything. Raises RuntimeCallError."""
-    await _stop(operations, view, stop, _hook(operations, view, stop), warn, Row())
+    await _stop(operations, view, stop, _hook(operations, view, stop), warn, StopOrder())
 
 
 async def _stop(
@@ -48,7 +48,7 @@ async def _stop(
     stop: ContainerStop,
     hook: "asyncio.Task[bool] | None",
     warn: Warn,
-    row: Row,
+    row: StopOrder,
 ) -> None:
     """The same with a hook that was begun, and with the wait for others after it."""
     grace = stop.grace_seconds
@@ -112,7 +112,7 @@ async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerSto
 
 
 async def _wait_for_others(
-    operations: PodOperations, view: PodView, container_ids: Iterable[str], row: Row, seconds: float
+    operations: PodOperations, view: PodView, container_ids: Iterable[str], row: StopOrder, seconds: float
 ) -> None:
     """Until all of these have ended, at most so long."""
     try:
@@ -122,7 +122,7 @@ async def _wait_for_others(
         log.info("containers of pod %s did not end in time for one that stops after them", view.description)
 
 
-async def _ended(operations: PodOperations, view: PodView, container_id: str, row: Row) -> None:
+async def _ended(operations: PodOperations, view: PodView, container_id: str, row: StopOrder) -> None:
     if container_id in row.ended:
         await row.ended[container_id].wait()
         if container_id not in row.failed:
@@ -142,7 +142,7 @@ async def kill_pod(operations: PodOperations, call: KillPod, view: PodView, warn
     """Containers in parallel, then sandboxes, as far as every container that could not be stopped has had its time.
     Every hook begins before this waits for anything. Raises the first RuntimeCallError."""
     hooks = {stop.container_id: _hook(operations, view, stop) for stop in call.containers}
-    row = Row(ended={stop.container_id: asyncio.Event() for stop in call.containers})
+    row = StopOrder(ended={stop.container_id: asyncio.Event() for stop in call.containers})
 
     async def stop_in_row(stop: ContainerStop) -> None:
         try:

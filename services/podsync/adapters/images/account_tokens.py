@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.adapters.cluster_reads import ClusterReads
-from services.podsync.core.images.credential_plugin import Identity, wanted_annotations
+from services.podsync.core.images.credential_plugin import AccountIdentity, wanted_annotations
 from services.podsync.core.images.keyring import AccountSource
 from shared.clock import Clock
 from shared.config.effective import CredentialProvider
@@ -32,7 +32,9 @@ class AccountTokens:
     clock: Clock
     _kept: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict, repr=False)
 
-    async def identity(self, provider: CredentialProvider, pod: Object, cluster: ClusterReads) -> Identity | None:
+    async def identity(
+        self, provider: CredentialProvider, pod: Object, cluster: ClusterReads
+    ) -> AccountIdentity | None:
         """Who the pod is for this plugin; None where it has no service account. Raises NotApplicableError."""
         metadata, name = pod["metadata"], str((pod.get("spec") or {}).get("serviceAccountName") or "")
         if not name:
@@ -48,7 +50,7 @@ class AccountTokens:
             raise NotApplicableError(why, expected=True)
         account = AccountSource(space, name, str(about.get("uid") or ""))
         token = await self._token(provider.token_audience, account, metadata, cluster)
-        return Identity(account, annotations, token)
+        return AccountIdentity(account, annotations, token)
 
     async def _token(self, audience: str, account: AccountSource, pod: dict[str, Any], cluster: ClusterReads) -> str:
         key = audience, account.namespace, account.name, account.uid, str(pod["uid"])

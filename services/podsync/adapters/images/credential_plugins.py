@@ -16,7 +16,7 @@ from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.account_tokens import AccountTokens, NotApplicableError
 from services.podsync.core.images.credential_cache import CredentialCache
 from services.podsync.core.images.credential_plugin import (
-    Identity,
+    AccountIdentity,
     PluginAnswer,
     PluginAnswerError,
     is_for,
@@ -58,7 +58,7 @@ class CredentialPlugins:
 
     async def _of(self, provider: CredentialProvider, image: str, pod: Object, cluster: ClusterReads) -> Entries | None:
         try:
-            identity: Identity | None = None
+            identity: AccountIdentity | None = None
             if provider.token_audience:
                 identity = await self._tokens.identity(provider, pod, cluster)
                 if identity is None and provider.requires_account:
@@ -72,7 +72,7 @@ class CredentialPlugins:
             log.log(level, "credential plugin %s is not asked for %s: %s", provider.name, image, error)
         return None
 
-    async def _config(self, provider: CredentialProvider, image: str, identity: Identity | None) -> DockerConfig:
+    async def _config(self, provider: CredentialProvider, image: str, identity: AccountIdentity | None) -> DockerConfig:
         cache = self._caches[provider.name]
         scope = identity.scope(with_token=provider.token_cache_type == "Token") if identity else ""
         kept = cache.find(image, scope, self._clock.monotonic())
@@ -102,7 +102,7 @@ class CredentialPlugins:
         if not task.cancelled():
             task.exception()  # callers that waited have it; without any it is dropped
 
-    async def _run(self, provider: CredentialProvider, image: str, identity: Identity | None) -> PluginAnswer:
+    async def _run(self, provider: CredentialProvider, image: str, identity: AccountIdentity | None) -> PluginAnswer:
         try:
             output, exit_code = await run_child(
                 [str(self._bin_dir / provider.name), *provider.args],

@@ -13,7 +13,7 @@ from typing import Any
 
 from services.podsync.adapters.images.image_record_files import ImageRecordFiles
 from services.podsync.core.images.image_records import (
-    Access,
+    PullAccess,
     PulledRecord,
     access_of,
     decide_access,
@@ -59,7 +59,7 @@ class ImageAccess:
         pulled_here = record is not None or self._files.has_intent(image)
         if not must_verify(self._policy, self._allowlist, image, pulled_here=pulled_here):
             return True
-        access = record.mapping.get(repository(image), Access()) if record is not None else Access()
+        access = record.mapping.get(repository(image), PullAccess()) if record is not None else PullAccess()
         needs_credentials = not (access.is_empty or access.all_pods)
         verdict = decide_access(record, image, await credentials() if needs_credentials else ())
         if verdict.learn is not None:
@@ -120,7 +120,7 @@ class ImageAccess:
                 if await self._runtime.image_status(image_ref) is None:
                     await asyncio.to_thread(self._files.remove_pulled, image_ref)
 
-    async def _note(self, image: str, image_ref: str, access: Access) -> bool:
+    async def _note(self, image: str, image_ref: str, access: PullAccess) -> bool:
         async with self._lock:
             try:
                 await asyncio.to_thread(self._write, image, image_ref, access)
@@ -129,7 +129,7 @@ class ImageAccess:
                 return False
         return True
 
-    def _write(self, image: str, image_ref: str, access: Access | None) -> None:
+    def _write(self, image: str, image_ref: str, access: PullAccess | None) -> None:
         before: PulledRecord | None = self._files.pulled(image_ref)
         after = merged(before, image_ref, image, access, rfc3339(self._clock.wall()))
         if after is not before:

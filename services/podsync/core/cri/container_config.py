@@ -7,7 +7,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import MountedVolume, block_devices, container_mounts
 from services.podsync.core.cri.container_resources import container_resources
 from services.podsync.core.cri.environment import EnvFiles, References, container_environment
-from services.podsync.core.cri.message import Present, message
+from services.podsync.core.cri.message import ExplicitMessage, message
 from services.podsync.core.cri.sandbox_config import pod_labels
 from services.podsync.core.cri.security_context import container_security_context, verify_non_root
 from services.podsync.core.cri.user_namespaces import Mappings
@@ -91,8 +91,8 @@ def container_config(
     )
     name = str(container.get("name") or "")
     linux = message(
-        resources=Present(container_resources(pod, container, facts)),
-        security_context=Present(
+        resources=ExplicitMessage(container_resources(pod, container, facts)),
+        security_context=ExplicitMessage(
             container_security_context(
                 pod,
                 container,
@@ -105,7 +105,7 @@ def container_config(
         ),
     )
     return message(
-        metadata=Present(message(name=name, attempt=restart_count)),
+        metadata=ExplicitMessage(message(name=name, attempt=restart_count)),
         image=message(image=image_ref, user_specified_image=container.get("image")),
         command=_arguments(container, "command", env, space),
         args=_arguments(container, "args", env, space),

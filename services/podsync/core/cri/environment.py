@@ -1,7 +1,7 @@
 """The environment of one container (pods.md 6.3).
 
-Values come from the pod, the node's facts, the services' variables, the ConfigMaps and Secrets (`Referenced`) and the
-files (`EnvFile`) given; nothing is read.
+Values come from the pod, the node's facts, the services' variables, the ConfigMaps and Secrets (`ReferencedObject`)
+and the files (`EnvFile`) given; nothing is read.
 """
 
 import base64
@@ -26,7 +26,7 @@ _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
 @dataclass(frozen=True)
-class Referenced:
+class ReferencedObject:
     """A ConfigMap or Secret as it was found: the object, or why there is none."""
 
     object: Object | None = field(repr=False)
@@ -34,7 +34,7 @@ class Referenced:
     error: str = ""
 
 
-References = Mapping[tuple[str, str], Referenced]  # (kind, name) in the pod's namespace
+References = Mapping[tuple[str, str], ReferencedObject]  # (kind, name) in the pod's namespace
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _from_file(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
 
 def _found(kind: str, reference: Mapping[str, Any], references: References) -> Object:
     """The object; {} for an absent one that is optional. Raises ContainerConfigError with the kubelet's text."""
-    found = references.get((kind, str(reference.get("name") or "")), Referenced(None, error="was not read"))
+    found = references.get((kind, str(reference.get("name") or "")), ReferencedObject(None, error="was not read"))
     if found.object is not None:
         return found.object
     if found.not_found and reference.get("optional"):

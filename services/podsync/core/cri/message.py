@@ -7,18 +7,18 @@ from shared.cri.interface import Message
 
 def message(**fields: Any) -> Message:
     """The fields that have a value: None, "", 0, False and empty lists and maps are left out. A message within that
-    counts even when empty (`{"seccomp": {}}` is not the same as no seccomp) is given as `Present`."""
-    return {name: _plain(value) for name, value in fields.items() if isinstance(value, Present) or value}
+    counts even when empty (`{"seccomp": {}}` is not the same as no seccomp) is given as `ExplicitMessage`."""
+    return {name: _plain(value) for name, value in fields.items() if isinstance(value, ExplicitMessage) or value}
 
 
-class Present(dict[str, Any]):
+class ExplicitMessage(dict[str, Any]):
     """A message that is sent even when it is empty."""
 
 
-def int64(value: int | None) -> Present | None:
+def int64(value: int | None) -> ExplicitMessage | None:
     """A CRI Int64Value; None = not set, which is not the same as 0."""
-    return None if value is None else Present(message(value=value))
+    return None if value is None else ExplicitMessage(message(value=value))
 
 
 def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Present) else value
+    return dict(value) if isinstance(value, ExplicitMessage) else value

@@ -9,7 +9,7 @@ from services.podsync.core.cri.config_errors import SandboxConfigError
 from services.podsync.core.cri.container_resources import sandbox_overhead, sandbox_resources
 from services.podsync.core.cri.dns import pod_dns
 from services.podsync.core.cri.hosts_file import HostnameError, kernel_hostname
-from services.podsync.core.cri.message import Present, message
+from services.podsync.core.cri.message import ExplicitMessage, message
 from services.podsync.core.cri.security_context import sandbox_security_context
 from services.podsync.core.cri.user_namespaces import Mappings
 from services.podsync.core.node.node_facts import NodeFacts
@@ -37,16 +37,18 @@ def sandbox_config(
     spec = pod.get("spec") or {}
     linux = message(
         cgroup_parent=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",
-        security_context=Present(sandbox_security_context(pod, facts, mappings=mappings, volume_groups=volume_groups)),
+        security_context=ExplicitMessage(
+            sandbox_security_context(pod, facts, mappings=mappings, volume_groups=volume_groups)
+        ),
         sysctls=_sysctls(spec.get("securityContext") or {}),
-        overhead=Present(sandbox_overhead(pod, facts)),
-        resources=Present(sandbox_resources(pod, facts)),
+        overhead=ExplicitMessage(sandbox_overhead(pod, facts)),
+        resources=ExplicitMessage(sandbox_resources(pod, facts)),
     )
     return message(
         metadata=message(name=name(pod), namespace=namespace(pod), uid=uid(pod), attempt=attempt),
         hostname="" if spec.get("hostNetwork") else _hostname(pod, facts),
         log_directory=log_directory(pod, facts),
-        dns_config=Present(pod_dns(pod, facts).config),
+        dns_config=ExplicitMessage(pod_dns(pod, facts).config),
         port_mappings=[mapping for container in spec.get("containers") or () for mapping in _ports(container)],
         labels={**((pod.get("metadata") or {}).get("labels") or {}), **pod_labels(pod)},
         annotations=annotations(pod),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
-from services.podsync.core.cri.message import Present, int64, message
+from services.podsync.core.cri.message import ExplicitMessage, int64, message
 from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace, userns_options
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import ImageStatus, Message
@@ -45,7 +45,7 @@ def sandbox_security_context(
     own, asked = _fs_group(context), list(context.get("supplementalGroups") or ())
     return message(
         privileged=any((container.get("securityContext") or {}).get("privileged") for container in every),
-        seccomp=Present(),  # RuntimeDefault, whatever the containers ask for
+        seccomp=ExplicitMessage(),  # RuntimeDefault, whatever the containers ask for
         run_as_user=int64(context.get("runAsUser")),
         run_as_group=int64(context.get("runAsGroup")),
         selinux_options=_selinux(context.get("seLinuxOptions")),
@@ -75,7 +75,7 @@ def container_security_context(
     unmasked = effective.get("procMount") == "Unmasked"
     apparmor, deprecated_apparmor = _apparmor(pod, container)
     return message(
-        capabilities=None if capabilities is None else Present(_capabilities(capabilities)),
+        capabilities=None if capabilities is None else ExplicitMessage(_capabilities(capabilities)),
         privileged=bool(effective.get("privileged")),
         readonly_rootfs=bool(effective.get("readOnlyRootFilesystem")),
         no_new_privs=effective.get("allowPrivilegeEscalation") is False,
@@ -173,10 +173,10 @@ def _groups_policy(context: dict[str, Any]) -> str:
     return "Strict" if context.get("supplementalGroupsPolicy") == "Strict" else ""  # Merge is the zero value
 
 
-def _selinux(options: dict[str, str] | None) -> Present | None:
+def _selinux(options: dict[str, str] | None) -> ExplicitMessage | None:
     if options is None:
         return None
-    return Present(message(**{part: options.get(part) for part in ("user", "role", "type", "level")}))
+    return ExplicitMessage(message(**{part: options.get(part) for part in ("user", "role", "type", "level")}))
 
 
 def _capabilities(capabilities: dict[str, Any]) -> Message:
@@ -185,12 +185,12 @@ def _capabilities(capabilities: dict[str, Any]) -> Message:
     )
 
 
-def _profile(kind: str, local: str = "") -> Present:
+def _profile(kind: str, local: str = "") -> ExplicitMessage:
     """A CRI SecurityProfile; RuntimeDefault is the zero value."""
-    return Present(message(profile_type="" if kind == "RuntimeDefault" else kind, localhost_ref=local))
+    return ExplicitMessage(message(profile_type="" if kind == "RuntimeDefault" else kind, localhost_ref=local))
 
 
-def _seccomp(of_pod: dict[str, Any], effective: dict[str, Any], facts: NodeFacts) -> Present:
+def _seccomp(of_pod: dict[str, Any], effective: dict[str, Any], facts: NodeFacts) -> ExplicitMessage:
     profile = effective.get("seccompProfile") or of_pod.get("seccompProfile")
     if not profile:
         return _profile("RuntimeDefault" if facts.seccomp_default else "Unconfined")
@@ -201,7 +201,7 @@ def _seccomp(of_pod: dict[str, Any], effective: dict[str, Any], facts: NodeFacts
     return _profile("Localhost", f"{facts.root_dir}/seccomp/{profile['localhostProfile']}")
 
 
-def _apparmor(pod: Object, container: Object) -> tuple[Present | None, str]:
+def _apparmor(pod: Object, container: Object) -> tuple[ExplicitMessage | None, str]:
     """The profile, and the same as the deprecated string: container field, else annotation, else pod field."""
     own = (container.get("securityContext") or {}).get("appArmorProfile")
     annotated = annotations(pod).get(f"{_APPARMOR_ANNOTATION}{container.get('name')}", "")

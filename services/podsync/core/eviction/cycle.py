@@ -6,7 +6,7 @@ Moments are seconds of one steady clock, which the caller chooses.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.podsync.core.eviction.signals import Reading
+from services.podsync.core.eviction.signals import SignalObservation
 from services.podsync.core.eviction.thresholds import Threshold, met, not_reclaimed
 from shared.model.eviction import SIGNALS, Resource
 
@@ -14,7 +14,7 @@ _FILESYSTEM = (Resource.EPHEMERAL_STORAGE, Resource.INODES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class CycleState:
     """What one cycle keeps for the next."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
@@ -24,21 +24,21 @@ class Memory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class CycleResult:
     """What a cycle finds: the conditions that are True, and the thresholds to act on, the first one first."""
 
-    memory: Memory
+    memory: CycleState
     conditions: frozenset[str] = frozenset()
     act_on: tuple[Threshold, ...] = ()
 
 
 def evaluate(
-    before: Memory,
+    before: CycleState,
     thresholds: tuple[Threshold, ...],
-    readings: Mapping[str, Reading],
+    readings: Mapping[str, SignalObservation],
     now: float,
     transition_seconds: float,
-) -> Finding:
+) -> CycleResult:
     """Evaluate all thresholds. `transition_seconds`: how long a condition stays after its last threshold was met.
 
     A threshold that was acted on stays met until its minimum reclaim is available; one whose signal was not read
@@ -50,13 +50,13 @@ def evaluate(
     last_met = {kind: at for kind, at in last_met.items() if now - at < transition_seconds or at == now}
     due = frozenset(one for one in found if now - first_met[one] >= one.grace_seconds)
     fresh = [one for one in thresholds if one in due and readings[one.signal].at != before.read_at.get(one.signal)]
-    memory = Memory(
+    memory = CycleState(
         first_met=first_met,
         last_met=last_met,
         acted_on=due,
         read_at={signal: reading.at for signal, reading in readings.items()},
     )
-    return Finding(memory=memory, conditions=frozenset(last_met), act_on=tuple(sorted(fresh, key=_order)))
+    return CycleResult(memory=memory, conditions=frozenset(last_met), act_on=tuple(sorted(fresh, key=_order)))
 
 
 def is_of_filesystem(threshold: Threshold) -> bool:

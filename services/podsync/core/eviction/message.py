@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from bus.messages.usage import ContainerUsage
 from services.podsync.core.eviction.ranking import Candidate
-from services.podsync.core.eviction.signals import Reading
+from services.podsync.core.eviction.signals import SignalObservation
 from services.podsync.core.eviction.thresholds import Threshold
 from shared.model.eviction import SIGNALS, Resource, threshold_amount
 from shared.model.quantity import Quantity, parse_quantity
@@ -19,7 +19,7 @@ def node_event(threshold: Threshold) -> str:
 
 
 def eviction_text(
-    candidate: Candidate, acted: Threshold, met: Iterable[Threshold], readings: Mapping[str, Reading]
+    candidate: Candidate, acted: Threshold, met: Iterable[Threshold], readings: Mapping[str, SignalObservation]
 ) -> tuple[str, dict[str, str]]:
     """The message of the pod's status and event, and the annotations of the event. `met`: in the order of acting."""
     resource = SIGNALS[acted.signal].resource

@@ -8,7 +8,7 @@ from bus.messages.usage import FilesystemUsage, NodeUsage
 
 
 @dataclass(frozen=True)
-class Reading:
+class SignalObservation:
     """What was available of `capacity` (bytes or a count) at `at`, seconds of CLOCK_MONOTONIC."""
 
     available: int
@@ -24,21 +24,21 @@ class Layout(StrEnum):
     SPLIT = "split"  # images on one of their own, writable layers on that of the root directory
 
 
-def readings(usage: NodeUsage) -> dict[str, Reading]:
+def readings(usage: NodeUsage) -> dict[str, SignalObservation]:
     """The reading of each signal whose figures are known. A signal without one meets no threshold."""
     at, found = usage.read_at, {}
     available, capacity = usage.cgroup.memory_available, usage.memory_capacity
     if available is not None and capacity is not None:
-        found["memory.available"] = Reading(available, capacity, at)
+        found["memory.available"] = SignalObservation(available, capacity, at)
     for container in usage.system_containers:
         cgroup = container.cgroup
         if container.name == "pods" and cgroup.memory_available is not None and cgroup.memory_working_set is not None:
             capacity = cgroup.memory_available + cgroup.memory_working_set
-            found["allocatableMemory.available"] = Reading(cgroup.memory_available, capacity, at)
+            found["allocatableMemory.available"] = SignalObservation(cgroup.memory_available, capacity, at)
     for name, filesystem in (("nodefs", usage.nodefs), ("imagefs", usage.imagefs), ("containerfs", usage.containerfs)):
         found |= _of_filesystem(name, filesystem, at)
     if usage.pids_max is not None and usage.pids_current is not None:
-        found["pid.available"] = Reading(usage.pids_max - usage.pids_current, usage.pids_max, at)
+        found["pid.available"] = SignalObservation(usage.pids_max - usage.pids_current, usage.pids_max, at)
     return found
 
 
@@ -49,10 +49,10 @@ def layout_of(usage: NodeUsage) -> Layout | None:
     return Layout.SINGLE if usage.nodefs_device == usage.imagefs_device else Layout.DEDICATED_IMAGES
 
 
-def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, Reading]:
+def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, SignalObservation]:
     found = {}
     if usage is not None and usage.available is not None and usage.capacity:
-        found[f"{name}.available"] = Reading(usage.available, usage.capacity, at)
+        found[f"{name}.available"] = SignalObservation(usage.available, usage.capacity, at)
     if usage is not None and usage.inodes_free is not None and usage.inodes:  # some filesystems count none
-        found[f"{name}.inodesFree"] = Reading(usage.inodes_free, usage.inodes, at)
+        found[f"{name}.inodesFree"] = SignalObservation(usage.inodes_free, usage.inodes, at)
     return found

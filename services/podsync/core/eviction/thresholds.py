@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from services.podsync.core.eviction.signals import Layout, Reading
+from services.podsync.core.eviction.signals import Layout, SignalObservation
 from shared.frozen_copy import replace
 from shared.model.eviction import SIGNALS, reclaim_amount, threshold_amount
 
@@ -28,7 +28,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configured:
+class EvictionConfiguration:
     """The keys of the configuration, as checked by `shared/config/rules_eviction.py`. `soft_grace`: seconds.
     `enforce_pods`: "pods" is in enforceNodeAllocatable."""
 
@@ -39,7 +39,7 @@ class Configured:
     enforce_pods: bool
 
 
-def thresholds_of(configured: Configured, layout: Layout) -> tuple[Threshold, ...]:
+def thresholds_of(configured: EvictionConfiguration, layout: Layout) -> tuple[Threshold, ...]:
     """All thresholds: hard ones first. Those of containerfs are copies of the ones of the filesystem it is on."""
     reclaims = configured.minimum_reclaim
     found = [
@@ -64,12 +64,12 @@ def thresholds_of(configured: Configured, layout: Layout) -> tuple[Threshold, ..
     return tuple(one for one in found if one.signal in SIGNALS and _can_be_met(one.amount))
 
 
-def met(thresholds: Iterable[Threshold], readings: Mapping[str, Reading]) -> frozenset[Threshold]:
+def met(thresholds: Iterable[Threshold], readings: Mapping[str, SignalObservation]) -> frozenset[Threshold]:
     """The thresholds below which their signal is."""
     return frozenset(one for one in thresholds if _below(one, readings.get(one.signal), reclaim=False))
 
 
-def not_reclaimed(thresholds: Iterable[Threshold], readings: Mapping[str, Reading]) -> frozenset[Threshold]:
+def not_reclaimed(thresholds: Iterable[Threshold], readings: Mapping[str, SignalObservation]) -> frozenset[Threshold]:
     """Of thresholds that were met, those whose minimum reclaim is not available yet."""
     return frozenset(one for one in thresholds if _below(one, readings.get(one.signal), reclaim=True))
 
@@ -91,7 +91,7 @@ def may_reclaim_images(threshold: Threshold, layout: Layout) -> bool:
     )
 
 
-def _below(threshold: Threshold, reading: Reading | None, *, reclaim: bool) -> bool:
+def _below(threshold: Threshold, reading: SignalObservation | None, *, reclaim: bool) -> bool:
     if reading is None:
         return False
     amount = threshold_amount(threshold.amount, reading.capacity)

@@ -24,7 +24,7 @@ class PluginAnswerError(Exception):
 
 
 @dataclass(frozen=True)
-class Identity:
+class AccountIdentity:
     """The service account for which a plugin is asked. `annotations`: those the plugin is to have."""
 
     account: AccountSource
@@ -66,7 +66,7 @@ def wanted_annotations(provider: CredentialProvider, annotations: Mapping[str, s
     return {key: annotations[key] for key in sorted(wanted) if key in annotations}
 
 
-def request_document(provider: CredentialProvider, image: str, identity: Identity | None) -> bytes:
+def request_document(provider: CredentialProvider, image: str, identity: AccountIdentity | None) -> bytes:
     """What the plugin reads from its standard input."""
     request: dict[str, Any] = {"kind": "CredentialProviderRequest", "apiVersion": provider.api_version, "image": image}
     if identity is not None:
@@ -76,7 +76,7 @@ def request_document(provider: CredentialProvider, image: str, identity: Identit
     return orjson.dumps(request) + b"\n"
 
 
-def read_answer(provider: CredentialProvider, content: bytes, identity: Identity | None) -> PluginAnswer:
+def read_answer(provider: CredentialProvider, content: bytes, identity: AccountIdentity | None) -> PluginAnswer:
     """What the plugin wrote to its standard output. Raises PluginAnswerError."""
     try:
         document = orjson.loads(content)

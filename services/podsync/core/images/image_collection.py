@@ -21,7 +21,7 @@ Histories = Mapping[str, ImageHistory]  # by image id
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class ImageGCPolicy:
     """The configuration. Ages are seconds; `maximum_age` 0 = without limit. Percentages are of the filesystem's use."""
 
     minimum_age: float
@@ -76,7 +76,7 @@ def too_old(images: Iterable[ImageStatus], histories: Histories, now: float, max
     return [image for image in images if now - (histories[image.id].last_used or 0.0) > maximum_age]
 
 
-def bytes_to_free(capacity: int, available: int, policy: Policy) -> int:
+def bytes_to_free(capacity: int, available: int, policy: ImageGCPolicy) -> int:
     """Bytes to free so that the use falls to the low threshold; 0 = it is below the high one."""
     available = min(available, capacity)
     if used_percent(capacity, available) < policy.high_percent:

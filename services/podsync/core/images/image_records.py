@@ -26,7 +26,7 @@ class RecordError(Exception):
 
 
 @dataclass(frozen=True)
-class Access:
+class PullAccess:
     """Who has shown a right to an image: every pod of the node, or those with one of these."""
 
     all_pods: bool = False
@@ -45,15 +45,15 @@ class PulledRecord:
 
     image_ref: str
     updated: str  # RFC 3339
-    mapping: Mapping[str, Access] = field(default_factory=dict)  # full name without tag and digest -> who
+    mapping: Mapping[str, PullAccess] = field(default_factory=dict)  # full name without tag and digest -> who
 
 
 @dataclass(frozen=True)
-class Verdict:
+class AccessVerdict:
     """Whether the pod may use the image as it is. `learn`: a right that the record does not have yet."""
 
     allowed: bool
-    learn: Access | None = None
+    learn: PullAccess | None = None
 
 
 def file_name(key: str) -> str:
@@ -61,15 +61,15 @@ def file_name(key: str) -> str:
     return f"sha256-{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def access_of(credential: TrackedCredential | None) -> Access:
+def access_of(credential: TrackedCredential | None) -> PullAccess:
     """The access that a pull with this credential proves; without one, all pods."""
     match credential.source if credential is not None else None:
         case SecretSource() as secret if credential is not None:
-            return Access(secrets=((secret, credential.hash),))
+            return PullAccess(secrets=((secret, credential.hash),))
         case AccountSource() as account:
-            return Access(accounts=(account,))
+            return PullAccess(accounts=(account,))
         case _:
-            return Access(all_pods=True)
+            return PullAccess(all_pods=True)
 
 
 def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_here: bool) -> bool:
@@ -86,13 +86,13 @@ def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_her
             return False
 
 
-def decide_access(record: PulledRecord | None, image: str, credentials: Iterable[TrackedCredential]) -> Verdict:
+def decide_access(record: PulledRecord | None, image: str, credentials: Iterable[TrackedCredential]) -> AccessVerdict:
     """Whether what is recorded gives a pod with these credentials the image."""
     access = record.mapping.get(repository(image)) if record is not None else None
     if access is None or access.is_empty:
-        return Verdict(allowed=False)
+        return AccessVerdict(allowed=False)
     if access.all_pods:
-        return Verdict(allowed=True)
+        return AccessVerdict(allowed=True)
     known = dict(access.secrets)
     hashes = {value for value in known.values() if value}
     credentials = tuple(credentials)
@@ -100,11 +100,13 @@ def decide_access(record: PulledRecord | None, image: str, credentials: Iterable
         secret = credential.source
         if isinstance(secret, SecretSource) and (credential.hash in hashes or secret in known):
             is_news = known.get(secret) != credential.hash and len(known) < MOST_LEARNT
-            return Verdict(allowed=True, learn=access_of(credential) if is_news else None)
-    return Verdict(allowed=any(credential.source in access.accounts for credential in credentials))
+            return AccessVerdict(allowed=True, learn=access_of(credential) if is_news else None)
+    return AccessVerdict(allowed=any(credential.source in access.accounts for credential in credentials))
 
 
-def merged(record: PulledRecord | None, image_ref: str, image: str, access: Access | None, now: str) -> PulledRecord:
+def merged(
+    record: PulledRecord | None, image_ref: str, image: str, access: PullAccess | None, now: str
+) -> PulledRecord:
     """The record with this right added; the same object where nothing is new. `access` None: it was pulled
     with unknown credentials. `now`: RFC 3339."""
     name = repository(image)
@@ -113,17 +115,17 @@ def merged(record: PulledRecord | None, image_ref: str, image: str, access: Acce
         return PulledRecord(image_ref, now, mapping)
     if access is None or access.is_empty:
         return record
-    before = record.mapping.get(name, Access())
+    before = record.mapping.get(name, PullAccess())
     after = _united(before, access)
     if name in record.mapping and after == before:
         return record
     return replace(record, updated=now, mapping={**record.mapping, name: after})
 
 
-def _united(before: Access, new: Access) -> Access:
+def _united(before: PullAccess, new: PullAccess) -> PullAccess:
     if before.all_pods or new.all_pods:
-        return Access(all_pods=True)
-    return Access(
+        return PullAccess(all_pods=True)
+    return PullAccess(
         secrets=tuple(sorted({**dict(before.secrets), **dict(new.secrets)}.items())),
         accounts=tuple(sorted({*before.accounts, *new.accounts})),
     )
@@ -160,7 +162,7 @@ def _encoded(kind: str, members: dict[str, Any]) -> bytes:
     return orjson.dumps({"kind": kind, "apiVersion": _VERSIONS[0], **members}) + b"\n"
 
 
-def _access_document(access: Access) -> dict[str, Any]:
+def _access_document(access: PullAccess) -> dict[str, Any]:
     secrets = [
         {"uid": secret.uid, "namespace": secret.namespace, "name": secret.name, "credentialHash": value}
         for secret, value in access.secrets
@@ -173,10 +175,10 @@ def _access_document(access: Access) -> dict[str, Any]:
     }
 
 
-def _access(entry: Mapping[str, Any]) -> Access:
+def _access(entry: Mapping[str, Any]) -> PullAccess:
     secrets = _list(entry.get("kubernetesSecrets"))
     accounts = _list(entry.get("kubernetesServiceAccounts"))
-    return Access(
+    return PullAccess(
         all_pods=entry.get("nodePodsAccessible") is True,
         secrets=tuple((SecretSource(*_coordinates(one)), _text(one, "credentialHash")) for one in secrets),
         accounts=tuple(AccountSource(*_coordinates(one)) for one in accounts),

@@ -10,7 +10,7 @@ from services.podsync.core.images.image_reference import InvalidImageNameError, 
 from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_until
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from shared.frozen_copy import replace
 
 LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
@@ -43,22 +43,22 @@ def image_volumes(record: PodRecord) -> list[ImageNeed]:
     return needs
 
 
-def next_volume_image(step: Step, world: World) -> Call | None:
+def next_volume_image(step: Step, inputs: StepInputs) -> Call | None:
     """The next call for an image volume's image; None = each is present, or waits."""
     for need in image_volumes(step.record):
         progress = step.record.progress("", need.volume)
         if progress.image is not None:
             continue
-        if progress.retry_at > world.now:
+        if progress.retry_at > inputs.now:
             step.wake_earlier(progress.retry_at)
             continue
-        call = find_image(step, need, world)
+        call = find_image(step, need, inputs)
         if call is not None:
             return call
     return None
 
 
-def find_image(step: Step, need: ImageNeed, world: World) -> Call | None:
+def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
     """Return the next image call, or None with the reason to wait in the step."""
     record = step.record
     try:
@@ -74,15 +74,15 @@ def find_image(step: Step, need: ImageNeed, world: World) -> Call | None:
             volume=need.volume,
             image=image,
             policy=need.policy,
-            backed_off=until > world.now,
+            backed_off=until > inputs.now,
         )
     if need.policy == "Never":
         message = f'Container image "{image}" is not present with pull policy of Never'
         _show(step, need, "ErrImageNeverPull", message, ("Warning", "ErrImageNeverPull", message))
-        _look_again(step, need, world.now + LOOK_AGAIN_SECONDS)
+        _look_again(step, need, inputs.now + LOOK_AGAIN_SECONDS)
         return None
-    if until > world.now:
-        _wait_for_pull(step, need, image, until, world)
+    if until > inputs.now:
+        _wait_for_pull(step, need, image, until, inputs)
         return None
     step.events.append(("Normal", "Pulling", f'Pulling image "{image}"', need.container))
     return PullImage(
@@ -95,11 +95,11 @@ def find_image(step: Step, need: ImageNeed, world: World) -> Call | None:
     )
 
 
-def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, world: World) -> None:
+def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, inputs: StepInputs) -> None:
     """As in the kubelet: first show why it failed, then that it waits."""
     back_off = step.record.saved.image_backoff[image]
     shown_until = until - back_off.seconds / 2
-    if world.now < shown_until and _shown_reason(step.record, need) in PULL_ERRORS:
+    if inputs.now < shown_until and _shown_reason(step.record, need) in PULL_ERRORS:
         until = shown_until
     else:
         event = ("Normal", "BackOff", f'Back-off pulling image "{image}"')
@@ -107,7 +107,7 @@ def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, world:
     if need.policy == "Always":
         step.wake_earlier(until)
     else:
-        _look_again(step, need, min(until, world.now + LOOK_AGAIN_SECONDS))
+        _look_again(step, need, min(until, inputs.now + LOOK_AGAIN_SECONDS))
 
 
 def _look_again(step: Step, need: ImageNeed, when: float) -> None:

@@ -80,9 +80,9 @@ def _as_allocated(saved: Saved, wanted: Pod) -> tuple[Pod, PendingResize | None]
 def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
     """The record before it takes `wanted` over: without what was found for the images that containers named so far.
     Directories are prepared again for a new ephemeral container, which needs a log directory."""
-    made = record.made
+    setup = record.setup
     if (wanted.get("spec") or {}).get("ephemeralContainers") != record.spec.get("ephemeralContainers"):
-        made = replace(made, prepared=False)
+        setup = replace(setup, prepared=False)
     named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
     changed = {
         str(spec.get("name"))
@@ -91,7 +91,7 @@ def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
     }
     return replace(
         record,
-        made=made,
+        setup=setup,
         starts={
             name: replace(progress, image=None, must_pull=False, retry_at=0.0) if name in changed else progress
             for name, progress in record.starts.items()

@@ -13,7 +13,7 @@ from shared.podspec.containers import ContainerKind, every_container
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class PodSetup:
     """What was made and removed outside of the runtime's pod."""
 
     prepared: bool = False  # directories and cgroup
@@ -24,7 +24,7 @@ class Made:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Newest:
+class LastWritten:
     """What was saved and published last: only a change is saved and published again."""
 
     saved: tuple[Saved, Attempts] | None = None  # what the newest SavePod holds

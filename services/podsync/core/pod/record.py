@@ -15,7 +15,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.observed import Observed, observe
-from services.podsync.core.pod.performed import Made, Newest, PodVersion
+from services.podsync.core.pod.performed import LastWritten, PodSetup, PodVersion
 from services.podsync.core.pod.progress import InstanceFacts, Progress
 from services.podsync.core.pod.retry import Retry
 from services.podsync.core.pod.saved import Attempts, Saved
@@ -55,8 +55,8 @@ class PodRecord:
     volumes: MountedVolumes | None = None
     observed: Observed = field(default_factory=Observed)
     retry: Retry = field(default_factory=Retry)
-    made: Made = field(default_factory=Made)
-    newest: Newest = field(default_factory=Newest)
+    setup: PodSetup = field(default_factory=PodSetup)
+    last_written: LastWritten = field(default_factory=LastWritten)
     call: Call | None = None  # under way
     given_up: bool = False  # the call was interrupted
     starts: Mapping[str, Progress] = field(default_factory=dict)  # container -> towards its next start

@@ -8,7 +8,7 @@ from shared.model.runtime import Container, RuntimePod, Sandbox
 
 
 @dataclass(frozen=True, kw_only=True)
-class PodSeen:
+class PodListed:
     """Of LookAtPod, and of each call that starts, stops or removes: the pod as it was listed after the call."""
 
     pod: RuntimePod
@@ -16,7 +16,7 @@ class PodSeen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSeen:
+class PartListed:
     """Of RunPodSandbox, StartContainer and KillPod, where the call can have changed nothing else."""
 
     sandbox: Sandbox | None = None
@@ -63,4 +63,4 @@ class ContainerCreated:
     log_path: str = ""
 
 
-Result = PodSeen | PartSeen | PodPrepared | NodeRead | ImageInspected | ImagePulled | ContainerCreated
+Result = PodListed | PartListed | PodPrepared | NodeRead | ImageInspected | ImagePulled | ContainerCreated

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress, allocation_of
-from services.podsync.core.pod.performed import Newest
+from services.podsync.core.pod.performed import LastWritten
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import (
     NOTHING_SAVED,
@@ -45,9 +45,9 @@ _OF_CONTAINERS = [(field, _NAMES[SavedContainer].get(field.name, field.name)) fo
 def must_be_saved(record: PodRecord) -> bool:
     """Whether what changed since the newest save is known to podsync alone. What a finished pod looks like in the API
     server is not of that kind."""
-    if record.newest.saved is None:
+    if record.last_written.saved is None:
         return True
-    before = record.newest.saved[0]
+    before = record.last_written.saved[0]
     if record.saved.state is PodState.FINISHED:
         before = replace(before, pod=record.saved.pod)
     return before is not record.saved and before != record.saved
@@ -76,8 +76,8 @@ def restore(data: dict[str, Any]) -> PodRecord:
     found["pre_stops"] = {name: at for name, at in found.get("pre_stops", {}).items() if isinstance(at, float | int)}
     saved, attempts = _part(Saved, found), _part(Attempts, found)
     status = found.get("status", {})
-    newest = Newest(saved=(saved, attempts))
-    return PodRecord(**identity, saved=saved, attempts=attempts, status=status, newest=newest, restored=True)
+    written = LastWritten(saved=(saved, attempts))
+    return PodRecord(**identity, saved=saved, attempts=attempts, status=status, last_written=written, restored=True)
 
 
 def not_after(saved: Saved, now: float) -> Saved:

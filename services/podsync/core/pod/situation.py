@@ -1,4 +1,4 @@
-"""The input and the result of a decision: the world a pod's next step depends on, and that step."""
+"""The inputs and the result of a decision: what a pod's next step depends on, and that step."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from services.podsync.core.pod.record import PodEvent, PodRecord
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class StepInputs:
     """What a step depends on besides the pod's own record."""
 
     now: float  # seconds of the steady clock

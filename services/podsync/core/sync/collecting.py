@@ -2,52 +2,52 @@
 
 from services.podsync.core.pod.instructions import Call, ReleasePod, RemoveContainers, RemovePodLogs, RemoveSandboxes
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from shared.model.runtime import Container, ContainerState, SandboxState
 
 EVERY = 1 << 31  # instances to keep: all
 GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log directories once a minute
 
 
-def remove_when_due(step: Step, dead: Call | None, world: World) -> None:
+def remove_when_due(step: Step, dead: Call | None, inputs: StepInputs) -> None:
     """Remove what is dead; after a failed removal it waits, and delays nothing else."""
     retry_at = step.record.retry.removal_at
-    if dead is not None and retry_at > world.now:
+    if dead is not None and retry_at > inputs.now:
         step.wake_earlier(retry_at)
     else:
         step.call = dead
 
 
-def terminated(record: PodRecord, world: World) -> Step:
+def terminated(record: PodRecord, inputs: StepInputs) -> Step:
     """Volumes are gone, then the cgroup: then the pod is finished."""
     if record.volumes is not None and record.volumes.volumes:
         return Step(record=record, waits_for="volumes to be unmounted")
-    if not world.volumes_known and record.spec.get("volumes"):
+    if not inputs.volumes_known and record.spec.get("volumes"):
         return Step(record=record, waits_for="the list of mounted volumes")
-    if not record.made.released:
+    if not record.setup.released:
         return Step(record=record, call=ReleasePod(uid=record.uid))
     return Step(record=record, done=True)
 
 
-def collect(record: PodRecord, world: World) -> Step:
+def collect(record: PodRecord, inputs: StepInputs) -> Step:
     """A finished pod that no source lists: dead containers go at once, sandbox and logs within the kubelet's minute."""
     dead = dead_instances(record, keep=0)
     if dead is not None:
         step = Step(record=record)
-        remove_when_due(step, dead, world)
+        remove_when_due(step, dead, inputs)
         return step
     due = record.saved.finished_at + GARBAGE_AFTER_SECONDS
-    if due > world.now and not record.saved.restart_requested and record.sandboxes:
+    if due > inputs.now and not record.saved.restart_requested and record.sandboxes:
         return Step(record=record, wake_at=due, waits_for="garbage collection")
     sandboxes = dead_sandboxes(record, keep_newest=False)
     if sandboxes is not None:
         step = Step(record=record)
-        remove_when_due(step, sandboxes, world)
+        remove_when_due(step, sandboxes, inputs)
         return step
-    if not record.made.logs_removed:
+    if not record.setup.logs_removed:
         call = RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace)
         return Step(record=record, call=call)
-    if world.still_listed and not record.saved.restart_requested:
+    if inputs.still_listed and not record.saved.restart_requested:
         return Step(record=record, waits_for="the API object to be deleted")
     return Step(record=record, done=True)
 

@@ -7,7 +7,7 @@ created; one that was created before is updated once it runs.
 from services.podsync.core.pod.allocation import RESTART, resize_event
 from services.podsync.core.pod.instructions import ContainerUpdate, ResizePod
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from shared.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import Container, ContainerState
@@ -33,7 +33,7 @@ def restarts_for_resize(record: PodRecord, spec: Object, instance: Container) ->
     )
 
 
-def resize_pod(record: PodRecord, world: World) -> Step:
+def resize_pod(record: PodRecord, inputs: StepInputs) -> Step:
     """The call that resizes the pod; a step without a call when there is nothing to resize, or to resize yet. Notes
     that a resize is completed."""
     resize = record.saved.resize
@@ -51,7 +51,7 @@ def resize_pod(record: PodRecord, world: World) -> Step:
             return Step(record=record)  # it is started with what it was given, and updated then
         record = replace(record, saved=replace(record.saved, resize=None))
         return Step(record=record, events=[resize_event(record.saved.pod, "completed", resize.generation)])
-    if record.retry.resize_at > world.now:
+    if record.retry.resize_at > inputs.now:
         return Step(record=record, wake_at=record.retry.resize_at)
     sandbox = record.sandboxes[0].id if record.sandboxes else ""
     return Step(record=record, call=ResizePod(uid=record.uid, sandbox_id=sandbox, containers=updates))

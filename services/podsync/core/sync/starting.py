@@ -11,7 +11,7 @@ from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import with_container, without
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
 from services.podsync.core.sync.post_start import with_start_over
@@ -35,12 +35,12 @@ def hook_owed(record: PodRecord) -> Step:
     return Step(record=record)
 
 
-def start_containers(record: PodRecord, actions: PodActions, world: World) -> Step:
+def start_containers(record: PodRecord, actions: PodActions, inputs: StepInputs) -> Step:
     """The first container that can go on does; one that must wait does not hold the others up, but for an init
     container, behind which nothing goes on."""
     step = Step(record=record)
     if actions.start:
-        step.call = next_volume_image(step, world)
+        step.call = next_volume_image(step, inputs)
     for name in actions.start:
         if step.call is not None:
             return step
@@ -48,13 +48,13 @@ def start_containers(record: PodRecord, actions: PodActions, world: World) -> St
         if found is None:
             continue
         kind, spec = found
-        step.call = _start(step, kind, spec, world)
+        step.call = _start(step, kind, spec, inputs)
         if kind is ContainerKind.INIT:
             return step
     return step
 
 
-def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], world: World) -> Call | None:
+def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], inputs: StepInputs) -> Call | None:
     """The next call to start this container; None = it waits. What else follows from it is noted in the step."""
     record, name = step.record, str(spec["name"])
     instances = record.instances_of(name)
@@ -64,19 +64,19 @@ def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], world: World) 
     retry_at = progress.retry_at
     if adopted is not None:
         retry_at = record.retry.starts.get(adopted.id, 0.0)
-    if retry_at > world.now:
+    if retry_at > inputs.now:
         step.wake_earlier(retry_at)
         return None
     if adopted is not None:
         return _start_created(step, spec, adopted)
-    step.record, until = backoff_until(record, spec, instances, now=world.now, skew=world.skew)
-    if until > world.now:
+    step.record, until = backoff_until(record, spec, instances, now=inputs.now, skew=inputs.skew)
+    if until > inputs.now:
         _wait_for_crash_backoff(step, name, until)
         return None
-    step.record = count_start(step.record, spec, instances, now=world.now, maximum=world.maximum_backoff)
+    step.record = count_start(step.record, spec, instances, now=inputs.now, maximum=inputs.maximum_backoff)
     if progress.image is None:
-        return find_image(step, need_of_container(spec), world)
-    return _create(step, kind, spec, newest, progress.image, world)
+        return find_image(step, need_of_container(spec), inputs)
+    return _create(step, kind, spec, newest, progress.image, inputs)
 
 
 def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
@@ -118,7 +118,7 @@ def _create(
     spec: dict[str, Any],
     newest: Container | None,
     image: ImageStatus,
-    world: World,
+    inputs: StepInputs,
 ) -> Call | None:
     record, name = step.record, str(spec["name"])
     sandbox = record.sandboxes[0]
@@ -146,7 +146,7 @@ def _create(
         sandbox_id=sandbox.id,
         sandbox_attempt=sandbox.attempt,
         image=image,
-        pod_ips=tuple(pod_ips(record, world.node_ips)),
+        pod_ips=tuple(pod_ips(record, inputs.node_ips)),
         image_volumes=tuple((volume, found.id) for volume, found in images if found is not None),
         target_id=_target(record, spec) if kind is ContainerKind.EPHEMERAL else "",
     )

@@ -1,4 +1,4 @@
-"""The next step of one pod: the single call that brings the world nearer to what is wanted, or what it waits for.
+"""The next step of one pod: the single call that brings the runtime nearer to the pod's spec, or what it waits for.
 
 Called after every event that touches the pod, on what is known then; nothing is planned further ahead, so a crash
 between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
@@ -11,7 +11,7 @@ from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.published import mounted_volumes
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import SavedContainer, with_container
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
 from services.podsync.core.sync.collecting import (
     EVERY,
@@ -40,47 +40,47 @@ from shared.podspec.containers import ContainerKind, every_container
 KILLS_WITH_GRACE = 3
 
 
-def next_step(record: PodRecord, world: World) -> Step:
+def next_step(record: PodRecord, inputs: StepInputs) -> Step:
     """The next step of a pod with no call under way."""
-    if record.retry.at > world.now:
+    if record.retry.at > inputs.now:
         return Step(record=record, wake_at=record.retry.at, waits_for="retry of a failed call")
     if record.saved.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
-        return _stays_listed(record, world)
+        return _stays_listed(record, inputs)
     if not record.saved.admission_decided:
         if record.asks_for_node:
             return Step(record=record, call=FetchNode(uid=record.uid))
         return Step(record=record, waits_for="what admission depends on: node, runtime, list of pods")
     if not record.observed.is_current:
-        return _look(record, world)
+        return _look(record, inputs)
     match record.saved.state:
         case PodState.SYNC:
-            return _sync(record, world)
+            return _sync(record, inputs)
         case PodState.TERMINATING:
-            return terminating(record, world)
+            return terminating(record, inputs)
         case PodState.TERMINATED:
-            return terminated(record, world)
+            return terminated(record, inputs)
         case PodState.FINISHED:
-            return collect(record, world)
+            return collect(record, inputs)
 
 
-def _stays_listed(record: PodRecord, world: World) -> Step:
+def _stays_listed(record: PodRecord, inputs: StepInputs) -> Step:
     """A finished pod whose object is still there keeps its dead containers and the newest sandbox, unless it was
     evicted or they are garbage. Nothing was made of a rejected pod."""
     if record.saved.rejected:
-        return Step(record=record, done=record.saved.deleted and not world.still_listed)
+        return Step(record=record, done=record.saved.deleted and not inputs.still_listed)
     if not record.evicted and not record.garbage:
         return Step(record=record)
     if not record.observed.is_current:
-        return _look(record, world)
+        return _look(record, inputs)
     step = Step(record=record)
     dead = dead_instances(record, keep=0 if record.evicted else EVERY) or dead_sandboxes(record, keep_newest=False)
-    remove_when_due(step, dead, world)
+    remove_when_due(step, dead, inputs)
     return step
 
 
-def _look(record: PodRecord, world: World) -> Step:
+def _look(record: PodRecord, inputs: StepInputs) -> Step:
     """Of a pod that is new to the node there is nothing to list; its first starts are noted with the first save."""
-    new_to_node = record.new_to_node and not record.observed.since_start and world.runtime_listed
+    new_to_node = record.new_to_node and not record.observed.since_start and inputs.runtime_listed
     if new_to_node and record.saved.state is PodState.SYNC:
         named = [
             spec["name"] for kind, spec in every_container(record.saved.pod) if kind is not ContainerKind.EPHEMERAL
@@ -90,13 +90,13 @@ def _look(record: PodRecord, world: World) -> Step:
     return Step(record=record, call=LookAtPod(uid=record.uid, new_to_node=new_to_node))
 
 
-def _sync(record: PodRecord, world: World) -> Step:
-    if (step := _before_containers(record, world)) is not None:
+def _sync(record: PodRecord, inputs: StepInputs) -> Step:
+    if (step := _before_containers(record, inputs)) is not None:
         return step
-    if not (step := restart_all(record, world)).is_open:
+    if not (step := restart_all(record, inputs)).is_open:
         return step
     actions = compute_pod_actions(step.record)
-    of_pod = _kill_pod(step.record, actions) or _new_sandbox(step.record, actions, world)
+    of_pod = _kill_pod(step.record, actions) or _new_sandbox(step.record, actions, inputs)
     if of_pod is not None:
         return of_pod
     if not (step := after_failed_hook(step.record)).is_open:
@@ -105,38 +105,38 @@ def _sync(record: PodRecord, world: World) -> Step:
         return kill_one(step.record, kill)
     if not (step := hook_owed(step.record)).is_open:
         return step
-    resized = resize_pod(step.record, world)
+    resized = resize_pod(step.record, inputs)
     if resized.call is not None:
         return resized
-    step = start_containers(resized.record, actions, world)
+    step = start_containers(resized.record, actions, inputs)
     step.events = [*resized.events, *step.events]
     if resized.wake_at:
         step.wake_earlier(resized.wake_at)
     if step.call is None:
-        dead = dead_instances(step.record, keep=world.dead_instances_kept) or dead_sandboxes(
+        dead = dead_instances(step.record, keep=inputs.dead_instances_kept) or dead_sandboxes(
             step.record, keep_newest=True
         )
-        remove_when_due(step, dead, world)
+        remove_when_due(step, dead, inputs)
     return step
 
 
-def _before_containers(record: PodRecord, world: World) -> Step | None:
+def _before_containers(record: PodRecord, inputs: StepInputs) -> Step | None:
     """What a pod needs before its containers; None = it has all of it."""
-    if world.victims_until > world.now:
-        return Step(record=record, wake_at=world.victims_until, waits_for="the pods preempted for this one to stop")
-    if world.name_taken:
+    if inputs.victims_until > inputs.now:
+        return Step(record=record, wake_at=inputs.victims_until, waits_for="the pods preempted for this one to stop")
+    if inputs.name_taken:
         return Step(record=record, waits_for="another pod of the same name to finish")
-    if not world.network_ready and not record.host_network:
-        message = f"network is not ready: {world.network_message}"
+    if not inputs.network_ready and not record.host_network:
+        message = f"network is not ready: {inputs.network_message}"
         return Step(record=record, waits_for=message, events=[("Warning", "NetworkNotReady", message, "")])
-    if not record.made.prepared:
+    if not record.setup.prepared:
         return _without_cgroup(record)
     missing = unmounted_volumes(record)
     if missing:
         return Step(record=record, waits_for=f"volumes {', '.join(missing)}")
     if record.observed.interrupted:
         step = Step(record=record)
-        remove_when_due(step, dead_instances(record, keep=world.dead_instances_kept), world)
+        remove_when_due(step, dead_instances(record, keep=inputs.dead_instances_kept), inputs)
         return step
     return None
 
@@ -144,13 +144,13 @@ def _before_containers(record: PodRecord, world: World) -> Step | None:
 def _without_cgroup(record: PodRecord) -> Step:
     """Make directories and cgroup. While containers run without their cgroup, which does not limit them, stop the
     pod first; its restart policy then applies as after any end, in a new sandbox."""
-    if record.made.cgroup_missing:
+    if record.setup.cgroup_missing:
         call = kill_everything(record, spec_grace(record))
         if call is not None and _runs(record):
             return Step(record=record, call=call, events=killing_events(record))
         # The call that replaces a sandbox stops it once more, and records the event.
-        made = replace(record.made, cgroup_missing=False, stopped_sandboxes=frozenset())
-        record = replace(record, made=made)
+        setup = replace(record.setup, cgroup_missing=False, stopped_sandboxes=frozenset())
+        record = replace(record, setup=setup)
     return Step(record=record, call=PreparePod(uid=record.uid, runs=_runs(record)))
 
 
@@ -185,14 +185,14 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
     return Step(record=record, call=call, events=[*events, *killing_events(record)])
 
 
-def _new_sandbox(record: PodRecord, actions: PodActions, world: World) -> Step | None:
+def _new_sandbox(record: PodRecord, actions: PodActions, inputs: StepInputs) -> Step | None:
     """In a new sandbox the pod initialises again, so what is left of that goes first."""
     if not actions.create_sandbox:
         return None
     dead = dead_init_instances(record)
     if dead is not None:
         step = Step(record=record)
-        remove_when_due(step, dead, world)
+        remove_when_due(step, dead, inputs)
         return step
     return Step(record=record, call=RunPodSandbox(uid=record.uid, attempt=actions.sandbox_attempt))
 

@@ -8,7 +8,7 @@ from services.podsync.core.pod.instructions import KillContainer, KillPod, Remov
 from services.podsync.core.pod.lifecycle import grace_left
 from services.podsync.core.pod.record import PodEvent, PodRecord
 from services.podsync.core.pod.saved import with_container
-from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.pod.situation import Step, StepInputs
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
 from services.podsync.core.sync.restart_rules import restarts_all
 from shared.frozen_copy import replace
@@ -19,7 +19,7 @@ def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
     """Stop what runs within `grace` seconds, then every sandbox we have not stopped ourselves: one whose pause process
     died still holds its network. None when nothing is left to stop."""
     standing = tuple(
-        s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.made.stopped_sandboxes
+        s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.setup.stopped_sandboxes
     )
     stops = stops_of_pod(record, grace)
     if not stops and not standing:
@@ -34,9 +34,9 @@ def killing_events(record: PodRecord) -> list[PodEvent]:
     return [("Normal", "Killing", f"Stopping container {name}", name) for name in known]
 
 
-def terminating(record: PodRecord, world: World) -> Step:
+def terminating(record: PodRecord, inputs: StepInputs) -> Step:
     """The pod ends: stop everything within what is left of its grace."""
-    call = kill_everything(record, grace_left(record, world.now))
+    call = kill_everything(record, grace_left(record, inputs.now))
     if call is None:
         return Step(record=record, done=True)
     return Step(record=record, call=call, events=killing_events(record))
@@ -69,7 +69,7 @@ def after_failed_hook(record: PodRecord) -> Step:
     return Step(record=record)
 
 
-def restart_all(record: PodRecord, world: World) -> Step:
+def restart_all(record: PodRecord, inputs: StepInputs) -> Step:
     """A container has ended whose rule restarts all of them: every one is stopped and removed, those that asked for it
     last, and the logs stay. A step without a call or a wait when there is nothing to restart. That all restart is saved
     before the first one is stopped."""
@@ -90,7 +90,7 @@ def restart_all(record: PodRecord, world: World) -> Step:
     names = [*(n for n in [*regular, *init] if n not in triggers), *last]
     gone = tuple((c.id, c.name, c.log_path) for name in names for c in record.instances_of(name))
     if gone:
-        if record.retry.removal_at > world.now:
+        if record.retry.removal_at > inputs.now:
             return Step(record=record, wake_at=record.retry.removal_at, waits_for="every container to be removed")
         removal = RemoveContainers(uid=record.uid, containers=gone, keep_logs=True)
         return Step(record=record, call=removal)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from services.podsync.core.cri.container_config import container_config
-from services.podsync.core.cri.environment import Referenced
+from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object
@@ -19,9 +19,9 @@ NODE = NodeFacts(
 )
 
 REFERENCES = {
-    ("Secret", "s"): Referenced(None, not_found=True, error='secret "s" not found'),
-    ("ConfigMap", "m"): Referenced(None, not_found=True, error='configmap "m" not found'),
-    ("ConfigMap", "full"): Referenced({"data": {"a": "b"}}),
+    ("Secret", "s"): ReferencedObject(None, not_found=True, error='secret "s" not found'),
+    ("ConfigMap", "m"): ReferencedObject(None, not_found=True, error='configmap "m" not found'),
+    ("ConfigMap", "full"): ReferencedObject({"data": {"a": "b"}}),
 }
 
 

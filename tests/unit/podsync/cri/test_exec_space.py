@@ -8,7 +8,7 @@ import pytest
 
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import wanted_subpaths
-from services.podsync.core.cri.environment import Referenced
+from services.podsync.core.cri.environment import ReferencedObject
 from tests.unit.podsync.cri.container_messages import a_pod, built, env_of
 
 HALF = "x" * 65_000
@@ -64,14 +64,14 @@ def test_variables_of_services_are_counted_too() -> None:
 
 
 def test_one_object_under_many_prefixes_is_counted_each_time() -> None:
-    references = {("ConfigMap", "m"): Referenced({"data": {"a": FULL}})}
+    references = {("ConfigMap", "m"): ReferencedObject({"data": {"a": FULL}})}
     sources = [{"prefix": f"p{n}", "configMapRef": {"name": "m"}} for n in range(10_000)]
     assert "does not fit" in refused({"envFrom": sources}, references=references)
 
 
 def test_a_key_of_a_secret_costs_no_more_than_itself() -> None:
     encoded = base64.b64encode(b"x" * 600_000).decode()
-    references = {("Secret", "s"): Referenced({"data": {"large": encoded, "small": "eA=="}})}
+    references = {("Secret", "s"): ReferencedObject({"data": {"large": encoded, "small": "eA=="}})}
     key = {"secretKeyRef": {"name": "s", "key": "small"}}
     env = [{"name": f"A{n}", "valueFrom": key} for n in range(3_000)]
     before = process_time()

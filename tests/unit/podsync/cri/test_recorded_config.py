@@ -10,7 +10,7 @@ from google.protobuf.json_format import ParseDict
 from services.podsync.core.cri.config_errors import SandboxConfigError
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_mounts import MountedVolume
-from services.podsync.core.cri.environment import Referenced
+from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.service_environment import service_environment
 from shared.cri.interface import ImageStatus, Message
@@ -46,9 +46,9 @@ KUBERNETES = {
     "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
 }
 REFERENCES = {
-    ("ConfigMap", "cm"): Referenced({"data": {"k1": "v1", "k2": "v2"}}),
-    ("ConfigMap", "nope"): Referenced(None, not_found=True, error='configmap "nope" not found'),
-    ("Secret", "sec"): Referenced({"data": {"pw": "czNjcmV0"}}),
+    ("ConfigMap", "cm"): ReferencedObject({"data": {"k1": "v1", "k2": "v2"}}),
+    ("ConfigMap", "nope"): ReferencedObject(None, not_found=True, error='configmap "nope" not found'),
+    ("Secret", "sec"): ReferencedObject({"data": {"pw": "czNjcmV0"}}),
 }
 SANDBOXES = [name for name in NAMES if name not in NEVER_RAN]
 CONTAINERS = [name for name in SANDBOXES if name not in NO_CONTAINER]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.usage import CgroupUsage, FilesystemUsage, NodeUsage, SystemContainerUsage
-from services.podsync.core.eviction.cycle import Finding, Memory, evaluate
+from services.podsync.core.eviction.cycle import CycleResult, CycleState, evaluate
 from services.podsync.core.eviction.pressure_conditions import (
     TEXTS,
     node_pressure,
@@ -14,7 +14,7 @@ from services.podsync.core.eviction.pressure_conditions import (
     transitions_of,
 )
 from services.podsync.core.eviction.signals import Layout, layout_of, readings
-from services.podsync.core.eviction.thresholds import Configured, Threshold, thresholds_of
+from services.podsync.core.eviction.thresholds import EvictionConfiguration, Threshold, thresholds_of
 from shared.config.field_table import EVICTION_HARD
 from shared.model.conditions import PRESSURE_CONDITIONS
 
@@ -22,9 +22,9 @@ MIB = 1 << 20
 TRANSITION = 300.0
 
 
-def configured(**keys: Any) -> Configured:
+def configured(**keys: Any) -> EvictionConfiguration:
     defaults: dict[str, Any] = {"hard": {}, "soft": {}, "soft_grace": {}, "minimum_reclaim": {}, "enforce_pods": False}
-    return Configured(**defaults | keys)
+    return EvictionConfiguration(**defaults | keys)
 
 
 def node(at: float = 0.0, **facts: int) -> NodeUsage:
@@ -63,9 +63,9 @@ class Node:
 
     def __init__(self, **keys: Any) -> None:
         self.thresholds = thresholds_of(configured(**keys), Layout.DEDICATED_IMAGES)
-        self.memory = Memory()
+        self.memory = CycleState()
 
-    def read(self, at: float, **facts: int) -> Finding:
+    def read(self, at: float, **facts: int) -> CycleResult:
         found = evaluate(self.memory, self.thresholds, readings(node(at, **{"images": 190, **facts})), at, TRANSITION)
         self.memory = found.memory
         return found
@@ -106,11 +106,12 @@ def test_a_threshold_of_0_or_100_percent_is_none(amount: str) -> None:
 
 def test_a_signal_that_is_not_read_meets_no_threshold() -> None:
     thresholds = thresholds_of(configured(hard=EVICTION_HARD), Layout.SINGLE)
-    assert not evaluate(Memory(), thresholds, {}, 1.0, TRANSITION).conditions
+    assert not evaluate(CycleState(), thresholds, {}, 1.0, TRANSITION).conditions
 
 
 @pytest.mark.parametrize(
-    ("layout", "copied"), [(Layout.SINGLE, "5%"), (Layout.SPLIT, "5%"), (Layout.DEDICATED_IMAGES, "7%")]
+    ("layout", "copied"),
+    [(Layout.SINGLE, "5%"), (Layout.SPLIT, "5%"), (Layout.DEDICATED_IMAGES, "7%")],
 )
 def test_the_threshold_of_containerfs_is_that_of_the_filesystem_it_is_on(layout: Layout, copied: str) -> None:
     hard = {"nodefs.available": "5%", "imagefs.available": "7%", "containerfs.available": "50%"}

@@ -8,7 +8,7 @@ from bus.messages.usage import CgroupUsage, ContainerUsage, FilesystemUsage, Pod
 from services.podsync.core.eviction.local_storage import limit_exceeded
 from services.podsync.core.eviction.message import eviction_text, node_event
 from services.podsync.core.eviction.ranking import Candidate
-from services.podsync.core.eviction.signals import Layout, Reading
+from services.podsync.core.eviction.signals import Layout, SignalObservation
 from services.podsync.core.eviction.thresholds import Threshold
 
 MIB = 1 << 20
@@ -60,7 +60,9 @@ def test_the_message_names_threshold_and_reading_and_each_container_above_its_re
         "containers": [container("web", requests={"memory": "64Mi"}), container("db", requests={"memory": "1Gi"})],
     }
     one = candidate(spec, {"web": 100, "db": 900, "proxy": 3})
-    text, annotations = eviction_text(one, MEMORY, [MEMORY], {MEMORY.signal: Reading(90 * MIB, 1000 * MIB, 0.0)})
+    text, annotations = eviction_text(
+        one, MEMORY, [MEMORY], {MEMORY.signal: SignalObservation(90 * MIB, 1000 * MIB, 0.0)}
+    )
     assert text == (
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "
         "Container web was using 100Mi, request is 64Mi, has larger consumption of memory. "
@@ -86,7 +88,7 @@ def test_a_pod_with_a_request_for_itself_is_named_with_its_own_usage() -> None:
 
 def test_a_full_disk_counts_writable_layers_and_logs_and_a_percentage_is_shown_as_an_amount() -> None:
     one = candidate({"containers": [container("web")]}, disk=5, log=1)
-    text, annotations = eviction_text(one, DISK, [DISK], {DISK.signal: Reading(90 * MIB, 1000 * MIB, 0.0)})
+    text, annotations = eviction_text(one, DISK, [DISK], {DISK.signal: SignalObservation(90 * MIB, 1000 * MIB, 0.0)})
     assert text == (
         "The node was low on resource: ephemeral-storage. Threshold quantity: 104857601, available: 90Mi. "
         "Container web was using 6Mi, request is 0, has larger consumption of ephemeral-storage. "
@@ -96,7 +98,7 @@ def test_a_full_disk_counts_writable_layers_and_logs_and_a_percentage_is_shown_a
 
 def test_no_container_is_named_for_inodes() -> None:
     one = candidate({"containers": [container("web")]}, disk=5)
-    text, _ = eviction_text(one, INODES, [MEMORY, INODES], {INODES.signal: Reading(4, 1000, 0.0)})
+    text, _ = eviction_text(one, INODES, [MEMORY, INODES], {INODES.signal: SignalObservation(4, 1000, 0.0)})
     assert text == "The node was low on resource: inodes. Threshold quantity: 50, available: 4. "
     assert node_event(INODES) == "Attempting to reclaim inodes"
 

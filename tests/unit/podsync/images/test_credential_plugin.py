@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.podsync.core.images.credential_cache import PURGE_SECONDS, CredentialCache
 from services.podsync.core.images.credential_plugin import (
-    Identity,
+    AccountIdentity,
     PluginAnswer,
     PluginAnswerError,
     is_for,
@@ -50,10 +50,10 @@ def test_the_request_names_version_and_image(version: str) -> None:
 
 
 def test_the_request_carries_token_and_annotations() -> None:
-    identity = Identity(ACCOUNT, {"a": "1"}, "tok")
+    identity = AccountIdentity(ACCOUNT, {"a": "1"}, "tok")
     request = json.loads(request_document(provider(), IMAGE, identity))
     assert (request["serviceAccountToken"], request["serviceAccountAnnotations"]) == ("tok", {"a": "1"})
-    assert "serviceAccountAnnotations" not in json.loads(request_document(provider(), IMAGE, Identity(ACCOUNT)))
+    assert "serviceAccountAnnotations" not in json.loads(request_document(provider(), IMAGE, AccountIdentity(ACCOUNT)))
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_any_output_is_read_or_refused(content: bytes) -> None:
 
 
 def test_a_token_given_back_as_a_password_needs_the_cache_type_for_it() -> None:
-    identity = Identity(ACCOUNT, {}, "tok")
+    identity = AccountIdentity(ACCOUNT, {}, "tok")
     echo = answer(auth={"r": {"username": "u", "password": "tok"}})
     with pytest.raises(PluginAnswerError, match="cacheType Token"):
         read_answer(provider(token_cache_type="ServiceAccount"), echo, identity)
@@ -120,14 +120,14 @@ def test_a_token_given_back_as_a_password_needs_the_cache_type_for_it() -> None:
 
 
 def test_each_identity_is_an_answer_of_its_own() -> None:
-    one = Identity(ACCOUNT, {"a": "1"}, "tok")
+    one = AccountIdentity(ACCOUNT, {"a": "1"}, "tok")
     others = [
-        Identity(AccountSource("ns", "robot", "a2"), {"a": "1"}, "tok"),
-        Identity(ACCOUNT, {"a": "2"}, "tok"),
-        Identity(ACCOUNT, {}, "tok"),
+        AccountIdentity(AccountSource("ns", "robot", "a2"), {"a": "1"}, "tok"),
+        AccountIdentity(ACCOUNT, {"a": "2"}, "tok"),
+        AccountIdentity(ACCOUNT, {}, "tok"),
     ]
     assert len({identity.scope(with_token=False) for identity in (one, *others)}) == 4
-    renewed = Identity(ACCOUNT, {"a": "1"}, "new")
+    renewed = AccountIdentity(ACCOUNT, {"a": "1"}, "new")
     assert renewed.scope(with_token=False) == one.scope(with_token=False)
     assert renewed.scope(with_token=True) != one.scope(with_token=True)
     assert "tok" not in repr(one) + one.scope(with_token=True)

@@ -3,8 +3,8 @@
 import pytest
 
 from services.podsync.core.images.image_collection import (
+    ImageGCPolicy,
     ImageHistory,
-    Policy,
     bytes_to_free,
     human_size,
     is_used,
@@ -21,8 +21,8 @@ def image(name: str, *, pinned: bool = False) -> ImageStatus:
     return ImageStatus(id=f"id-{name}", size=1, repo_tags=(f"{name}:1",), repo_digests=(f"{name}@d",), pinned=pinned)
 
 
-def policy(high: int = 85, low: int = 80, maximum_age: float = 0.0) -> Policy:
-    return Policy(minimum_age=120.0, maximum_age=maximum_age, high_percent=high, low_percent=low)
+def policy(high: int = 85, low: int = 80, maximum_age: float = 0.0) -> ImageGCPolicy:
+    return ImageGCPolicy(minimum_age=120.0, maximum_age=maximum_age, high_percent=high, low_percent=low)
 
 
 A, B, C = image("a"), image("b"), image("c")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from services.podsync.core.images.docker_config import Credential
 from services.podsync.core.images.image_records import (
     MOST_LEARNT,
-    Access,
+    PullAccess,
     PulledRecord,
     RecordError,
     access_of,
@@ -75,7 +75,7 @@ NEW_HASH = tracked(Credential("u", "new"))
         (None, [tracked()], False, None),
         (PulledRecord(REF, "t", {}), [tracked()], False, None),
         (recorded(tracked(), name="r.example/other"), [tracked()], False, None),
-        (PulledRecord(REF, "t", {NAME: Access()}), [tracked()], False, None),
+        (PulledRecord(REF, "t", {NAME: PullAccess()}), [tracked()], False, None),
         (recorded(None), [], True, None),
         (recorded(tracked(source=None)), [], True, None),
         (recorded(tracked()), [tracked()], True, None),
@@ -90,7 +90,7 @@ NEW_HASH = tracked(Credential("u", "new"))
     ],
 )
 def test_a_pod_shows_its_right_by_what_it_has(
-    record: PulledRecord | None, pod: list[TrackedCredential], allowed: bool, learns: Access | None
+    record: PulledRecord | None, pod: list[TrackedCredential], allowed: bool, learns: PullAccess | None
 ) -> None:
     verdict = decide_access(record, IMAGE, pod)
     assert (verdict.allowed, verdict.learn) == (allowed, learns)
@@ -108,8 +108,8 @@ def test_rights_are_added_and_access_for_all_pods_replaces_them() -> None:
     both = recorded(tracked(), SAME_HASH, tracked(source=ACCOUNT))
     assert [secret.uid for secret, _ in both.mapping[NAME].secrets] == ["u1", "u9"]
     assert both.mapping[NAME].accounts == (ACCOUNT,)
-    assert recorded(tracked(), None).mapping[NAME] == Access(all_pods=True)
-    assert recorded(None, tracked()).mapping[NAME] == Access(all_pods=True)
+    assert recorded(tracked(), None).mapping[NAME] == PullAccess(all_pods=True)
+    assert recorded(None, tracked()).mapping[NAME] == PullAccess(all_pods=True)
     again = recorded(tracked(), NEW_HASH).mapping[NAME].secrets
     assert again == ((SECRET, NEW_HASH.hash),)
 

@@ -11,7 +11,7 @@ import pytest
 
 from services.podsync.adapters.node.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.pod_directories import PodDirectories
-from services.podsync.adapters.story import BYTES_PER_FILE, StoryBook
+from services.podsync.adapters.story import BYTES_PER_FILE, StoryFiles
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.events import PodDesired, PodUndesired
 
@@ -130,7 +130,7 @@ def test_a_removed_container_costs_no_look_at_the_links_of_the_others(
 
 
 def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Path) -> None:
-    book = StoryBook(tmp_path)
+    book = StoryFiles(tmp_path)
     event = PodUndesired(uid="u1", cause="x" * 1000)
     for number in range(400):
         book.add("u1", float(number), event)
@@ -142,7 +142,7 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
 
 
 def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) -> None:
-    book = StoryBook(tmp_path)
+    book = StoryFiles(tmp_path)
     book.add("u1", 1.0, PodUndesired(uid="u1", cause="cannot remove caf\udce9"))
     book.close()
     assert '"cause":"cannot remove caf\\\\xe9"' in (tmp_path / "u1.jsonl").read_text()
@@ -150,14 +150,14 @@ def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) 
 
 def test_a_story_never_contains_the_pods_spec(tmp_path: Path) -> None:
     pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"env": [{"name": "KEY", "value": "hush"}]}]}}
-    book = StoryBook(tmp_path)
+    book = StoryFiles(tmp_path)
     book.add("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
     book.close()
     assert "hush" not in (tmp_path / "u1.jsonl").read_text()
 
 
 def test_a_disk_that_refuses_costs_only_the_story(tmp_path: Path) -> None:
-    book = StoryBook(tmp_path / "stories")
+    book = StoryFiles(tmp_path / "stories")
     (tmp_path / "stories" / "u1.jsonl").mkdir(parents=True)
     book.add("u1", 1.0, PodUndesired(uid="u1"))
     book.close()
@@ -186,7 +186,7 @@ def test_forgetting_many_pods_lists_the_stories_once_in_a_hundred(
         return []
 
     monkeypatch.setattr(Path, "glob", glob)
-    book = StoryBook(tmp_path)
+    book = StoryFiles(tmp_path)
     for _ in range(1000):
         book.keep_newest(set())
     assert len(listed) == 10

@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from services.podsync.core.cri.environment import EnvFile, Referenced
+from services.podsync.core.cri.environment import EnvFile, ReferencedObject
 from tests.unit.podsync.cri.golden.case import CONTAINER, Case, another, named
 
 REFERENCES = {
-    ("ConfigMap", "m"): Referenced({"data": {"A": "1", "B": "2", "key.with-dots": "x"}, "binaryData": {"C": "Yw=="}}),
-    ("ConfigMap", "n"): Referenced({"data": {"B": "3"}}),
-    ("Secret", "s"): Referenced({"data": {"PW": "cyQoQSk="}}),  # s$(A)
-    ("ConfigMap", "gone"): Referenced(None, not_found=True, error='configmap "gone" not found'),
-    ("Secret", "gone"): Referenced(None, not_found=True, error='secret "gone" not found'),
+    ("ConfigMap", "m"): ReferencedObject(
+        {"data": {"A": "1", "B": "2", "key.with-dots": "x"}, "binaryData": {"C": "Yw=="}}
+    ),
+    ("ConfigMap", "n"): ReferencedObject({"data": {"B": "3"}}),
+    ("Secret", "s"): ReferencedObject({"data": {"PW": "cyQoQSk="}}),  # s$(A)
+    ("ConfigMap", "gone"): ReferencedObject(None, not_found=True, error='configmap "gone" not found'),
+    ("Secret", "gone"): ReferencedObject(None, not_found=True, error='secret "gone" not found'),
 }
 
 

@@ -4,17 +4,17 @@ text of CreateContainerConfigError; per sandbox, what follows "Failed to create 
 from typing import Any
 
 from services.podsync.core.cri.container_mounts import MountedVolume
-from services.podsync.core.cri.environment import EnvFile, Referenced
+from services.podsync.core.cri.environment import EnvFile, ReferencedObject
 from shared.cri.interface import ImageStatus
 from tests.unit.podsync.cri.golden.case import Case, another, volume
 
 WHO = '(pod: "web_ns1(U)", container: c)'
 REFERENCES = {
-    ("Secret", "s"): Referenced({"data": {"a": "Yg=="}}),
-    ("ConfigMap", "m"): Referenced({"data": {"a": "b"}, "binaryData": {"k": "Yg=="}}),
-    ("Secret", "gone"): Referenced(None, not_found=True, error='secret "gone" not found'),
-    ("ConfigMap", "gone"): Referenced(None, not_found=True, error='configmap "gone" not found'),
-    ("ConfigMap", "far"): Referenced(None, error='object "ns1"/"far" not registered'),
+    ("Secret", "s"): ReferencedObject({"data": {"a": "Yg=="}}),
+    ("ConfigMap", "m"): ReferencedObject({"data": {"a": "b"}, "binaryData": {"k": "Yg=="}}),
+    ("Secret", "gone"): ReferencedObject(None, not_found=True, error='secret "gone" not found'),
+    ("ConfigMap", "gone"): ReferencedObject(None, not_found=True, error='configmap "gone" not found'),
+    ("ConfigMap", "far"): ReferencedObject(None, error='object "ns1"/"far" not registered'),
 }
 
 

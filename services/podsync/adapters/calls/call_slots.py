@@ -19,7 +19,7 @@ PER_CORE = 2
 HOLD_SECONDS = 2.0
 
 
-class Rank(IntEnum):
+class CallPriority(IntEnum):
     """What goes first."""
 
     START = 0
@@ -28,17 +28,17 @@ class Rank(IntEnum):
     SANDBOX = 3
 
 
-class Pace:
+class CallSlots:
     """Turns for calls; those of one rank come in the order in which they were asked for."""
 
     def __init__(self, turns: int = 0, hold_seconds: float = HOLD_SECONDS) -> None:
         self._free = turns or max(AT_LEAST, PER_CORE * len(os.sched_getaffinity(0)))
         self._hold_seconds = hold_seconds
-        self._waiting: list[tuple[Rank, int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[CallPriority, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
 
     @asynccontextmanager
-    async def turn(self, rank: Rank) -> AsyncIterator[None]:
+    async def turn(self, rank: CallPriority) -> AsyncIterator[None]:
         """Wait for a turn and hold it while the block runs, at most for `hold_seconds`."""
         if self._free:
             self._free -= 1

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.podsync.adapters.calls.pace import Pace, Rank
+from services.podsync.adapters.calls.call_slots import CallPriority, CallSlots
 from tests.fakes.virtual_time import on_virtual_time, virtual_clock
 
 HOLD_SECONDS = 2.0
@@ -12,16 +12,16 @@ class Calls:
     """Records who began, and ends on request."""
 
     def __init__(self, turns: int) -> None:
-        self.pace, self.began, self.end = Pace(turns, HOLD_SECONDS), list[str](), dict[str, asyncio.Event]()
+        self.slots, self.began, self.end = CallSlots(turns, HOLD_SECONDS), list[str](), dict[str, asyncio.Event]()
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def ask(self, name: str, rank: Rank = Rank.SANDBOX) -> None:
+    async def ask(self, name: str, rank: CallPriority = CallPriority.SANDBOX) -> None:
         self.end[name] = asyncio.Event()
         self.tasks[name] = asyncio.create_task(self._call(name, rank))
         await settle()
 
-    async def _call(self, name: str, rank: Rank) -> None:
-        async with self.pace.turn(rank):
+    async def _call(self, name: str, rank: CallPriority) -> None:
+        async with self.slots.turn(rank):
             self.began.append(name)
             await self.end[name].wait()
 
@@ -42,8 +42,8 @@ async def test_no_more_calls_than_turns_are_under_way_and_what_finishes_a_pod_go
     calls = Calls(2)
     for name in ("a", "b", "c", "d"):
         await calls.ask(name)
-    await calls.ask("create", Rank.CREATE)
-    await calls.ask("start", Rank.START)
+    await calls.ask("create", CallPriority.CREATE)
+    await calls.ask("start", CallPriority.START)
     assert calls.began == ["a", "b"]
     await calls.finish("a")
     assert calls.began[2:] == ["start"]
