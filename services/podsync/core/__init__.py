@@ -6,7 +6,8 @@ for `bulkhead explain`. A pod's record is frozen: a decision returns another rec
 only as this table allows:
 
     room       decides                                      imports
-    machine    what is saved, published and called          node_state outcomes admission pod status sync
+    machine    the decision after each event, the calls     node_state outcomes saving admission pod status sync
+    saving     what is saved and published after it         pod status
     node_state which pods an event touches, who ends        outcomes admission pod
     outcomes   what the result of a call changes            images pod sync
     story      which events and instructions are shown      pod

@@ -7,45 +7,35 @@ follow from that. Must not know how anything is done.
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.messages.event import KubeEvent
-from bus.messages.podsync import PodState, PodStatus
+from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
-    Call,
     ForgetPod,
     Instruction,
     InterruptCall,
     KillContainer,
     KillPod,
     LookAtPod,
-    PublishAdmitted,
-    PublishStatus,
     PullImage,
     RecordEvent,
-    RemoveContainers,
-    RemoveSandboxes,
     ReportInternalError,
     RunPostStartHook,
-    SavePod,
     WakeAt,
 )
 from services.podsync.core.pod.observed import outdated
-from services.podsync.core.pod.performed import LastWritten
 from services.podsync.core.pod.pod_addresses import family_mismatch
-from services.podsync.core.pod.published import published
 from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodEvent, PodRecord
-from services.podsync.core.pod.saved_record import must_be_saved, not_after, persisted
+from services.podsync.core.pod.saved_record import not_after, persisted
 from services.podsync.core.pod.situation import Step, StepInputs
-from services.podsync.core.status.pod_status import container_ids, is_starting, pod_status, withheld
+from services.podsync.core.saving import kube_event, save_and_publish
+from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
 from shared.frozen_copy import replace
-from shared.podspec.containers import field_path
-from shared.timestamps import rfc3339
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +190,10 @@ class PodSync:
         record = note_begun_hooks(step.record, step.call, now)
         if _shown_from(record) != shown_from:
             record = self._with_status(record, now)
-        last_written, instructions = self._save_and_publish(record, cause, step.call)
+        last_written, instructions = save_and_publish(record, self.settings.boot, cause, step.call)
         out += instructions
-        out += [RecordEvent(cause=cause, event=self._event(record, now, *entry)) for entry in events]
+        wall = now + self.node_state.skew
+        out += [RecordEvent(cause=cause, event=kube_event(record, entry, wall)) for entry in events]
         call, given_up, resync_at = record.call, record.given_up, record.resync_at
         if step.call is not None:
             call, given_up = replace(step.call, cause=cause), False
@@ -281,37 +272,6 @@ class PodSync:
         shown = withheld(record, status)
         return record if shown == record.status else replace(record, status=shown)
 
-    def _save_and_publish(
-        self, record: PodRecord, cause: str, call: Call | None
-    ) -> tuple[LastWritten, list[Instruction]]:
-        """What only we know is saved first; so is all the rest when what it came from is about to be removed."""
-        out: list[Instruction] = []
-        written = record.last_written
-        changed = record.status != written.status
-        if changed or written.saved != (record.saved, record.attempts):
-            urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
-            written = replace(written, saved=(record.saved, record.attempts))
-            out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-        if written.published_from is not record.saved and record.saved.admission_decided:
-            shown = published(record.uid, record.name, record.namespace, record.saved)
-            if shown != written.published:
-                out.append(PublishAdmitted(cause=cause, published=shown))
-            written = replace(written, published_from=record.saved, published=shown)
-        running = container_ids(record)
-        if (changed or running != written.container_ids) and record.saved.pod and record.may_be_shown:
-            version = written.version + 1
-            written = replace(written, status=record.status, container_ids=running, version=version)
-            status = PodStatus(
-                uid=record.uid,
-                name=record.name,
-                namespace=record.namespace,
-                version=(self.settings.boot, version),
-                status=record.status,
-                container_ids=running,
-            )
-            out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(record)))
-        return written, out
-
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Nothing of the pod is left. If it is desired again under the same UID it starts again."""
         self.node_state.forget(record)
@@ -327,19 +287,6 @@ class PodSync:
             if other.call is None and other.saved.state is PodState.SYNC:
                 out += self._advance_alone(other.uid, f"{record.description} finished", now)
         return out
-
-    def _event(self, record: PodRecord, now: float, kind: str, reason: str, message: str, container: str) -> KubeEvent:
-        return KubeEvent(
-            type=kind,
-            reason=reason,
-            message=message,
-            namespace=record.namespace,
-            name=record.name,
-            uid=record.uid,
-            resource_version=record.resource_version,
-            field_path=field_path(record.saved.pod, container) if container else "",
-            time=rfc3339(now + self.node_state.skew),
-        )
 
 
 def _with_shown_reasons(step: Step, events: list[PodEvent]) -> list[PodEvent]:
