@@ -42,8 +42,8 @@ class ManualClock:
         self._wall += seconds
 
 
-class Fate(Enum):
-    """What becomes of one delivery."""
+class Action(Enum):
+    """What the network does with one delivery."""
 
     DELIVER = "deliver"
     DROP = "drop"
@@ -67,12 +67,12 @@ Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 class MemoryNetwork:
     """What the run directory and the sockets are to real processes.
 
-    `fate` decides each delivery of an update or a beat; set it to lose, repeat or hold back what a test is to lose.
+    `action` decides each delivery of an update or a beat; set it to lose, repeat or delay it.
     """
 
     def __init__(self, clock: ManualClock | None = None) -> None:
         self.clock = clock or ManualClock()
-        self.fate: Callable[[Delivery], Fate] = lambda _: Fate.DELIVER
+        self.action: Callable[[Delivery], Action] = lambda _: Action.DELIVER
         self._buses: dict[str, MemoryBus] = {}
         self._generations: dict[str, int] = {}
         self._queue: deque[tuple[MemoryBus, Delivery]] = deque()
@@ -133,15 +133,15 @@ class MemoryNetwork:
         for bus in list(self._buses.values()):
             if bus.started and bus.receives(sender.service, published[0]):
                 delivery = Delivery(sender.service, bus.service, stream, published)
-                match self.fate(delivery):
-                    case Fate.DELIVER:
+                match self.action(delivery):
+                    case Action.DELIVER:
                         self._enqueue(bus, delivery)
-                    case Fate.DUPLICATE:
+                    case Action.DUPLICATE:
                         self._enqueue(bus, delivery)
                         self._enqueue(bus, delivery)
-                    case Fate.DELAY:
+                    case Action.DELAY:
                         self._delayed.append((bus, delivery))
-                    case Fate.DROP:
+                    case Action.DROP:
                         pass
 
     def joined(self, joined: "MemoryBus") -> None:

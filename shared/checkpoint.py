@@ -27,7 +27,7 @@ _VERSION = 1
 _SUFFIX = ".json"
 
 
-class Kept(StrEnum):
+class RecordLocation(StrEnum):
     """Where a record is after `save` or `delete`."""
 
     ON_DISK = "on disk"
@@ -67,12 +67,12 @@ class Checkpoint:
         with self._lock:
             return {key: copy.data for key, copy in self._scan().items() if copy.data is not None}
 
-    def save(self, key: str, data: dict[str, Any]) -> Kept:
+    def save(self, key: str, data: dict[str, Any]) -> RecordLocation:
         """Store the record; when this returns ON_DISK a crash of the machine does not lose it."""
         with self._lock:
             return self._store(key, data)
 
-    def save_all(self, records: Mapping[str, dict[str, Any]]) -> dict[str, Kept]:
+    def save_all(self, records: Mapping[str, dict[str, Any]]) -> dict[str, RecordLocation]:
         """`save` for several records, for the price of one sync of the directory."""
         if len(records) == 1:
             return {key: self.save(key, data) for key, data in records.items()}
@@ -93,7 +93,7 @@ class Checkpoint:
             self._move_back()
             return kept
 
-    def delete(self, key: str) -> Kept:
+    def delete(self, key: str) -> RecordLocation:
         """Forget the record; an absent key is no matter."""
         with self._lock:
             self._scan_once()
@@ -106,9 +106,9 @@ class Checkpoint:
                 return self._store(key, None)
             self._fallen.discard(key)
             _remove(self._fallback, key)
-            return Kept.ON_DISK
+            return RecordLocation.ON_DISK
 
-    def _store(self, key: str, data: dict[str, Any] | None) -> Kept:
+    def _store(self, key: str, data: dict[str, Any] | None) -> RecordLocation:
         self._scan_once()
         self._number += 1
         content = _encode(key, self._number, data)
@@ -122,15 +122,15 @@ class Checkpoint:
             return self._fall_back(key, content, error)
         self._came_home(key)
         self._move_back()
-        return Kept.ON_DISK
+        return RecordLocation.ON_DISK
 
-    def _came_home(self, key: str) -> Kept:
+    def _came_home(self, key: str) -> RecordLocation:
         """The newest copy is on disk; an older one in the fallback is none any more."""
         self._fallen.discard(key)
         _remove(self._fallback, key)
-        return Kept.ON_DISK
+        return RecordLocation.ON_DISK
 
-    def _fall_back(self, key: str, content: bytes, reason: OSError) -> Kept:
+    def _fall_back(self, key: str, content: bytes, reason: OSError) -> RecordLocation:
         if self.trouble is None:
             self.trouble = f"checkpoint {self.directory} cannot be written: {reason.strerror} (free some space there)"
             log.error("%s; records go to %s meanwhile", self.trouble, self._fallback)
@@ -140,8 +140,8 @@ class Checkpoint:
             write_atomically(self._fallback / _file_name(key), content)
         except OSError as error:
             log.error("checkpoint of %s is lost at a restart: %s: %s", key, self._fallback, error.strerror)
-            return Kept.NOWHERE
-        return Kept.IN_FALLBACK
+            return RecordLocation.NOWHERE
+        return RecordLocation.IN_FALLBACK
 
     def _move_back(self) -> None:
         """The disk took a record: bring home what fell back, as far as it goes."""

@@ -14,8 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from shared.log_copy import Outlet, StreamCopy, adopt_stream
-from shared.log_lines import Entry, Form, TextForm, entry_of
+from shared.log_copy import CopyTarget, StreamCopy, adopt_stream
+from shared.log_lines import Entry, LogFormat, TextFormat, entry_of
 from shared.log_verbosity import CHATTY, Verbosity
 
 STDERR_VARIABLE, STDOUT_VARIABLE = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"  # numbers of inherited descriptors
@@ -31,7 +31,7 @@ class LogFile(logging.Handler):
         self.dropped = 0
         self.service = name
         self._max_bytes, self._kept, self._take_stdio = max_bytes, kept, take_stdio
-        self._form: Form = TextForm()
+        self._form: LogFormat = TextFormat()
         self._verbosity = Verbosity()
         self.stderr: StreamCopy | None = None  # where copies go besides the file
         self.stdout: StreamCopy | None = None  # and those of info, when `configure` splits them off
@@ -70,7 +70,7 @@ class LogFile(logging.Handler):
             except queue.Full:
                 pass
 
-    def configure(self, form: Form, verbosity: Verbosity, split: bool = False) -> None:
+    def configure(self, form: LogFormat, verbosity: Verbosity, split: bool = False) -> None:
         """How lines look, also those that wait already; which records are taken from here on; info to `stdout`."""
         self._form, self._verbosity, self._split = form, verbosity, split
 
@@ -194,7 +194,7 @@ class Console:
     """The standard error the process was born with, for the few lines an operator must see there."""
 
     def __init__(self) -> None:
-        self._outlet = Outlet(os.dup(2))
+        self._outlet = CopyTarget(os.dup(2))
 
     def line(self, text: str) -> None:
         """Write one line; a closed or full pipe is no matter."""
@@ -216,7 +216,7 @@ def start_log(service: str, verbosity: int = 0) -> LogFile:
     logging.getLogger().handlers[:] = [handler]
     logging.captureWarnings(True)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # in no line, and not for nothing
-    handler.configure(TextForm(), Verbosity(verbosity))
+    handler.configure(TextFormat(), Verbosity(verbosity))
     set_levels(Verbosity(verbosity))
     return handler
 

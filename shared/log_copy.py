@@ -21,7 +21,7 @@ _WAITING = 256 * 2**10  # bytes that wait for a slow reader
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Outlet:
+class CopyTarget:
     """A descriptor that others use too. Raises OSError when it is not open."""
 
     def __init__(self, fd: int) -> None:
@@ -67,7 +67,7 @@ class StreamCopy:
     With `hold` lines are collected: up to so many bytes, and not longer than so many seconds.
     """
 
-    def __init__(self, outlet: Outlet, lost: Callable[[int], bytes]) -> None:
+    def __init__(self, outlet: CopyTarget, lost: Callable[[int], bytes]) -> None:
         self.dropped = 0
         self.given_up = False
         self.limit = outlet.limit
@@ -190,6 +190,6 @@ def adopt_stream(number: str, lost: Callable[[int], bytes]) -> StreamCopy | None
     """A copy to the descriptor with this number, None when there is none such."""
     try:
         fd = int(number)
-        return StreamCopy(Outlet(fd), lost) if fd > 2 else None
+        return StreamCopy(CopyTarget(fd), lost) if fd > 2 else None
     except (ValueError, OSError, OverflowError):
         return None

@@ -45,7 +45,7 @@ def entry_of(record: logging.LogRecord, verbosity: int = 0) -> Entry:
     return Entry(record.created, letter, verbosity, record.pathname, record.lineno, message, err, stack)
 
 
-class Form(Protocol):
+class LogFormat(Protocol):
     """How entries look."""
 
     def line(self, entry: Entry) -> str:
@@ -57,7 +57,7 @@ class Form(Protocol):
         ...
 
 
-class TextForm:
+class TextFormat:
     """klog's text, in local time."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class TextForm:
         return [encoded] if len(encoded) <= limit else folded_text(encoded, limit)
 
 
-class JsonForm:
+class JsonFormat:
     """klog's JSON; `logger` is the service, which distinguishes the seven in a common stream."""
 
     _WITH_VERBOSITY: ClassVar[tuple[str, ...]] = ("I", "W")  # klog hands warnings on as info
@@ -100,6 +100,6 @@ class JsonForm:
         return [encoded] if len(encoded) <= limit else [shortened_json(line, limit - 1) + b"\n"]
 
 
-def form_of(logging_format: str, service: str) -> Form:
+def form_of(logging_format: str, service: str) -> LogFormat:
     """The form `logging.format` names: text or json."""
-    return JsonForm(service) if logging_format == "json" else TextForm()
+    return JsonFormat(service) if logging_format == "json" else TextFormat()

@@ -6,7 +6,7 @@ import time
 from pathlib import PurePath
 
 from shared.klog import json_line, structured, text_body, text_header
-from shared.log_copy import Outlet
+from shared.log_copy import CopyTarget
 
 _WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this
 
@@ -19,7 +19,7 @@ class Console:
 
     def __init__(self, process: int) -> None:
         self._process = process
-        self._outlets: dict[int, Outlet] = {}
+        self._outlets: dict[int, CopyTarget] = {}
         self._seconds_left = _WRITE_SECONDS
         self.json = False
         self.split = False  # info to the standard output
@@ -55,7 +55,7 @@ class Console:
         data = f"{line}\n".encode(errors="backslashreplace")
         try:
             if fd not in self._outlets:
-                self._outlets[fd] = Outlet(os.dup(fd))
+                self._outlets[fd] = CopyTarget(os.dup(fd))
             while data:
                 try:
                     data = data[self._outlets[fd].write(data) :]

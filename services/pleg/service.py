@@ -12,7 +12,7 @@ from services.frame.launch import Context
 from services.pleg.adapters.host_reader import MachineReader
 from services.pleg.adapters.kernel_log import open_kernel_log
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
-from services.pleg.adapters.probe_try import ProbeTrier
+from services.pleg.adapters.probe_try import ProbeRunner
 from services.pleg.adapters.usage_source import HostUsage, UsageSource
 from services.pleg.controllers.cgroup_requests import CgroupRequests
 from services.pleg.controllers.event_stream import EventReader
@@ -54,7 +54,7 @@ class Pleg:
         report, self._facts = RuntimeReport(context), NodeObservation()
         recorder = EventRecorder(bus.own(events_of("pleg")), clock)
         self._ooms = OomWatcher(context, recorder, kernel_log)
-        self._prober = Prober(context, recorder, attempt or ProbeTrier(runtime, clock, config.runtime_request_timeout))
+        self._prober = Prober(context, recorder, attempt or ProbeRunner(runtime, clock, config.runtime_request_timeout))
         self._images = ImageReader(runtime, clock, bus.own(NODE_IMAGES))
         self._events = EventReader(
             runtime,
@@ -122,6 +122,6 @@ class Pleg:
         self._usage.listed()
 
     def _event_stream_turned(self, connected: bool) -> None:
-        self.observer.apply(events.EventStreamTurned(connected))
+        self.observer.apply(events.EventStreamChanged(connected))
         self._facts.event_stream_turned(connected)
         self._node.publish()

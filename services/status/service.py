@@ -11,7 +11,7 @@ from services.frame.refused_credentials import RefusedCredentials
 from services.frame.restarted import restarted
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
-from services.status.adapters.host import Host, ThisHost
+from services.status.adapters.host import Host, LocalHost
 from services.status.controllers.claim_statuses import ClaimStatuses
 from services.status.controllers.csi_node import CsiNodeReconciler
 from services.status.controllers.event_intake import EventIntake
@@ -111,7 +111,7 @@ class Status:
             conditions,
             agent,
             NodeEvents(agent, events.record_node_event),
-            host or ThisHost(),
+            host or LocalHost(),
             on_uid=owned_by,
             chance=chance,
         )

@@ -19,7 +19,7 @@ from shared.clock import Clock, SystemClock
 from shared.host import architecture
 from shared.json_text import json_bytes
 from shared.kube.answers import Answer, MalformedAnswerError, decode_object, retry_after_seconds, status_error
-from shared.kube.connection import Connection, HttpAnswer, Way
+from shared.kube.connection import Connection, ConnectionState, HttpAnswer
 from shared.kube.current_connection import CurrentConnection
 from shared.kube.failures import BrokenStreamError, unreachable
 from shared.kube.interface import ApiMalformedError, ApiStatusError, PatchType, WatchEvent
@@ -274,23 +274,23 @@ class KubeClient:
 
 async def _send(connection: Connection, request: Request, deadline: float, traceparent: str) -> Answer:
     """Send and wait for the head of the answer. Raises ApiUnreachableError."""
-    headers, way = {"Content-Type": str(request.content_type)} if request.data is not None else {}, Way()
+    headers, state = {"Content-Type": str(request.content_type)} if request.data is not None else {}, ConnectionState()
     if traceparent:
         headers["traceparent"] = traceparent
     options, url = connection.request_options, connection.url(request.path, request.query)
     try:
         async with asyncio.timeout_at(deadline):
             if request.is_watch and connection.http2 is not None:
-                answer = await connection.http2.get(url.raw_path_qs, way.set_connected)
+                answer = await connection.http2.get(url.raw_path_qs, state.set_connected)
                 if answer is not None:
                     return answer
             return HttpAnswer(
                 await connection.session.request(
-                    request.method, url, data=request.data, headers=headers, trace_request_ctx=way, **options
+                    request.method, url, data=request.data, headers=headers, trace_request_ctx=state, **options
                 )
             )
     except (aiohttp.ClientError, BrokenStreamError, OSError, ValueError) as error:
-        raise unreachable(error, connection.peer, connected=way.connected) from error
+        raise unreachable(error, connection.peer, connected=state.connected) from error
 
 
 async def _error_of(answer: Answer, peer: str, deadline: float) -> ApiStatusError:

@@ -71,7 +71,7 @@ class Connection:
 
 
 @dataclass
-class Way:
+class ConnectionState:
     """Whether a request has a connection."""
 
     connected: bool = False
@@ -139,9 +139,9 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
 
 
 async def _connected(_session: aiohttp.ClientSession, request: Any, _parameters: Any) -> None:
-    way = request.trace_request_ctx
-    if isinstance(way, Way):
-        way.set_connected()
+    state = request.trace_request_ctx
+    if isinstance(state, ConnectionState):
+        state.set_connected()
 
 
 def peer_of(server: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.network import ARRIVES, Fate
+from tests.simulation.network import ARRIVES, Transfer
 
 SERVICES = ("sources", "podsync", "pleg", "volume", "status")
 STREAMS = (
@@ -138,14 +138,14 @@ def end_of(faults: Sequence[Fault]) -> float:
     return max(ends, default=0.0)
 
 
-class BusFates:
-    """The fate of each frame, from the bus faults of this run."""
+class BusFaults:
+    """Copies and delay of each frame, from the bus faults of this run."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self._faults = [fault for fault in faults if isinstance(fault, BusFault)]
         self._counts = [0] * len(self._faults)
 
-    def fate(self, seconds: float, sender: str, receiver: str, stream: str) -> tuple[Fate, BusFault | None]:
+    def transfer(self, seconds: float, sender: str, receiver: str, stream: str) -> tuple[Transfer, BusFault | None]:
         """Of one frame `seconds` after the beginning, and the fault that decided it."""
         for index, fault in enumerate(self._faults):
             if not fault.at <= seconds < fault.at + fault.seconds or fault.stream != stream:
@@ -157,11 +157,11 @@ class BusFates:
                 continue
             match fault.kind:
                 case "drop":
-                    return Fate(copies=0), fault
+                    return Transfer(copies=0), fault
                 case "duplicate":
-                    return Fate(copies=2), fault
+                    return Transfer(copies=2), fault
                 case _:
-                    return Fate(seconds=fault.delay), fault
+                    return Transfer(seconds=fault.delay), fault
         return ARRIVES, None
 
 

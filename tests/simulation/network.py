@@ -22,22 +22,23 @@ WAY = 0.001  # seconds from one service to another
 
 
 @dataclass(frozen=True)
-class Fate:
+class Transfer:
     """What becomes of one frame: how many copies arrive, and how much later than it should."""
 
     copies: int = 1
     seconds: float = 0.0
 
 
-ARRIVES = Fate()
+ARRIVES = Transfer()
 
 
 class SimulationNetwork(MemoryNetwork):
-    """`fate_of` decides the fate of each publication, request and answer (`ask`: stream "requests" and "answers")."""
+    """`transfer_of` decides copies and delay of each publication, request and answer (`ask`: streams "requests" and
+    "answers")."""
 
-    def __init__(self, clock: NodeClock, story: Story, fate_of: Callable[[str, str, str], Fate]) -> None:
+    def __init__(self, clock: NodeClock, story: Story, transfer_of: Callable[[str, str, str], Transfer]) -> None:
         super().__init__(clock)
-        self._story, self._fate_of = story, fate_of
+        self._story, self._transfer_of = story, transfer_of
         self._contexts: dict[str, contextvars.Context] = {}
         self._received: dict[tuple[str, str, str, bytes], bool] = {}
         self.on_publish: Callable[[str, Frames], None] = lambda _service, _frames: None
@@ -104,9 +105,9 @@ class SimulationNetwork(MemoryNetwork):
                 self._contexts[service].run(bus.answers.take, *frames.read_request(message), answer)
 
         def answer(given: Answer) -> None:
-            fate = self._fate_of(service, asker, "answers")
-            for _ in range(fate.copies):
-                loop.call_later(WAY + fate.seconds, deliver, *given, context=contextvars.Context())
+            transfer = self._transfer_of(service, asker, "answers")
+            for _ in range(transfer.copies):
+                loop.call_later(WAY + transfer.seconds, deliver, *given, context=contextvars.Context())
 
         def deliver(head: AnswerHead, body: bytes) -> None:
             if answered.done():
@@ -116,15 +117,15 @@ class SimulationNetwork(MemoryNetwork):
             elif exchange.unknown():
                 self._ask(service, exchange, answered)
 
-        fate = self._fate_of(asker, service, "requests")
-        for _ in range(fate.copies):
-            loop.call_later(WAY + fate.seconds, arrive, context=contextvars.Context())
+        transfer = self._transfer_of(asker, service, "requests")
+        for _ in range(transfer.copies):
+            loop.call_later(WAY + transfer.seconds, arrive, context=contextvars.Context())
 
     def _send(self, delivery: Delivery, bus: MemoryBus) -> None:
-        fate = self._fate_of(delivery.sender, delivery.receiver, delivery.stream)
+        transfer = self._transfer_of(delivery.sender, delivery.receiver, delivery.stream)
         loop = asyncio.get_running_loop()
-        for _ in range(fate.copies):
-            loop.call_later(WAY + fate.seconds, self._arrive, delivery, bus, context=self._contexts[bus.service])
+        for _ in range(transfer.copies):
+            loop.call_later(WAY + transfer.seconds, self._arrive, delivery, bus, context=self._contexts[bus.service])
 
     def _arrive(self, delivery: Delivery, bus: MemoryBus) -> None:
         if self._buses.get(bus.service) is bus:

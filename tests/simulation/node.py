@@ -25,9 +25,9 @@ from shared.kube import paths
 from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
-from tests.simulation.faults import SERVICES, BusFates, ClockStep, Fault, Kill
+from tests.simulation.faults import SERVICES, BusFaults, ClockStep, Fault, Kill
 from tests.simulation.loop import INCARNATION, ApiClock, Incarnation, Killed, SimulationLoop
-from tests.simulation.network import Fate, SimulationNetwork
+from tests.simulation.network import SimulationNetwork, Transfer
 from tests.simulation.oracle import Oracle
 from tests.simulation.pidfds import SimulationPidfds
 from tests.simulation.runtime import SimulationRuntime
@@ -72,8 +72,8 @@ class Node:
             events=workload.runtime_events,
         )
         self.oracle.runtime = self.users.runtime = self.runtime
-        self._fates = BusFates(faults)
-        self.network = SimulationNetwork(self.clock, self.story, self._fate)
+        self._bus_faults = BusFaults(faults)
+        self.network = SimulationNetwork(self.clock, self.story, self._transfer)
         self.network.on_publish = self.oracle.published
         changed = self.api.store._changed
 
@@ -216,11 +216,11 @@ class Node:
             raise Killed
         return False
 
-    def _fate(self, sender: str, receiver: str, stream: str) -> Fate:
-        fate, fault = self._fates.fate(self.story.seconds, sender, receiver, stream)
+    def _transfer(self, sender: str, receiver: str, stream: str) -> Transfer:
+        transfer, fault = self._bus_faults.transfer(self.story.seconds, sender, receiver, stream)
         if fault is not None:
             self.story.add("fault", f"{stream} from {sender} to {receiver}: {fault.kind} {fault.delay or ''}")
-        return fate
+        return transfer
 
     def _set_clock(self, fault: ClockStep) -> None:
         self.story.add("fault", f"the clock is set by {fault.seconds:+g} s")

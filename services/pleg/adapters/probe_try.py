@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 TRIES = 3
 
 
-class ProbeTrier:
+class ProbeRunner:
     """`request_timeout`: seconds the runtime gets beyond a command's own."""
 
     def __init__(self, runtime: Runtime, clock: Clock, request_timeout: float) -> None:

@@ -58,7 +58,7 @@ class RuntimeHinted:
 
 
 @dataclass(frozen=True)
-class EventStreamTurned:
+class EventStreamChanged:
     """GetContainerEvents is connected now, or no longer."""
 
     connected: bool
@@ -84,7 +84,7 @@ Event = (
     | ProcessExited
     | WatchRefused
     | RuntimeHinted
-    | EventStreamTurned
+    | EventStreamChanged
     | ContainersNamed
     | TimePassed
 )

@@ -10,7 +10,7 @@ from math import inf
 from services.pleg.core.events import (
     ContainersNamed,
     Event,
-    EventStreamTurned,
+    EventStreamChanged,
     ObservationFailed,
     PodObserved,
     ProcessExited,
@@ -85,7 +85,7 @@ class Observation:
                 return []
             case RuntimeHinted(uid, kind):
                 return self._look(uid, f"runtime event {kind}") if uid else [Relist(f"runtime event {kind} of no pod")]
-            case EventStreamTurned(connected):
+            case EventStreamChanged(connected):
                 self.event_stream = connected
                 return []
             case ContainersNamed(uid, ids):

@@ -7,10 +7,10 @@ import asyncio
 from contextvars import Context
 from typing import Any
 
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.deadlines import waiting_for
 
-Waiting = tuple[str, dict[str, Any], "asyncio.Future[Kept]"]
+Waiting = tuple[str, dict[str, Any], "asyncio.Future[RecordLocation]"]
 
 
 class Saver:
@@ -21,11 +21,11 @@ class Saver:
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
 
-    async def save(self, key: str, data: dict[str, Any]) -> Kept:
+    async def save(self, key: str, data: dict[str, Any]) -> RecordLocation:
         """As `Checkpoint.save`; returns once the record is where the result states. The caller waits for the disk,
         however long that lasts: a restart would not make the disk faster. Raises OSError."""
         loop = asyncio.get_running_loop()
-        saved: asyncio.Future[Kept] = loop.create_future()
+        saved: asyncio.Future[RecordLocation] = loop.create_future()
         self._waiting.append((key, data, saved))
         if self._writing is None:
             # It writes for all pods, and is not the work of the one that was first.

@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 from shared.boot_id import boot_id
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class SteadyClock:
         count = last.get("count", 0)
         self.boot = count + 1 if isinstance(count, int) else int(clock.wall())
         saved = {"count": self.boot, "base": self._base, "machine": machine}
-        if checkpoint.save(RECORD, saved) is not Kept.ON_DISK:
+        if checkpoint.save(RECORD, saved) is not RecordLocation.ON_DISK:
             self.boot = max(self.boot, int(clock.wall()))  # larger than any before though it cannot be written down
 
     def now(self) -> float:

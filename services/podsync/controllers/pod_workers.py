@@ -29,7 +29,7 @@ from services.podsync.core.pod.instructions import (
     SavePod,
     StartContainer,
 )
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.clock import Clock
 from shared.crash import crash_point, is_armed
 from shared.deadlines import Deadlines, Work, work_on
@@ -241,11 +241,11 @@ class PodWorkers:
             case _:
                 log.error("an instruction of type %s is not known", type(instruction).__name__)
 
-    async def _save(self, checkpoint: Checkpoint, saving: Awaitable[Kept], key: str) -> str:
+    async def _save(self, checkpoint: Checkpoint, saving: Awaitable[RecordLocation], key: str) -> str:
         """Wait for a record to be saved; returns why it was not, "" when it was."""
         try:
             kept = await saving
-            why = "" if kept is not Kept.NOWHERE else checkpoint.trouble or "no place to save to"
+            why = "" if kept is not RecordLocation.NOWHERE else checkpoint.trouble or "no place to save to"
         except OSError as error:
             why = str(error)
         if why:

@@ -79,11 +79,11 @@ async def listen_until_open(
         try:
             return await listen(address, port, handler, limits)
         except (OSError, ValueError) as error:
-            log.error("cannot listen on %s port %d: %s; trying again in %d s", address, port, why(error), retry)
+            log.error("cannot listen on %s port %d: %s; trying again in %d s", address, port, error_text(error), retry)
             await asyncio.sleep(retry)
 
 
-def why(error: OSError | ValueError) -> str:
+def error_text(error: OSError | ValueError) -> str:
     """The reason why a listener could not be opened, without the address, which the caller adds."""
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 

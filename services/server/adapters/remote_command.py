@@ -12,7 +12,7 @@ from services.server.adapters.spdy_client import SpdyClient
 from services.server.adapters.streaming_server import Backend
 from services.server.core.completion import completion, failure
 from services.server.core.spdy_frames import Data, RstStream, SpdyProtocolError, SynReply
-from services.server.core.stream_parameters import WantedStreams
+from services.server.core.stream_parameters import RequestedStreams
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,9 @@ _WITHOUT_RESIZE = ("channel.k8s.io", "v2.channel.k8s.io")
 class RemoteCommand:
     """The session. `protocol` is the sub-protocol that the runtime chose."""
 
-    def __init__(self, socket: web.WebSocketResponse, backend: Backend, wanted: WantedStreams, protocol: str) -> None:
+    def __init__(
+        self, socket: web.WebSocketResponse, backend: Backend, wanted: RequestedStreams, protocol: str
+    ) -> None:
         self._socket, self._protocol = socket, protocol
         self._spdy = SpdyClient(backend)
         self._error_stream = self._spdy.open((("streamType", "error"),))

@@ -19,14 +19,14 @@ from services.server.adapters.openssl import OpenSsl, find_openssl
 from services.server.adapters.tls_files import (
     BadFileError,
     Pair,
-    Place,
+    PairLocation,
     directories_of,
     line_of,
     places_of,
     read_authority,
     read_pair,
 )
-from services.server.adapters.tls_offer import Terms
+from services.server.adapters.tls_offer import TlsSettings
 from services.server.core.tls_settings import first_certificate
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
@@ -82,7 +82,7 @@ class ServingTls:
         self._shown = b""  # the CAs whose names clients are shown
         self._logged: tuple[str, ...] = ()  # problems that were logged and still exist
         try:
-            self._terms = Terms(config, self._openssl)
+            self._terms = TlsSettings(config, self._openssl)
         except ValueError as error:
             where = "tlsMinVersion, tlsCipherSuites, tlsCurvePreferences"
             raise OperatorError(str(error), where=where, remedy="change it or leave it out") from error
@@ -165,7 +165,7 @@ class ServingTls:
                 problems.append(str(error))
         return pair, authority, tuple(problems)
 
-    def _followed(self, first: bool) -> tuple[Place, ...]:
+    def _followed(self, first: bool) -> tuple[PairLocation, ...]:
         """The places to look at. Once the API server issued a pair, the seeds no longer count."""
         reloads = first or self._gate("ReloadKubeletServerCertificateFile")
         only_issued = self._pair is not None and self._pair.issued

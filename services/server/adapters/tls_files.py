@@ -37,7 +37,7 @@ class BadFileError(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class PairLocation:
     """Where a pair may lie; one PEM file with both when the names are the same."""
 
     certificate_file: str
@@ -45,18 +45,22 @@ class Place:
     issued: bool = False
 
 
-def places_of(config: EffectiveConfig) -> tuple[Place, ...]:
+def places_of(config: EffectiveConfig) -> tuple[PairLocation, ...]:
     """Where serving pairs may lie, the one that counts first. Empty = there will be none."""
     given = config.tls_cert_file and config.tls_private_key_file
-    places = [Place(config.tls_cert_file, config.tls_private_key_file)] if given else []
+    places = [PairLocation(config.tls_cert_file, config.tls_private_key_file)] if given else []
     if config.server_tls_bootstrap:
         current = f"{config.cert_dir}/{CURRENT}"
         unnumbered = f"{config.cert_dir}/kubelet-server"
-        places = [Place(current, current, issued=True), *places, Place(f"{unnumbered}.crt", f"{unnumbered}.key")]
+        places = [
+            PairLocation(current, current, issued=True),
+            *places,
+            PairLocation(f"{unnumbered}.crt", f"{unnumbered}.key"),
+        ]
     return tuple(places)
 
 
-def read_pair(place: Place) -> Pair | None:
+def read_pair(place: PairLocation) -> Pair | None:
     """The pair, None when neither file exists. Raises BadFileError; what only OpenSSL can check is not checked."""
     contents = [_read(file) for file in (place.certificate_file, place.key_file)]
     certificate, key = contents

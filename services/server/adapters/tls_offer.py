@@ -7,7 +7,7 @@ import ssl
 import warnings
 
 from services.server.adapters.openssl import OpenSsl
-from services.server.core.tls_settings import Offer, choose_tls
+from services.server.core.tls_settings import TlsOption, choose_tls
 from shared.config.effective import EffectiveConfig
 
 _MINIMUM = {
@@ -20,7 +20,7 @@ _MINIMUM = {
 _OLD_VERSIONS_LEVEL = "@SECLEVEL=0"
 
 
-class Terms:
+class TlsSettings:
     """The settings of every context. `remarks` are lines for the log. Raises ValueError with one line."""
 
     def __init__(self, config: EffectiveConfig, openssl: OpenSsl | None) -> None:
@@ -53,7 +53,7 @@ class Terms:
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
 
-    def _offered_ciphers(self, suites: tuple[Offer, ...]) -> str:
+    def _offered_ciphers(self, suites: tuple[TlsOption, ...]) -> str:
         """OpenSSL's list; with no suite left only TLS 1.3 is spoken."""
         level = f":{_OLD_VERSIONS_LEVEL}" if self._minimum < 12 else ""
         offered = [suite.openssl for suite in suites if self._has_cipher(suite)]
@@ -62,7 +62,7 @@ class Terms:
             return ""
         return ":".join(dict.fromkeys(offered)) + level
 
-    def _has_cipher(self, suite: Offer) -> bool:
+    def _has_cipher(self, suite: TlsOption) -> bool:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(f"{suite.openssl}:{_OLD_VERSIONS_LEVEL}")
         except ssl.SSLError:
@@ -70,7 +70,7 @@ class Terms:
             return False
         return True
 
-    def _offered_groups(self, curves: tuple[Offer, ...]) -> list[str]:
+    def _offered_groups(self, curves: tuple[TlsOption, ...]) -> list[str]:
         offered = [curve.openssl for curve in curves if self._has_group(curve)]
         if curves and not offered:
             names = ", ".join(curve.name for curve in curves)
@@ -82,7 +82,7 @@ class Terms:
             return []
         return offered
 
-    def _has_group(self, curve: Offer) -> bool:
+    def _has_group(self, curve: TlsOption) -> bool:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             if self._openssl is not None:

@@ -12,7 +12,7 @@ from services.server.adapters.remote_command import RemoteCommand
 from services.server.adapters.streaming_server import CHUNK, Backend, connect
 from services.server.adapters.upgrade_proxy import relay_refusal, responder_error
 from services.server.core import completion
-from services.server.core.stream_parameters import TUNNEL_PREFIX, V5_PROTOCOL, WantedStreams
+from services.server.core.stream_parameters import TUNNEL_PREFIX, V5_PROTOCOL, RequestedStreams
 from services.server.core.upgrade import (
     REMOTE_COMMAND_PROTOCOLS,
     UpgradeError,
@@ -29,7 +29,7 @@ _CLOSING = 5.0  # seconds for the client to answer our close
 _STATUS_CHANNEL = b"\x03"
 
 
-async def translate(request: web.BaseRequest, url: str, wanted: WantedStreams) -> web.StreamResponse:
+async def translate(request: web.BaseRequest, url: str, wanted: RequestedStreams) -> web.StreamResponse:
     """Serve an exec or attach over WebSocket v5."""
     socket = _socket(V5_PROTOCOL)
     refused = await _prepare(socket, request)

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 
 from services.server.adapters.http_limits import LONGEST, Handler
-from services.server.adapters.listener import Listener, listen, listen_until_open, why
+from services.server.adapters.listener import Listener, error_text, listen, listen_until_open
 from services.server.adapters.tls import ServingTls
 from services.server.controllers.endpoints import health_handler
 from services.server.controllers.health_checks import HealthChecks
@@ -149,7 +149,7 @@ async def _opened(opening: Awaitable[Listener], address: str, port: int, key: st
         return await opening
     except (OSError, ValueError) as error:
         raise OperatorError(
-            f"cannot listen on {address} port {port}: {why(error)}",
+            f"cannot listen on {address} port {port}: {error_text(error)}",
             where=key,
             remedy=f"free the port, or set another address or {key} in the configuration",
         ) from error

@@ -17,7 +17,7 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.core import stream_parameters, stream_target
 from services.server.core.pod_lists import find_pod
 from services.server.core.routes import Endpoint
-from services.server.core.stream_parameters import StreamRequestError, Upgrade, WantedStreams
+from services.server.core.stream_parameters import RequestedStreams, StreamRequestError, Upgrade
 from services.server.core.stream_target import TargetNotFoundError
 from shared.cri.interface import Runtime, RuntimeCallError, StreamOptions
 from shared.metrics.family import counter
@@ -32,7 +32,7 @@ _Refused = web.Response
 
 
 @dataclass(frozen=True)
-class _Way:
+class _ClientUpgrade:
     """How the client goes on, and the WebSocket sub-protocols it offers."""
 
     upgrade: Upgrade
@@ -61,7 +61,7 @@ class StreamEndpoints:
         self._count(request, "exec")
         query, (namespace, pod_name, *uid, container) = request.rel_url.raw_query_string, parameters
         try:
-            wanted = stream_parameters.wanted_streams(query)
+            wanted = stream_parameters.requested_streams(query)
             desired = self._pod(namespace, pod_name)
             target = stream_target.exec_target(container, *self._known(desired), is_pod=self._means(uid, desired))
         except (StreamRequestError, LookupError, TargetNotFoundError) as error:
@@ -77,7 +77,7 @@ class StreamEndpoints:
         self._count(request, "attach")
         namespace, pod_name, *uid, container = parameters
         try:
-            wanted = stream_parameters.wanted_streams(request.rel_url.raw_query_string)
+            wanted = stream_parameters.requested_streams(request.rel_url.raw_query_string)
             desired = self._pod(namespace, pod_name)
             target, tty = stream_target.attach_target(
                 container, desired.pod, *self._known(desired), is_pod=self._means(uid, desired)
@@ -95,10 +95,10 @@ class StreamEndpoints:
         """/portForward/{namespace}/{pod}[/{uid}]."""
         websocket = self._count(request, "portforward")
         namespace, pod_name, *uid = parameters
-        way = _way(request, forward=True)
+        client = _client_upgrade(request, forward=True)
         ports: tuple[int, ...] = ()
         try:
-            if websocket and way.upgrade is not Upgrade.TUNNEL:
+            if websocket and client.upgrade is not Upgrade.TUNNEL:
                 ports = stream_parameters.forwarded_ports(request.rel_url.raw_query_string)
             desired = self._pod(namespace, pod_name)
             if uid and uid[0] != desired.uid:
@@ -106,13 +106,13 @@ class StreamEndpoints:
             target = stream_target.forward_target(desired.pod, self._streams.runtime.state.get(desired.uid))
         except (StreamRequestError, LookupError, TargetNotFoundError) as error:
             return _refusal(error)
-        if way.upgrade is Upgrade.NONE:
+        if client.upgrade is Upgrade.NONE:
             return responder_error("Upgrade request required")
         url = await _url(self._runtime.port_forward_url(target, ports))
         if isinstance(url, _Refused):
             return url
-        if way.upgrade is Upgrade.TUNNEL:
-            return await tunnel(request, url, stream_parameters.tunnelled_protocols(way.protocols))
+        if client.upgrade is Upgrade.TUNNEL:
+            return await tunnel(request, url, stream_parameters.tunnelled_protocols(client.protocols))
         return await proxy(request, url)
 
     async def run(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
@@ -154,15 +154,15 @@ class StreamEndpoints:
 
 
 async def _remote_command(
-    request: web.BaseRequest, ask: Callable[[], Awaitable[str]], wanted: WantedStreams
+    request: web.BaseRequest, ask: Callable[[], Awaitable[str]], wanted: RequestedStreams
 ) -> web.StreamResponse:
-    way = _way(request, forward=False)
-    if way.upgrade is Upgrade.NONE:
+    client = _client_upgrade(request, forward=False)
+    if client.upgrade is Upgrade.NONE:
         return responder_error("Upgrade request required")
     url = await _url(ask())
     if isinstance(url, _Refused):
         return url
-    if way.upgrade is Upgrade.TRANSLATE:
+    if client.upgrade is Upgrade.TRANSLATE:
         return await translate(request, url, wanted)
     return await proxy(request, url)
 
@@ -179,14 +179,14 @@ async def _url(asked: Awaitable[str]) -> str | web.Response:
         return response
 
 
-def _way(request: web.BaseRequest, *, forward: bool) -> _Way:
+def _client_upgrade(request: web.BaseRequest, *, forward: bool) -> _ClientUpgrade:
     headers = request.headers
     protocols = stream_parameters.offered_protocols(headers.getall("Sec-WebSocket-Protocol", ()))
     connection, upgrade = headers.getall("Connection", ()), headers.get("Upgrade", "")
-    return _Way(stream_parameters.upgrade_of(connection, upgrade, protocols, forward=forward), protocols)
+    return _ClientUpgrade(stream_parameters.upgrade_of(connection, upgrade, protocols, forward=forward), protocols)
 
 
-def _options(wanted: WantedStreams) -> StreamOptions:
+def _options(wanted: RequestedStreams) -> StreamOptions:
     return StreamOptions(stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty)
 
 

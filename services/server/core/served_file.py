@@ -24,7 +24,7 @@ class BadRangeError(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class BodyPart:
     """The bytes of a file to send: `count` from `start`; `partial` = because of a Range header."""
 
     start: int
@@ -81,9 +81,9 @@ def precondition(changed: float, modified_since: str, unmodified_since: str) -> 
     return 304 if since is not None and before is None and int(changed) <= since else None
 
 
-def part_of(size: int, changed: float, asked: str, if_range: str) -> Part:
+def part_of(size: int, changed: float, asked: str, if_range: str) -> BodyPart:
     """Return what to send of a file of `size` bytes for a Range header ("" = absent). Raises BadRangeError."""
-    everything = Part(0, size)
+    everything = BodyPart(0, size)
     if not asked or (if_range and _time(if_range) != int(changed)):
         return everything
     unit, _, ranges = asked.partition("=")
@@ -97,13 +97,13 @@ def part_of(size: int, changed: float, asked: str, if_range: str) -> Part:
     first, last = found.groups()
     if not first:
         count = min(int(last), size)
-        return Part(size - count, count, partial=True)
+        return BodyPart(size - count, count, partial=True)
     start, end = int(first), min(int(last), size - 1) if last else size - 1
     if last and int(last) < start:
         raise BadRangeError("invalid range")
     if start >= size:
         raise BadRangeError("invalid range: failed to overlap")
-    return Part(start, end - start + 1, partial=True)
+    return BodyPart(start, end - start + 1, partial=True)
 
 
 def _time(header: str) -> float | None:

@@ -28,7 +28,7 @@ class Upgrade(StrEnum):
 
 
 @dataclass(frozen=True)
-class WantedStreams:
+class RequestedStreams:
     """The streams of one exec or attach."""
 
     stdin: bool = False
@@ -36,16 +36,16 @@ class WantedStreams:
     stderr: bool = False
     tty: bool = False
 
-    def with_tty(self, tty: bool) -> "WantedStreams":
+    def with_tty(self, tty: bool) -> "RequestedStreams":
         """The same with or without a tty; one carries stderr in stdout."""
-        return WantedStreams(self.stdin, self.stdout, self.stderr and not tty, tty)
+        return RequestedStreams(self.stdin, self.stdout, self.stderr and not tty, tty)
 
 
-def wanted_streams(query: str) -> WantedStreams:
+def requested_streams(query: str) -> RequestedStreams:
     """The streams a raw query selects; only `1` is true. Raises StreamRequestError when it selects none."""
     values = parse_query(query)
     stdin, stdout, stderr, tty = (values.get(name, [""])[0] == "1" for name in _FLAGS)
-    streams = WantedStreams(stdin, stdout, stderr).with_tty(tty)
+    streams = RequestedStreams(stdin, stdout, stderr).with_tty(tty)
     if not (streams.stdin or streams.stdout or streams.stderr):
         raise StreamRequestError("you must specify at least 1 of stdin, stdout, stderr")
     return streams

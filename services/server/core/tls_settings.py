@@ -63,7 +63,7 @@ _CURVES = {  # by TLS number, the most wanted first: the order of the list given
 
 
 @dataclass(frozen=True)
-class Offer:
+class TlsOption:
     """One suite or curve: the name the operator knows it by, and OpenSSL's."""
 
     name: str
@@ -76,8 +76,8 @@ class TlsChoice:
     `remarks` are lines for the log."""
 
     minimum: int
-    suites: tuple[Offer, ...] | None = None
-    curves: tuple[Offer, ...] = ()
+    suites: tuple[TlsOption, ...] | None = None
+    curves: tuple[TlsOption, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -92,14 +92,14 @@ def choose_tls(min_version: str, suites: Sequence[str], curves: Sequence[int] = 
     if strange := [curve for curve in curves if curve not in _CURVES]:
         raise ValueError(f"curve {strange[0]} not supported or doesn't exist")
     remarks = [f"tlsCipherSuites: {suite} is insecure" for suite in suites if suite in _INSECURE]
-    chosen = tuple(Offer(name, openssl) for number, (name, openssl) in _CURVES.items() if number in curves)
+    chosen = tuple(TlsOption(name, openssl) for number, (name, openssl) in _CURVES.items() if number in curves)
     if minimum == 13:
         ignored = ["tlsCipherSuites is ignored: the suites of TLS 1.3 cannot be chosen"] if suites else []
         return TlsChoice(minimum, None, chosen, tuple(ignored))
     if not suites:
         old = minimum < 12
-        return TlsChoice(minimum, tuple(Offer(s, _SUITES[s]) for s in _OLD_VERSIONS_OFFER) if old else None, chosen)
-    offers = tuple(Offer(suite, _SUITES[suite]) for suite in dict.fromkeys(suites) if suite in _SUITES)
+        return TlsChoice(minimum, tuple(TlsOption(s, _SUITES[s]) for s in _OLD_VERSIONS_OFFER) if old else None, chosen)
+    offers = tuple(TlsOption(suite, _SUITES[suite]) for suite in dict.fromkeys(suites) if suite in _SUITES)
     return TlsChoice(minimum, offers, chosen, tuple(remarks))
 
 

@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 OUTAGE = "API server"
 
 
-class AskAgainError(Exception):
+class RetryRequestError(Exception):
     """Send the request again now."""
 
 
-class Until(Flag):
+class WaitEnd(Flag):
     """What ends a wait for the API server early."""
 
     FAILURE = auto()  # the first request that failed
@@ -43,7 +43,7 @@ class Until(Flag):
 @dataclass(eq=False)
 class _Waiting:
     limit: asyncio.Timeout
-    until: Until
+    until: WaitEnd
 
 
 @dataclass(eq=False)
@@ -104,7 +104,7 @@ class ApiServer:
         line = f"{self.away}; pods run on as they are known"
         log.warning("%s", line)
         self.bus.trouble(OUTAGE, line)
-        self._end(Until.FAILURE)
+        self._end(WaitEnd.FAILURE)
 
     def no_longer_asked(self, what: str) -> None:
         """No pod needs `what` any more."""
@@ -123,7 +123,7 @@ class ApiServer:
             log.warning("the API server's store went back from version %s to %s: reading all", newest_before, version)
             self.newest = version
             self.history += 1
-            self._end(Until.WENT_BACK)
+            self._end(WaitEnd.WENT_BACK)
         return self.history
 
     async def pause(self, seconds: float, *, interruptible: bool, spread: float = 0.0) -> bool:
@@ -139,7 +139,7 @@ class ApiServer:
         return True
 
     @contextlib.asynccontextmanager
-    async def waiting(self, until: Until) -> AsyncIterator[None]:
+    async def waiting(self, until: WaitEnd) -> AsyncIterator[None]:
         """Wait in it for something from the API server. Raises AskAgainError when one of `until` happens."""
         limit = asyncio.timeout(None)
         waiting = _Waiting(limit, until)
@@ -151,7 +151,7 @@ class ApiServer:
                 finally:
                     self._waiting.discard(waiting)
         except TimeoutError:
-            raise AskAgainError from None
+            raise RetryRequestError from None
 
     def is_there(self) -> None:
         """The API server answered a request. Ends an outage."""
@@ -164,9 +164,9 @@ class ApiServer:
         self._back.set()
         self._back = asyncio.Event()
         if was_outage:  # what was sent before may never be answered; a server that was only slow answers it now
-            self._end(Until.OUTAGE_OVER)
+            self._end(WaitEnd.OUTAGE_OVER)
 
-    def _end(self, what: Until) -> None:
+    def _end(self, what: WaitEnd) -> None:
         for waiting in self._waiting:
             if what in waiting.until and not waiting.limit.expired():
                 waiting.limit.reschedule(asyncio.get_running_loop().time())

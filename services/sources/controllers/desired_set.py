@@ -8,7 +8,14 @@ from bus.event_recorder import EventRecorder
 from bus.interface import OwnedStream
 from bus.messages.event import KubeEvent
 from bus.messages.sources import ApiPodStatus, DesiredPod
-from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, StatusChanged, Wanted
+from services.sources.core.desired_pods import (
+    DesiredPods,
+    Duplicate,
+    MergeChange,
+    PodDesired,
+    PodRemoved,
+    StatusChanged,
+)
 from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
@@ -65,12 +72,12 @@ class DesiredSet:
     def _publish(self, source: str, change: MergeChange) -> None:
         what = "object" if source == "api" else "manifest"
         match change:
-            case Removed(uid):
+            case PodRemoved(uid):
                 log.info("pod %s is no longer wanted: its %s is gone or changed", uid, what)
                 with self._tracer.pod_changed(uid, "pod removed"):
                     self._stream.delete(uid, f"{what} gone or changed")
                 self._api_statuses.delete(uid, f"{what} gone or changed")
-            case Wanted(desired, added):
+            case PodDesired(desired, added):
                 level = logging.INFO if added or source != "api" else logging.DEBUG
                 log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
                 self._put_api_status(desired)  # first: a follower of both has no status older than the pod

@@ -32,7 +32,7 @@ Answer = asyncio.Future[FoundObject]
 
 
 @dataclass(eq=False)
-class _Kept:
+class _CachedObject:
     known: FetchedObject = field(default_factory=FetchedObject)
     waiting: Answer | None = None  # for a read that was not sent yet
     sent: Answer | None = None  # for the read under way
@@ -67,7 +67,7 @@ class FetchedObjects:
         self._pods = pods
         self._refreshes = refreshing.a_second > 0
         self._order = ReadOrder(refreshing.a_second, refreshing.period)
-        self._kept: dict[Reference, _Kept] = {}
+        self._kept: dict[Reference, _CachedObject] = {}
         self.on_idle: Callable[[Reference], None] = lambda _: None  # it was read, and no further read of it waits
         self._held_until = float("-inf")  # the API server asked for fewer requests
         self._wake = asyncio.Event()
@@ -75,7 +75,7 @@ class FetchedObjects:
 
     def register(self, reference: Reference) -> None:
         """The pod may rely on something newer than what is kept."""
-        kept = self._kept.setdefault(reference, _Kept())
+        kept = self._kept.setdefault(reference, _CachedObject())
         kept.known.invalidate()
         kept.outdated = kept.sent is not None
         self._order.refresh(reference, wanted=self._is_shown(reference))
@@ -197,7 +197,7 @@ class FetchedObjects:
             except TimeoutError:
                 pass
 
-    async def _read(self, reference: Reference, kept: _Kept) -> None:
+    async def _read(self, reference: Reference, kept: _CachedObject) -> None:
         answer = kept.sent
         assert answer is not None
         found: FoundObject | None = None
@@ -220,7 +220,7 @@ class FetchedObjects:
                         self.on_idle(reference)
             self._wake.set()
 
-    async def _ask(self, reference: Reference, kept: _Kept) -> FoundObject | None:
+    async def _ask(self, reference: Reference, kept: _CachedObject) -> FoundObject | None:
         """Read it and take what came; None = the API server put it off."""
         path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
         # An API server may answer version 0 from its memory, which is all a periodic look needs.
@@ -248,7 +248,7 @@ class FetchedObjects:
             self._take(reference, kept, obj, "")
             return FoundObject(object=obj) if kept.outdated else _found(kept.known)
 
-    def _take(self, reference: Reference, kept: _Kept, obj: Object | None, absent: str) -> None:
+    def _take(self, reference: Reference, kept: _CachedObject, obj: Object | None, absent: str) -> None:
         now, known = self._api.clock.monotonic(), kept.known
         if kept.outdated:
             return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.sources.controllers.api_server import ApiServer, AskAgainError, Until
+from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
 from services.sources.core.api_objects import metadata_text, read_list
 from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
@@ -61,7 +61,7 @@ class ListWatch:
                         await self._watch(version, timeout)
                     case Pause(seconds, interruptible):
                         await self._pause(seconds, interruptible=interruptible)
-            except AskAgainError:
+            except RetryRequestError:
                 await asyncio.sleep(self._spread * self.api.chance())
 
     async def _pause(self, seconds: float, *, interruptible: bool) -> None:
@@ -84,7 +84,7 @@ class ListWatch:
         query = {"fieldSelector": self.selector} if self.selector else {}
         newest, history, outages = self.api.newest, self.api.history, self.api.outages
         try:
-            async with self.api.waiting(Until.OUTAGE_OVER):
+            async with self.api.waiting(WaitEnd.OUTAGE_OVER):
                 answer = await self.client.get(self.path, query, timeout=self.reflector.answer_timeout)
         except ApiError as error:
             unknown = isinstance(error, ApiStatusError) and error.code == 400
@@ -124,14 +124,14 @@ class ListWatch:
                 watch = self.client.watch(
                     self.path, query, timeout=timeout, answer_timeout=self.reflector.answer_timeout
                 )
-                async with self.api.waiting(Until.OUTAGE_OVER | Until.WENT_BACK):
+                async with self.api.waiting(WaitEnd.OUTAGE_OVER | WaitEnd.WENT_BACK):
                     stream = await stack.enter_async_context(watch)
                 opened = True
                 self.reflector.watch_opened()
                 self._answered()
                 if self._is_unproven:
                     return
-                until = Until.WENT_BACK | Until.FAILURE if self.probes else Until.WENT_BACK
+                until = WaitEnd.WENT_BACK | WaitEnd.FAILURE if self.probes else WaitEnd.WENT_BACK
                 async with self.api.waiting(until):
                     async for event in stream:
                         events += 1

@@ -11,7 +11,7 @@ from services.sources.controllers.fetched_objects import FetchedObjects, Refresh
 from services.sources.controllers.node_watch import NodeWatch
 from services.sources.controllers.object_store import ObjectStore, not_registered
 from services.sources.controllers.watched_objects import WatchedObjects
-from services.sources.core.desired_pods import MergeChange, Removed, Wanted
+from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
 from services.sources.core.fetched_object import time_to_live
 from services.sources.core.reference_counts import ReferenceCounts
 from shared.config.effective import EffectiveConfig
@@ -58,13 +58,13 @@ class ReferencedObjects:
     def take(self, change: MergeChange) -> None:
         """Take a change of an API pod that is about to be published."""
         match change:
-            case Wanted(desired):
+            case PodDesired(desired):
                 # A pod that names more is rejected, unless what is too much came with debug containers.
                 references = dict(islice(referenced_objects(desired.pod).items(), MOST_REFERENCES))
                 new, unneeded = self._counts.register(desired.uid, references)
                 for reference in new:
                     self._store.register(reference)
-            case Removed(uid):
+            case PodRemoved(uid):
                 unneeded = self._counts.unregister(uid)
             case _:
                 return

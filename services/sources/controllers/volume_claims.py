@@ -17,7 +17,7 @@ from services.sources.controllers.live_read import live_read
 from services.sources.controllers.referenced_objects import effective_qps
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.bound_claim import is_settled, volume_name
-from services.sources.core.desired_pods import MergeChange, Removed, Wanted
+from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
 from shared.backoff import Backoff
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
@@ -72,10 +72,10 @@ class VolumeClaims:
     def on_pod(self, change: MergeChange) -> None:
         """A pod of the API server is about to be published, or removed."""
         match change:
-            case Wanted(desired):
+            case PodDesired(desired):
                 namespace = str((desired.pod.get("metadata") or {}).get("namespace") or "")
                 self._name(desired.uid, frozenset((namespace, name) for name in claim_names(desired.pod)))
-            case Removed(uid):
+            case PodRemoved(uid):
                 self._name(uid, frozenset())
 
     async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:

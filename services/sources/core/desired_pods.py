@@ -15,14 +15,14 @@ from shared.podspec.pod_source import SEEN, SOURCE, with_seen
 
 
 @dataclass(frozen=True)
-class Removed:
+class PodRemoved:
     """No source has this UID any more."""
 
     uid: str
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PodDesired:
     """This pod is to run; `added` when its UID is new."""
 
     pod: DesiredPod
@@ -46,7 +46,7 @@ class Duplicate:
 
 
 TERMINAL_PHASES = ("Succeeded", "Failed")
-MergeChange = Removed | Wanted | StatusChanged | Duplicate
+MergeChange = PodRemoved | PodDesired | StatusChanged | Duplicate
 
 
 @dataclass
@@ -105,18 +105,18 @@ class DesiredPods:
                 continue
             wanted[uid] = pod
         gone = [uid for uid, known in self._pods.items() if known.source == source and uid not in wanted]
-        changes: list[MergeChange] = [Removed(uid) for uid in gone]
-        added: list[Wanted] = []
-        updated: list[Wanted | StatusChanged] = []
+        changes: list[MergeChange] = [PodRemoved(uid) for uid in gone]
+        added: list[PodDesired] = []
+        updated: list[PodDesired | StatusChanged] = []
         for uid, pod in wanted.items():
             if self._given.get(uid) is pod:
                 continue
             self._given[uid] = pod
             desired = DesiredPod(uid=uid, source=source, pod=self._annotated(uid, pod, source, seen))
             if uid not in self._pods:
-                added.append(Wanted(desired, added=True))
+                added.append(PodDesired(desired, added=True))
             elif _essence(self._pods[uid].pod) != _essence(desired.pod):
-                updated.append(Wanted(desired, added=False))
+                updated.append(PodDesired(desired, added=False))
             elif self._pods[uid].pod.get("status") != desired.pod.get("status"):
                 updated.append(StatusChanged(desired))
             else:
@@ -137,7 +137,7 @@ class DesiredPods:
         return with_seen({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}, first_seen)
 
 
-def _created(change: Wanted) -> str:
+def _created(change: PodDesired) -> str:
     """When the pod was created, as the API server writes it: in UTC and of one length, so that text sorts as time."""
     created = change.pod.pod["metadata"].get("creationTimestamp")
     return created if isinstance(created, str) else ""

@@ -37,7 +37,7 @@ class Host(Protocol):
         ...
 
 
-class ThisHost:
+class LocalHost:
     """The machine we run on."""
 
     def __init__(self) -> None:

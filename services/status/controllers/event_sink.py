@@ -26,7 +26,7 @@ from services.status.core.event_object import (
     namespace_of,
     time_of,
 )
-from services.status.core.event_queue import EventQueue, Write
+from services.status.core.event_queue import EventQueue, EventWrite
 from services.status.core.event_refusal import is_namespace_gone
 from shared.clock import Clock
 from shared.kube import paths
@@ -120,7 +120,7 @@ class EventSink:
             if not correlated.counted_before:
                 self._counts.add(correlated.key, correlated.recorded, 1)
             return
-        write = Write(
+        write = EventWrite(
             namespace=namespace_of(event),
             name=correlated.name,
             body=event_object(event, correlated, self._node_name),
@@ -149,7 +149,7 @@ class EventSink:
             if wait is not None:
                 await asyncio.sleep(max(began + wait - self._clock.monotonic(), SHORTEST_PAUSE))
 
-    async def _attempt(self, write: Write) -> float | None:
+    async def _attempt(self, write: EventWrite) -> float | None:
         """Write it, or give it up; seconds from the beginning of this try to the next one, None = go on at once."""
         try:
             await self._write(write)
@@ -173,7 +173,7 @@ class EventSink:
         self._done(write)
         return None
 
-    async def _write(self, write: Write) -> None:
+    async def _write(self, write: EventWrite) -> None:
         """Raises ApiError. An object that is not as we thought, there or not there, is written the other way."""
         if write.is_new:
             try:
@@ -192,17 +192,17 @@ class EventSink:
                 raise
             await self._create(write)
 
-    async def _create(self, write: Write) -> None:
+    async def _create(self, write: EventWrite) -> None:
         await self._client.create(paths.events(write.namespace), write.body, timeout=REQUEST_TIMEOUT)
 
-    def _brought_back(self, write: Write, error: ApiError, wait: float) -> float | None:
+    def _brought_back(self, write: EventWrite, error: ApiError, wait: float) -> float | None:
         if self._queue.bring_back(write):
             return wait
         log.warning("event %s/%s is given up: %s", write.namespace, write.name, error)
         self._done(write)
         return wait
 
-    def _refused(self, write: Write, error: ApiStatusError) -> None:
+    def _refused(self, write: EventWrite, error: ApiStatusError) -> None:
         """Logged when the API server begins to refuse, not once per event."""
         kind = (error.code, error.reason)
         quiet = is_namespace_gone(error) or self._refused_with == kind
@@ -227,7 +227,7 @@ class EventSink:
             log.warning("%d events were dropped while too many waited for the API server", self._dropped)
             self._dropped = 0
 
-    def _done(self, write: Write) -> None:
+    def _done(self, write: EventWrite) -> None:
         for writer, identity in write.occurrences:
             self._marks.done(writer, identity)
         self._counts.add(write.correlated.key, write.correlated.recorded, write.number)

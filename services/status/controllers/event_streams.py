@@ -7,13 +7,13 @@ from bus.messages.event import KubeEvent
 from bus.messages.streams import events_of
 
 
-class Take(Protocol):
+class EventHandler(Protocol):
     """Takes an Event of `writer`. `is_new`: it came after this process was first in sync with the stream."""
 
     def __call__(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None: ...
 
 
-def follow_events(bus: Bus, writer: str, take: Take) -> None:
+def follow_events(bus: Bus, writer: str, take: EventHandler) -> None:
     """Call before the bus is started."""
     is_new = False  # the first snapshot comes before the first notice that we are in sync
 

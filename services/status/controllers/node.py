@@ -31,7 +31,7 @@ from services.status.core.initial_node import reconciled
 from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
-from services.status.core.node_patch import is_newer, metadata_differs, news, node_patch
+from services.status.core.node_patch import is_newer, metadata_differs, node_patch, reported_changes
 from services.status.core.node_status import part, volumes_in_use, with_status
 from services.status.core.report_schedule import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
 from shared.config.effective import EffectiveConfig
@@ -182,7 +182,7 @@ class Node:
         wanted, problems = with_status(wanted, facts)
         self._name_problems(problems)
         await self._note_given(node, wanted, facts)
-        found = news(node, wanted)
+        found = reported_changes(node, wanted)
         changed = bool(found) and found != self._residue
         changed = changed or (not self._reconciled and metadata_differs(node, wanted))
         now = self._clock.monotonic()
@@ -217,7 +217,7 @@ class Node:
         returned = await self._client.patch(paths.node_status(self._config.node_name), node_patch(node, wanted))
         self._returned = returned
         # An older API server drops fields that it does not know: that is no reason to send them every ten seconds.
-        self._residue = news(returned, with_status(returned, facts)[0])
+        self._residue = reported_changes(returned, with_status(returned, facts)[0])
         self._conditions.adopt(part(returned, "status").get("conditions"))
 
     async def _existing(self, *, fresh: bool) -> Object | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from bus.messages.event import KubeEvent
-from services.status.core.event_counts import Recorded
+from services.status.core.event_counts import RecordedEvent
 
 V = TypeVar("V")
 
@@ -23,7 +23,7 @@ COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True)
-class Correlated:
+class CorrelatedEvent:
     """The Event object an event is written to: a new one (`count` 1) or the first one of its kind, counted up."""
 
     name: str
@@ -36,9 +36,9 @@ class Correlated:
     counted_before: bool = False  # the saved counts contain this occurrence
 
     @property
-    def recorded(self) -> Recorded:
+    def recorded(self) -> RecordedEvent:
         """What the next process needs."""
-        return Recorded(self.name, self.count, self.first_time)
+        return RecordedEvent(self.name, self.count, self.first_time)
 
 
 class EventCorrelator:
@@ -47,15 +47,15 @@ class EventCorrelator:
     `earlier`: the counts of the earlier process, by key.
     """
 
-    def __init__(self, earlier: Mapping[str, Recorded] | None = None) -> None:
+    def __init__(self, earlier: Mapping[str, RecordedEvent] | None = None) -> None:
         self._similar: _Recent[_Similar] = _Recent()
-        self._observed: _Recent[Recorded] = _Recent()
+        self._observed: _Recent[RecordedEvent] = _Recent()
         self._buckets: _Recent[_Bucket] = _Recent()
         self._earlier = frozenset(earlier or ())
         for key, recorded in (earlier or {}).items():
             self._observed.put(key, recorded)
 
-    def correlate(self, event: KubeEvent, name: str, now: float, *, done_before: bool = False) -> Correlated:
+    def correlate(self, event: KubeEvent, name: str, now: float, *, done_before: bool = False) -> CorrelatedEvent:
         """`name`: of the Event object, if this is the first of its kind. `done_before`: by the earlier process."""
         about = (event.kind, event.namespace, event.name, event.uid)
         message = event.message
@@ -66,7 +66,7 @@ class EventCorrelator:
             key = _digest(*about, event.type, event.reason, event.field_path, message)
         first = self._observed.get(key)
         counted_before = done_before and first is not None and key in self._earlier
-        counted = Correlated(
+        counted = CorrelatedEvent(
             name=name if first is None else first.name,
             message=message,
             count=1 if first is None else first.count + (not counted_before),

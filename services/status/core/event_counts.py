@@ -14,7 +14,7 @@ _END_OF_TIME = 2.0**33  # wall seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedEvent:
     """The Event object of one kind: its name, how often it happened, and when first (wall seconds)."""
 
     name: str
@@ -26,26 +26,26 @@ class EventCounts:
     """`saved`: what `to_save` returned in the earlier process; invalid entries are left out."""
 
     def __init__(self, saved: Any = None) -> None:
-        self._known: OrderedDict[str, Recorded] = OrderedDict()
+        self._known: OrderedDict[str, RecordedEvent] = OrderedDict()
         for entry in saved if isinstance(saved, list) else []:
             match entry:
                 case [str(key), str(name), int(count), float(first) | int(first)] if (
                     name and count > 0 and 0 <= first < _END_OF_TIME
                 ):
-                    self._remember(key, Recorded(name, count, first))
-        self.earlier: Mapping[str, Recorded] = dict(self._known)
+                    self._remember(key, RecordedEvent(name, count, first))
+        self.earlier: Mapping[str, RecordedEvent] = dict(self._known)
 
-    def add(self, key: str, recorded: Recorded, number: int) -> None:
+    def add(self, key: str, recorded: RecordedEvent, number: int) -> None:
         """`number` more are done. `recorded`: name and first time, for the first ones of their kind."""
         known = self._known.get(key)
         count = number + (known.count if known is not None and known.name == recorded.name else 0)
-        self._remember(key, Recorded(recorded.name, count, recorded.first_time))
+        self._remember(key, RecordedEvent(recorded.name, count, recorded.first_time))
 
     def to_save(self) -> list[list[str | int | float]]:
         """Return the counts, those without an event for the longest time first: at most some 250 KiB."""
         return [[key, known.name, known.count, known.first_time] for key, known in self._known.items()]
 
-    def _remember(self, key: str, recorded: Recorded) -> None:
+    def _remember(self, key: str, recorded: RecordedEvent) -> None:
         self._known[key] = recorded
         self._known.move_to_end(key)
         if len(self._known) > REMEMBERED:

@@ -7,7 +7,7 @@ import hashlib
 import re
 
 from bus.messages.event import KubeEvent
-from services.status.core.event_correlation import Correlated
+from services.status.core.event_correlation import CorrelatedEvent
 from shared.model.objects import Object
 from shared.timestamps import parse_rfc3339, rfc3339
 
@@ -56,7 +56,7 @@ def namespace_of(event: KubeEvent) -> str:
     return event.namespace or _NODE_NAMESPACE
 
 
-def event_object(event: KubeEvent, correlated: Correlated, node_name: str) -> Object:
+def event_object(event: KubeEvent, correlated: CorrelatedEvent, node_name: str) -> Object:
     """The whole Event."""
     return {
         "apiVersion": "v1",
@@ -82,7 +82,7 @@ def event_patch(body: Object) -> Object:
     return {field: body[field] for field in ("count", "lastTimestamp", "message")}
 
 
-def _counted(correlated: Correlated) -> Object:
+def _counted(correlated: CorrelatedEvent) -> Object:
     return {
         "count": correlated.count,
         "lastTimestamp": rfc3339(correlated.last_time),

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from bus.messages.event import KEPT
-from services.status.core.event_correlation import Correlated
+from services.status.core.event_correlation import CorrelatedEvent
 from shared.model.objects import Object
 
 LIMIT = 1000
@@ -18,7 +18,7 @@ Occurrence = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Write:
+class EventWrite:
     """One Event object to be written. `is_new`: as far as we know the API server does not have it.
 
     `correlated` is the newest event it is about, `number` how many they are.
@@ -29,7 +29,7 @@ class Write:
     body: Object
     is_new: bool
     occurrences: tuple[Occurrence, ...]  # the events it is about, the newest of them
-    correlated: Correlated
+    correlated: CorrelatedEvent
     number: int = 1
     tries: int = 0
 
@@ -38,12 +38,12 @@ class EventQueue:
     """First in, first out; when it is full the newest are not taken."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[tuple[str, str], Write] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str], EventWrite] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, write: Write) -> bool:
+    def add(self, write: EventWrite) -> bool:
         """False = it is full."""
         key = (write.namespace, write.name)
         waiting = self._waiting.get(key)
@@ -52,11 +52,11 @@ class EventQueue:
         self._waiting[key] = write if waiting is None else _joined(waiting, write)
         return True
 
-    def take(self) -> Write | None:
+    def take(self) -> EventWrite | None:
         """The oldest; its owner brings it back or not."""
         return self._waiting.popitem(last=False)[1] if self._waiting else None
 
-    def bring_back(self, write: Write) -> bool:
+    def bring_back(self, write: EventWrite) -> bool:
         """It could not be written: first again, in what may be a newer form by now. False = that was its last try."""
         if write.tries + 1 >= TRIES:
             return False
@@ -68,7 +68,7 @@ class EventQueue:
         return True
 
 
-def _joined(older: Write, newer: Write) -> Write:
+def _joined(older: EventWrite, newer: EventWrite) -> EventWrite:
     occurrences = (*older.occurrences, *newer.occurrences)[-KEPT:]
     number = older.number + newer.number
     is_new = older.is_new or newer.is_new

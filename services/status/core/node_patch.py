@@ -23,7 +23,7 @@ def node_patch(old: Object, new: Object) -> Object:
     return patch
 
 
-def news(old: Object, new: Object) -> Object:
+def reported_changes(old: Object, new: Object) -> Object:
     """What of the difference counts as a change: the status but for heartbeats, and the labels of OS and
     architecture. {} = nothing. Other metadata rides along with the next patch."""
     before, after = ({"status": _without_heartbeats(_map(node, "status"))} for node in (old, new))

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from bus.interface import Change, Deleted, Freshness, NoAnswerError
-from bus.memory import IDLE_TURNS, Delivery, Fate, MemoryNetwork
+from bus.memory import IDLE_TURNS, Action, Delivery, MemoryNetwork
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
@@ -75,7 +75,7 @@ async def test_who_reacts_in_several_steps_has_reacted(steps: int) -> None:
 
 async def test_a_lost_last_update_is_noticed_by_the_next_beat(world: World) -> None:
     pods = await world.start()
-    world.network.fate = lambda delivery: Fate.DROP if delivery.stream == "pods.desired" else Fate.DELIVER
+    world.network.action = lambda delivery: Action.DROP if delivery.stream == "pods.desired" else Action.DELIVER
     pods.put("a", pod("a"))
     await world.network.settle()
     assert "a" not in world.stream.state
@@ -85,9 +85,9 @@ async def test_a_lost_last_update_is_noticed_by_the_next_beat(world: World) -> N
 
 async def test_a_lost_update_before_others_is_noticed_by_the_next_update(world: World) -> None:
     pods = await world.start()
-    world.network.fate = lambda _: Fate.DROP
+    world.network.action = lambda _: Action.DROP
     pods.put("a", pod("a"))
-    world.network.fate = lambda _: Fate.DELIVER
+    world.network.action = lambda _: Action.DELIVER
     pods.put("b", pod("b"))
     await world.network.settle()
     assert set(world.stream.state) == {"a", "b"}
@@ -96,7 +96,7 @@ async def test_a_lost_update_before_others_is_noticed_by_the_next_update(world: 
 
 async def test_a_repeated_update_is_passed_on_once(world: World) -> None:
     pods = await world.start()
-    world.network.fate = lambda _: Fate.DUPLICATE
+    world.network.action = lambda _: Action.DUPLICATE
     pods.put("a", pod("a"))
     pods.delete("a")
     await world.network.settle()
@@ -105,9 +105,9 @@ async def test_a_repeated_update_is_passed_on_once(world: World) -> None:
 
 async def test_a_delayed_update_does_not_undo_a_newer_one(world: World) -> None:
     pods = await world.start()
-    world.network.fate = lambda _: Fate.DELAY
+    world.network.action = lambda _: Action.DELAY
     pods.put("a", pod("a", 1))
-    world.network.fate = lambda _: Fate.DELIVER
+    world.network.action = lambda _: Action.DELIVER
     pods.put("a", pod("a", 2))
     await world.network.settle()
     world.network.release()
@@ -140,9 +140,9 @@ async def test_a_stale_stream_is_fresh_again_once_the_owner_is_back(world: World
 
 async def test_a_snapshot_request_that_dies_with_its_owner_is_answered_by_the_next_one(world: World) -> None:
     pods = await world.start()
-    world.network.fate = lambda _: Fate.DROP
+    world.network.action = lambda _: Action.DROP
     pods.put("a", pod("a"))
-    world.network.fate = lambda _: Fate.DELIVER
+    world.network.action = lambda _: Action.DELIVER
     pods.put("b", pod("b"))  # notices the gap; the request is still in the loop when the owner dies
     await asyncio.sleep(0)
     world.network.kill("sources")
@@ -191,10 +191,10 @@ async def test_whatever_happens_the_follower_equals_its_owner_once_all_is_well(w
     truth: dict[str, DesiredPod] = {}
     pods = await world.start()
 
-    def fate(_: Delivery) -> Fate:
-        return chance.choice([Fate.DELIVER, Fate.DELIVER, Fate.DROP, Fate.DUPLICATE, Fate.DELAY])
+    def action(_: Delivery) -> Action:
+        return chance.choice([Action.DELIVER, Action.DELIVER, Action.DROP, Action.DUPLICATE, Action.DELAY])
 
-    world.network.fate = fate
+    world.network.action = action
     for step in range(200):
         uid = f"pod-{chance.randrange(8)}"
         match chance.randrange(12):
@@ -217,7 +217,7 @@ async def test_whatever_happens_the_follower_equals_its_owner_once_all_is_well(w
                 pods.put(uid, truth[uid])
         if chance.random() < 0.5:
             await world.network.settle()
-    world.network.fate = lambda _: Fate.DELIVER
+    world.network.action = lambda _: Action.DELIVER
     pods.mark_complete()
     await world.network.advance(6.0)  # a snapshot request under way may have died with its owner: 5 s
     assert dict(world.stream.state) == truth

@@ -10,7 +10,7 @@ import pytest
 from bus.interface import Change, Deleted, Put
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import PODS_STATUS
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
@@ -38,7 +38,7 @@ async def test_a_lost_record_never_makes_a_running_pod_look_removed(
         record_file(tmp_path, uid).unlink()
         slow, save = threading.Event(), Checkpoint.save
 
-        def save_slowly(self: Checkpoint, key: str, data: dict[str, Any]) -> Kept:
+        def save_slowly(self: Checkpoint, key: str, data: dict[str, Any]) -> RecordLocation:
             slow.wait(0.3)  # an fsync that takes its time: everything else is through before it
             return save(self, key, data)
 
@@ -75,10 +75,10 @@ async def test_what_could_not_be_saved_starts_as_soon_as_there_is_room(
         assert stage.service is not None
         save, refusing = Checkpoint.save, True
 
-        def refuse(self: Checkpoint, key: str, data: dict[str, Any]) -> Kept:
+        def refuse(self: Checkpoint, key: str, data: dict[str, Any]) -> RecordLocation:
             if refusing:
                 self.trouble = "no room anywhere"
-                return Kept.NOWHERE
+                return RecordLocation.NOWHERE
             self.trouble = None
             return save(self, key, data)
 
@@ -104,7 +104,7 @@ async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_worker(
         failures = [OSError(errno.EMFILE, "Too many open files")]
         delete = Checkpoint.delete
 
-        def refuse_once(self: Checkpoint, key: str) -> Kept:
+        def refuse_once(self: Checkpoint, key: str) -> RecordLocation:
             if failures:
                 raise failures.pop()
             return delete(self, key)

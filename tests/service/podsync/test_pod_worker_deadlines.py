@@ -22,7 +22,7 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.published import published
 from services.podsync.core.pod.saved import Saved
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
 from shared.tracing.tracer import Tracer
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
@@ -108,10 +108,10 @@ async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_
 ) -> None:
     entered, released = threading.Event(), threading.Event()
 
-    def hang(records: dict[str, object]) -> dict[str, Kept]:
+    def hang(records: dict[str, object]) -> dict[str, RecordLocation]:
         entered.set()
         assert released.wait(10)
-        return dict.fromkeys(records, Kept.ON_DISK)
+        return dict.fromkeys(records, RecordLocation.ON_DISK)
 
     monkeypatch.setattr(stage.checkpoint, "save_all", hang)
     shown = published("u2", "web", "shop", Saved(state=PodState.SYNC))

@@ -13,7 +13,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallSlots
 from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.pod.instructions import RunPodSandbox
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
@@ -65,7 +65,7 @@ async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop
     entered, released = threading.Event(), threading.Event()
     save_all = Checkpoint.save_all
 
-    def slow(checkpoint: Checkpoint, records: dict[str, Any]) -> dict[str, Kept]:
+    def slow(checkpoint: Checkpoint, records: dict[str, Any]) -> dict[str, RecordLocation]:
         entered.set()
         assert released.wait(10)
         return save_all(checkpoint, records)
@@ -175,7 +175,7 @@ async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
     saves: list[str] = []
     save = Checkpoint.save
 
-    def counted(self: Checkpoint, key: str, data: dict[str, Any]) -> Kept:
+    def counted(self: Checkpoint, key: str, data: dict[str, Any]) -> RecordLocation:
         saves.append(key)
         return save(self, key, data)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bus.memory import Delivery, Fate
+from bus.memory import Action, Delivery
 from bus.messages.podsync import PodState
 from services.status.controllers import pod_statuses
 from services.status.core.pod_status_merge import status_patch
@@ -293,12 +293,14 @@ async def test_lost_and_repeated_news_between_the_processes_change_nothing(tmp_p
     cluster = await begun(tmp_path)
     turn = 0
 
-    def fate(delivery: Delivery) -> Fate:
+    def action(delivery: Delivery) -> Action:
         nonlocal turn
         turn += delivery.stream != "beats"
-        return (Fate.DELIVER, Fate.DROP, Fate.DUPLICATE)[turn % 3] if delivery.stream != "beats" else Fate.DELIVER
+        return (
+            (Action.DELIVER, Action.DROP, Action.DUPLICATE)[turn % 3] if delivery.stream != "beats" else Action.DELIVER
+        )
 
-    cluster.network.fate = fate
+    cluster.network.action = action
     uid = cluster.create("web")
     cluster.admit(uid)
     for number in range(20):

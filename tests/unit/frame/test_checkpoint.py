@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared import checkpoint as module
-from shared.checkpoint import Checkpoint, Kept
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.files import write_atomically
 
 
@@ -33,7 +33,7 @@ def break_disk(monkeypatch: pytest.MonkeyPatch, broken: Path, number: int = errn
 
 
 def test_a_record_outlives_the_process(records: Checkpoint, tmp_path: Path) -> None:
-    assert records.save("uid-1", {"state": "sync", "names": ["a"]}) is Kept.ON_DISK
+    assert records.save("uid-1", {"state": "sync", "names": ["a"]}) is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {"uid-1": {"state": "sync", "names": ["a"]}}
 
 
@@ -46,8 +46,8 @@ def test_any_key_is_a_file(records: Checkpoint, tmp_path: Path, key: str) -> Non
 
 def test_a_deleted_record_is_gone(records: Checkpoint, tmp_path: Path) -> None:
     records.save("k", {})
-    assert records.delete("k") is Kept.ON_DISK
-    assert records.delete("never-there") is Kept.ON_DISK
+    assert records.delete("k") is RecordLocation.ON_DISK
+    assert records.delete("never-there") is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {}
 
 
@@ -70,7 +70,7 @@ def test_records_of_a_newer_version_are_left_alone_and_reported_in_one_line(
         (tmp_path / directory / f"{key}.json").write_bytes(content)
     rolled_back = again(tmp_path)
     assert rolled_back.load_all() == rolled_back.load_all() == {"good": {"n": 1}}
-    assert rolled_back.save("good", {"n": 2}) is Kept.ON_DISK
+    assert rolled_back.save("good", {"n": 2}) is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {"good": {"n": 2}}
     assert [(tmp_path / directory / f"{key}.json").read_bytes() for key in ("k1", "k2", "k3")] == [content] * 3
     assert [line for line in caplog.messages if "newer" in line][1:] == caplog.messages[1:]
@@ -80,7 +80,7 @@ def test_records_of_a_newer_version_are_left_alone_and_reported_in_one_line(
 def test_a_record_that_is_saved_replaces_one_of_a_newer_version(records: Checkpoint, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk/k.json").write_bytes(b'{"version":2}')
-    assert records.save("k", {"n": 1}) is Kept.ON_DISK
+    assert records.save("k", {"n": 1}) is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {"k": {"n": 1}}
 
 
@@ -104,7 +104,7 @@ def test_a_full_disk_sends_records_to_the_fallback(
     records.save("k", {"n": 1})
     with monkeypatch.context() as broken:
         break_disk(broken, tmp_path / "disk", number)
-        assert records.save("k", {"n": 2}) is Kept.IN_FALLBACK
+        assert records.save("k", {"n": 2}) is RecordLocation.IN_FALLBACK
         assert records.trouble is not None and "free some space" in records.trouble
         assert again(tmp_path).load_all() == {"k": {"n": 2}}
 
@@ -117,7 +117,7 @@ def test_records_move_back_when_there_is_room(
         records.save("a", {"n": 1})
         records.save("b", {"n": 1})
     next_process = again(tmp_path)
-    assert next_process.save("a", {"n": 2}) is Kept.ON_DISK
+    assert next_process.save("a", {"n": 2}) is RecordLocation.ON_DISK
     assert next_process.trouble is None
     assert list((tmp_path / "fallback").iterdir()) == []
     assert again(tmp_path).load_all() == {"a": {"n": 2}, "b": {"n": 1}}
@@ -148,7 +148,7 @@ def test_a_record_deleted_on_a_broken_disk_stays_deleted(
 
     with monkeypatch.context() as broken:
         broken.setattr(module, "_remove", remove)
-        assert records.delete("k") is Kept.IN_FALLBACK
+        assert records.delete("k") is RecordLocation.IN_FALLBACK
         assert again(tmp_path).load_all() == {}
     later = again(tmp_path)
     later.save("other", {})
@@ -158,13 +158,13 @@ def test_a_record_deleted_on_a_broken_disk_stays_deleted(
 
 def test_no_room_anywhere_is_no_exception(records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     break_disk(monkeypatch, tmp_path)
-    assert records.save("k", {}) is Kept.NOWHERE
+    assert records.save("k", {}) is RecordLocation.NOWHERE
 
 
 def test_something_in_the_way_is_a_trouble_and_not_an_exception(tmp_path: Path) -> None:
     (tmp_path / "disk").write_text("a file")
     checkpoint = Checkpoint(tmp_path / "disk", tmp_path / "fallback")
-    assert checkpoint.save("k", {"a": 1}) is Kept.IN_FALLBACK
+    assert checkpoint.save("k", {"a": 1}) is RecordLocation.IN_FALLBACK
     assert "cannot be written" in (checkpoint.trouble or "")
     assert Checkpoint(tmp_path / "disk", tmp_path / "fallback").load_all() == {"k": {"a": 1}}
 
@@ -172,7 +172,7 @@ def test_something_in_the_way_is_a_trouble_and_not_an_exception(tmp_path: Path) 
 def test_a_record_that_cannot_be_removed_is_noted_as_gone(tmp_path: Path) -> None:
     (tmp_path / "disk" / "k.json").mkdir(parents=True)
     checkpoint = Checkpoint(tmp_path / "disk", tmp_path / "fallback")
-    assert checkpoint.delete("k") is Kept.IN_FALLBACK
+    assert checkpoint.delete("k") is RecordLocation.IN_FALLBACK
     assert checkpoint.load_all() == {}
 
 
@@ -192,12 +192,12 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
     with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="space"):
         while True:
             filler.write(b"x" * 4096)
-    assert records.save("k", {"n": 2}) is Kept.IN_FALLBACK
-    assert records.save("new", {"n": 1}) is Kept.IN_FALLBACK
-    assert records.delete("k") is Kept.ON_DISK
+    assert records.save("k", {"n": 2}) is RecordLocation.IN_FALLBACK
+    assert records.save("new", {"n": 1}) is RecordLocation.IN_FALLBACK
+    assert records.delete("k") is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {"new": {"n": 1}}
     (small_disk / "filler").unlink()
-    assert records.save("third", {}) is Kept.ON_DISK
+    assert records.save("third", {}) is RecordLocation.ON_DISK
     assert {path.name for path in small_disk.iterdir()} == {"new.json", "third.json"}
 
 
@@ -207,7 +207,7 @@ def test_many_records_are_saved_with_one_sync_of_the_directory(
     synced: list[Path] = []
     monkeypatch.setattr(module, "sync_directory", synced.append)
     kept = records.save_all({f"uid-{number}": {"number": number} for number in range(5)})
-    assert set(kept.values()) == {Kept.ON_DISK} and len(kept) == 5
+    assert set(kept.values()) == {RecordLocation.ON_DISK} and len(kept) == 5
     assert synced == [tmp_path / "disk"]
     assert again(tmp_path).load_all() == {f"uid-{number}": {"number": number} for number in range(5)}
 
@@ -218,10 +218,10 @@ def test_where_one_of_many_cannot_be_written_each_is_kept_as_well_as_it_can_be(
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "uid-1.json").mkdir()  # in the way of this one alone
     kept = records.save_all({"uid-0": {"a": 1}, "uid-1": {"b": 2}})
-    assert kept == {"uid-0": Kept.ON_DISK, "uid-1": Kept.IN_FALLBACK}
+    assert kept == {"uid-0": RecordLocation.ON_DISK, "uid-1": RecordLocation.IN_FALLBACK}
     assert again(tmp_path).load_all() == {"uid-0": {"a": 1}, "uid-1": {"b": 2}}
 
 
 def test_a_record_with_text_that_is_not_unicode_is_saved_with_an_escape(records: Checkpoint, tmp_path: Path) -> None:
-    assert records.save("u", {"why": "cannot remove caf\udce9", "n": 1}) is Kept.ON_DISK
+    assert records.save("u", {"why": "cannot remove caf\udce9", "n": 1}) is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {"u": {"why": "cannot remove caf\\xe9", "n": 1}}

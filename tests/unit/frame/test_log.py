@@ -15,7 +15,7 @@ from shared.config.effective import EffectiveConfig
 from shared.klog import structured
 from shared.log import LogFile, set_levels, start_log
 from shared.log_copy import StreamCopy, adopt_stream
-from shared.log_lines import JsonForm, TextForm
+from shared.log_lines import JsonFormat, TextFormat
 from shared.log_verbosity import CHATTY, Verbosity, verbose
 
 
@@ -164,7 +164,7 @@ def test_flushing_waits_until_all_queued_lines_are_written(handler: LogFile, tmp
 
 
 def test_a_record_no_form_can_show_ends_no_thread(handler: LogFile, tmp_path: Path) -> None:
-    class Broken(TextForm):
+    class Broken(TextFormat):
         def line(self, entry: object) -> str:
             if getattr(entry, "message", "") == "bad":
                 raise ValueError
@@ -179,7 +179,7 @@ def test_a_record_no_form_can_show_ends_no_thread(handler: LogFile, tmp_path: Pa
 
 
 def test_verbosity_is_part_of_a_json_line_and_decides_what_is_taken(handler: LogFile, tmp_path: Path) -> None:
-    handler.configure(JsonForm("podsync"), Verbosity(1, (("work*", 5),)))
+    handler.configure(JsonFormat("podsync"), Verbosity(1, (("work*", 5),)))
     handler.open(str(tmp_path))
     for level in (logging.INFO, verbose(1), logging.DEBUG, verbose(6), logging.ERROR):
         handler.emit(record("x", level))
@@ -188,8 +188,8 @@ def test_verbosity_is_part_of_a_json_line_and_decides_what_is_taken(handler: Log
     assert found == [0, 1, 4, None]
 
 
-@pytest.mark.parametrize("form", [TextForm(), JsonForm("podsync")])
-def test_the_copy_has_the_lines_of_the_file(handler: LogFile, tmp_path: Path, form: TextForm | JsonForm) -> None:
+@pytest.mark.parametrize("form", [TextFormat(), JsonFormat("podsync")])
+def test_the_copy_has_the_lines_of_the_file(handler: LogFile, tmp_path: Path, form: TextFormat | JsonFormat) -> None:
     handler.stderr = copy_to(tmp_path / "stderr")
     handler.configure(form, Verbosity())
     handler.emit(record("early"))

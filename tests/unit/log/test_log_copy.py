@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.log_copy import _WAITING, Outlet, StreamCopy, adopt_stream
+from shared.log_copy import _WAITING, CopyTarget, StreamCopy, adopt_stream
 
 DEADLINE = 60.0
 
@@ -40,7 +40,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 def test_lines_reach_a_pipe_and_its_flags_stay(pipe: tuple[int, int]) -> None:
     os.set_inheritable(pipe[1], True)
-    copy = StreamCopy(Outlet(pipe[1]), lost)
+    copy = StreamCopy(CopyTarget(pipe[1]), lost)
     copy.put([b"one\n"])
     copy.put([b"two\n", b"\tand more\n"])
     copy.finish(DEADLINE)
@@ -50,7 +50,7 @@ def test_lines_reach_a_pipe_and_its_flags_stay(pipe: tuple[int, int]) -> None:
 
 
 def test_a_reader_that_does_not_read_loses_lines_and_gets_their_number(pipe: tuple[int, int]) -> None:
-    copy = StreamCopy(Outlet(pipe[1]), lost)
+    copy = StreamCopy(CopyTarget(pipe[1]), lost)
     line = b"x" * 999 + b"\n"
     for _ in range(1000):
         copy.put([line])
@@ -66,7 +66,7 @@ def test_a_reader_that_does_not_read_loses_lines_and_gets_their_number(pipe: tup
 def test_dropping_goes_on_until_half_of_what_waits_is_read(tmp_path: Path) -> None:
     """Else a slow reader would find a line about lost ones between any two."""
     fd = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
-    copy = StreamCopy(Outlet(fd), lost)
+    copy = StreamCopy(CopyTarget(fd), lost)
     copy.hold(1 << 20, 3600)
     kept = b"x" * ((1 << 20) - 2) + b"\n"
     copy.put([kept])  # one byte less than what is written at once
@@ -82,7 +82,7 @@ def test_dropping_goes_on_until_half_of_what_waits_is_read(tmp_path: Path) -> No
 def test_pieces_are_written_together_or_not_at_all(pipe: tuple[int, int], size: int) -> None:
     """What another process writes at the same time comes between pieces only."""
     fcntl.fcntl(pipe[1], fcntl.F_SETPIPE_SZ, 4096)
-    copy = StreamCopy(Outlet(pipe[1]), lost)
+    copy = StreamCopy(CopyTarget(pipe[1]), lost)
     for number in range(20):
         copy.put([bytes([65 + number]) * (size - 1) + b"\n"])
     found = b""
@@ -97,7 +97,7 @@ def test_pieces_are_written_together_or_not_at_all(pipe: tuple[int, int], size: 
 def test_a_reader_that_has_gone_is_given_up() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    copy = StreamCopy(Outlet(writer), lost)
+    copy = StreamCopy(CopyTarget(writer), lost)
     copy.put([b"x\n"])
     copy.finish(DEADLINE)
     assert copy.given_up
@@ -107,7 +107,7 @@ def test_a_reader_that_has_gone_is_given_up() -> None:
 
 def test_a_descriptor_that_is_closed_later_is_given_up(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
-    copy = StreamCopy(Outlet(fd), lost)
+    copy = StreamCopy(CopyTarget(fd), lost)
     os.close(fd)
     copy.put([b"x\n"])
     copy.finish(DEADLINE)
@@ -134,7 +134,7 @@ def test_a_file_is_shared_with_its_other_writers(tmp_path: Path) -> None:
 
 def test_a_full_device_costs_lines_only() -> None:
     fd = os.open("/dev/full", os.O_WRONLY)
-    copy = StreamCopy(Outlet(fd), lost)
+    copy = StreamCopy(CopyTarget(fd), lost)
     copy.put([b"x\n", b"\ty\n"])
     copy.finish(DEADLINE)
     assert copy.dropped == 2 and not copy.given_up
@@ -142,7 +142,7 @@ def test_a_full_device_costs_lines_only() -> None:
 
 
 def test_a_line_the_disk_cut_short_is_ended_before_the_next() -> None:
-    class Disk(Outlet):
+    class Disk(CopyTarget):
         def __init__(self) -> None:
             self.limit, self.content, self.room = 100, b"", 5
 
@@ -167,7 +167,7 @@ def test_a_line_the_disk_cut_short_is_ended_before_the_next() -> None:
 def test_a_socket_as_of_the_journal_never_waits(kind: int) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     with ours, theirs:
-        copy = StreamCopy(Outlet(ours.fileno()), lost)
+        copy = StreamCopy(CopyTarget(ours.fileno()), lost)
         line = b"x" * 999 + b"\n"
         while not copy.dropped:  # soon: no process reads
             copy.put([line])
@@ -182,7 +182,7 @@ def test_a_socket_as_of_the_journal_never_waits(kind: int) -> None:
 def test_a_stopped_terminal_costs_lines_and_keeps_its_flags() -> None:
     master, slave = os.openpty()
     termios.tcflow(slave, termios.TCOOFF)  # as ^S does
-    copy = StreamCopy(Outlet(slave), lost)
+    copy = StreamCopy(CopyTarget(slave), lost)
     for _ in range(1000):
         copy.put([b"x" * 999 + b"\n"])
     assert copy.dropped > 500
@@ -196,7 +196,7 @@ def test_a_stopped_terminal_costs_lines_and_keeps_its_flags() -> None:
 
 
 def test_held_lines_wait_for_the_buffer_or_the_end(pipe: tuple[int, int]) -> None:
-    copy = StreamCopy(Outlet(pipe[1]), lost)
+    copy = StreamCopy(CopyTarget(pipe[1]), lost)
     copy.hold(10, 3600)
     copy.put([b"1234\n"])
     os.set_blocking(pipe[0], False)
@@ -211,7 +211,7 @@ def test_held_lines_wait_for_the_buffer_or_the_end(pipe: tuple[int, int]) -> Non
 
 
 def test_held_lines_wait_no_longer_than_requested(pipe: tuple[int, int]) -> None:
-    copy = StreamCopy(Outlet(pipe[1]), lost)
+    copy = StreamCopy(CopyTarget(pipe[1]), lost)
     copy.hold(1 << 20, 0.01)
     copy.put([b"soon\n"])
     assert read_all(pipe[0], 5) == b"soon\n"
@@ -223,7 +223,7 @@ def test_an_outlet_that_cannot_be_opened_again_polls_before_it_writes(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", _refuse)
-        outlet = Outlet(pipe[1])
+        outlet = CopyTarget(pipe[1])
     with pytest.raises(BlockingIOError):
         while True:
             outlet.write(b"x" * 4096)

@@ -5,7 +5,7 @@ from math import inf
 from services.pleg.core.events import (
     ContainersNamed,
     Event,
-    EventStreamTurned,
+    EventStreamChanged,
     ObservationFailed,
     PodObserved,
     ProcessExited,
@@ -148,7 +148,7 @@ def test_a_process_the_kernel_will_not_let_us_watch_shortens_the_list_period_and
 def test_a_runtime_that_does_not_report_the_pid_is_listed_often_unless_it_has_events() -> None:
     core = observing(pod(1.0, pid=0))
     assert core.relist_period == UNHINTED_RELIST_SECONDS
-    handle(core, EventStreamTurned(True), 2.0)
+    handle(core, EventStreamChanged(True), 2.0)
     assert core.relist_period == RELIST_SECONDS
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from services.server.core.served_file import (
     BadRangeError,
-    Part,
+    BodyPart,
     content_type,
     http_date,
     listing,
@@ -76,16 +76,16 @@ def test_a_time_that_no_calendar_has_is_the_nearest_one() -> None:
 @pytest.mark.parametrize(
     ("asked", "part"),
     [
-        ("", Part(0, 100)),
-        ("bytes=0-9", Part(0, 10, partial=True)),
-        ("bytes=90-", Part(90, 10, partial=True)),
-        ("bytes=90-500", Part(90, 10, partial=True)),
-        ("bytes=-5", Part(95, 5, partial=True)),
-        ("bytes=-500", Part(0, 100, partial=True)),
-        ("bytes=0-1,5-6", Part(0, 100)),
+        ("", BodyPart(0, 100)),
+        ("bytes=0-9", BodyPart(0, 10, partial=True)),
+        ("bytes=90-", BodyPart(90, 10, partial=True)),
+        ("bytes=90-500", BodyPart(90, 10, partial=True)),
+        ("bytes=-5", BodyPart(95, 5, partial=True)),
+        ("bytes=-500", BodyPart(0, 100, partial=True)),
+        ("bytes=0-1,5-6", BodyPart(0, 100)),
     ],
 )
-def test_a_range_is_a_part_of_the_file(asked: str, part: Part) -> None:
+def test_a_range_is_a_part_of_the_file(asked: str, part: BodyPart) -> None:
     assert part_of(100, CHANGED, asked, "") == part
 
 
@@ -98,5 +98,5 @@ def test_a_range_outside_of_the_file_is_refused(asked: str) -> None:
 
 
 def test_a_range_of_an_older_file_is_all_of_the_new_one() -> None:
-    assert part_of(100, CHANGED, "bytes=0-1", http_date(CHANGED - 5)) == Part(0, 100)
-    assert part_of(100, CHANGED, "bytes=0-1", http_date(CHANGED)) == Part(0, 2, partial=True)
+    assert part_of(100, CHANGED, "bytes=0-1", http_date(CHANGED - 5)) == BodyPart(0, 100)
+    assert part_of(100, CHANGED, "bytes=0-1", http_date(CHANGED)) == BodyPart(0, 2, partial=True)

@@ -7,14 +7,14 @@ import pytest
 
 from services.server.core.completion import SUCCESS, completion
 from services.server.core.stream_parameters import (
+    RequestedStreams,
     StreamRequestError,
     Upgrade,
-    WantedStreams,
     command,
     forwarded_ports,
+    requested_streams,
     run_command,
     upgrade_of,
-    wanted_streams,
 )
 from services.server.core.stream_target import running_container
 from services.server.core.upgrade import (
@@ -32,21 +32,21 @@ V4, V5, TUNNEL = "v4.channel.k8s.io", "v5.channel.k8s.io", "SPDY/3.1+portforward
 @pytest.mark.parametrize(
     ("query", "streams"),
     [
-        ("output=1", WantedStreams(stdout=True)),
-        ("input=1&output=1&error=1", WantedStreams(True, True, True)),
-        ("input=1&output=1&error=1&tty=1", WantedStreams(True, True, False, True)),
-        ("input=true&error=1", WantedStreams(stderr=True)),
-        ("output=1&output=0", WantedStreams(stdout=True)),
+        ("output=1", RequestedStreams(stdout=True)),
+        ("input=1&output=1&error=1", RequestedStreams(True, True, True)),
+        ("input=1&output=1&error=1&tty=1", RequestedStreams(True, True, False, True)),
+        ("input=true&error=1", RequestedStreams(stderr=True)),
+        ("output=1&output=0", RequestedStreams(stdout=True)),
     ],
 )
-def test_streams(query: str, streams: WantedStreams) -> None:
-    assert wanted_streams(query) == streams
+def test_streams(query: str, streams: RequestedStreams) -> None:
+    assert requested_streams(query) == streams
 
 
 def test_no_stream_is_no_request() -> None:
     for query in ("", "tty=1", "tty=1&error=1", "output=yes"):
         with pytest.raises(StreamRequestError):
-            wanted_streams(query)
+            requested_streams(query)
 
 
 def test_words() -> None:

@@ -9,8 +9,8 @@ from services.server.core.tls_settings import (
     _FIXED_SUITES,
     _INSECURE,
     _SUITES,
-    Offer,
     TlsChoice,
+    TlsOption,
     choose_tls,
     first_certificate,
     pair_problem,
@@ -65,7 +65,10 @@ def test_nothing_configured_is_tls_12_with_the_librarys_suites() -> None:
 def test_suites_are_translated_in_order_and_insecure_ones_named() -> None:
     suites = ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256")
     choice = choose_tls("VersionTLS12", suites)
-    assert choice.suites == (Offer(suites[0], "ECDHE-RSA-AES256-GCM-SHA384"), Offer(suites[2], "AES128-GCM-SHA256"))
+    assert choice.suites == (
+        TlsOption(suites[0], "ECDHE-RSA-AES256-GCM-SHA384"),
+        TlsOption(suites[2], "AES128-GCM-SHA256"),
+    )
     assert choice.remarks == ("tlsCipherSuites: TLS_RSA_WITH_AES_128_GCM_SHA256 is insecure",)
 
 

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, StatusChanged, Wanted
+from services.sources.core.desired_pods import (
+    DesiredPods,
+    Duplicate,
+    MergeChange,
+    PodDesired,
+    PodRemoved,
+    StatusChanged,
+)
 from services.sources.core.manifest_records import decode, encode
 from shared.model.objects import Object, annotations
 
@@ -17,9 +24,9 @@ def summary(changes: list[MergeChange]) -> list[str]:
     texts = []
     for change in changes:
         match change:
-            case Removed(uid):
+            case PodRemoved(uid):
                 texts.append(f"removed {uid}")
-            case Wanted(desired, added):
+            case PodDesired(desired, added):
                 texts.append(f"{'added' if added else 'changed'} {desired.uid}")
             case StatusChanged(desired):
                 texts.append(f"status {desired.uid}")
@@ -45,7 +52,7 @@ def test_the_first_seen_time_never_changes_for_a_uid() -> None:
     desired = DesiredPods(frozenset({"file"}))
     desired.merge("file", [pod("a")], seen="t0")
     (change,) = desired.merge("file", [pod("a", image="b")], seen="t1")
-    assert isinstance(change, Wanted)
+    assert isinstance(change, PodDesired)
     assert annotations(change.pod.pod) == {"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "t0"}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.event import KubeEvent
-from services.status.core.event_correlation import BURST, REMEMBERED, Correlated, EventCorrelator
+from services.status.core.event_correlation import BURST, REMEMBERED, CorrelatedEvent, EventCorrelator
 from services.status.core.event_object import event_object
 from tests.recorded import recording
 
@@ -28,12 +28,12 @@ class Correlation:
     def __init__(self) -> None:
         self.correlator, self.now, self.number = EventCorrelator(), 1000.0, 0
 
-    def see(self, event: KubeEvent = EVENT, after: float = 0.0) -> Correlated:
+    def see(self, event: KubeEvent = EVENT, after: float = 0.0) -> CorrelatedEvent:
         self.now += after
         self.number += 1
         return self.correlator.correlate(event, f"e{self.number}", self.now)
 
-    def message(self, text: str, after: float = 0.0) -> Correlated:
+    def message(self, text: str, after: float = 0.0) -> CorrelatedEvent:
         return self.see(replace(EVENT, message=text), after)
 
 

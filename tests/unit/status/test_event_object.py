@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bus.messages.event import KubeEvent
-from services.status.core.event_correlation import Correlated
+from services.status.core.event_correlation import CorrelatedEvent
 from services.status.core.event_object import (
     event_object,
     event_patch,
@@ -35,8 +35,8 @@ WHEN = 1767323045.678901
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def _known(count: int = 1, last: float = WHEN) -> Correlated:
-    return Correlated("web-0.1", "Back-off", count=count, first_time=WHEN, last_time=last, is_spam=False)
+def _known(count: int = 1, last: float = WHEN) -> CorrelatedEvent:
+    return CorrelatedEvent("web-0.1", "Back-off", count=count, first_time=WHEN, last_time=last, is_spam=False)
 
 
 def test_an_event_of_a_container() -> None:

@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 
 from bus.messages.event import KEPT
-from services.status.core.event_correlation import Correlated
-from services.status.core.event_counts import REMEMBERED, EventCounts, Recorded
+from services.status.core.event_correlation import CorrelatedEvent
+from services.status.core.event_counts import REMEMBERED, EventCounts, RecordedEvent
 from services.status.core.event_marks import EventAction, EventMarks
-from services.status.core.event_queue import LIMIT, TRIES, EventQueue, Write
+from services.status.core.event_queue import LIMIT, TRIES, EventQueue, EventWrite
 
 
-def _write(name: str, count: int = 1) -> Write:
-    correlated = Correlated(name, "m", count, 1.0, 2.0, is_spam=False, key=name)
+def _write(name: str, count: int = 1) -> EventWrite:
+    correlated = CorrelatedEvent(name, "m", count, 1.0, 2.0, is_spam=False, key=name)
     occurrences = (("podsync", f"{name}-{count}"),)
-    return Write("default", name, {"count": count}, is_new=count == 1, occurrences=occurrences, correlated=correlated)
+    return EventWrite(
+        "default", name, {"count": count}, is_new=count == 1, occurrences=occurrences, correlated=correlated
+    )
 
 
 def test_it_is_first_in_first_out() -> None:
@@ -99,23 +101,23 @@ def test_marks_of_no_use_are_no_marks(saved: Any) -> None:
 
 def test_counts_continue_where_the_earlier_process_stopped() -> None:
     counts = EventCounts()
-    counts.add("k", Recorded("e1", 1, 5.0), 1)
-    counts.add("k", Recorded("e1", 4, 5.0), 2)  # a fourth waits
-    counts.add("other", Recorded("e9", 1, 6.5), 1)
+    counts.add("k", RecordedEvent("e1", 1, 5.0), 1)
+    counts.add("k", RecordedEvent("e1", 4, 5.0), 2)  # a fourth waits
+    counts.add("other", RecordedEvent("e9", 1, 6.5), 1)
     next_process = EventCounts(counts.to_save())
-    assert next_process.earlier == {"k": Recorded("e1", 3, 5.0), "other": Recorded("e9", 1, 6.5)}
-    next_process.add("k", Recorded("e1", 4, 5.0), 1)
-    assert EventCounts(next_process.to_save()).earlier["k"] == Recorded("e1", 4, 5.0)
+    assert next_process.earlier == {"k": RecordedEvent("e1", 3, 5.0), "other": RecordedEvent("e9", 1, 6.5)}
+    next_process.add("k", RecordedEvent("e1", 4, 5.0), 1)
+    assert EventCounts(next_process.to_save()).earlier["k"] == RecordedEvent("e1", 4, 5.0)
 
 
 def test_counts_are_bounded_and_a_forgotten_kind_is_counted_from_one() -> None:
     counts = EventCounts()
     for number in range(REMEMBERED + 5):
-        counts.add(str(number), Recorded(f"e{number}", 1, 1.0), 7)
-    counts.add("9", Recorded("again", 1, 2.0), 1)
+        counts.add(str(number), RecordedEvent(f"e{number}", 1, 1.0), 7)
+    counts.add("9", RecordedEvent("again", 1, 2.0), 1)
     earlier = EventCounts(counts.to_save()).earlier
     assert len(earlier) == REMEMBERED and "4" not in earlier
-    assert earlier["9"] == Recorded("again", 1, 2.0)
+    assert earlier["9"] == RecordedEvent("again", 1, 2.0)
 
 
 @pytest.mark.parametrize(

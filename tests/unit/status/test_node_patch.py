@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from services.status.core.node_patch import is_newer, metadata_differs, news, node_patch
+from services.status.core.node_patch import is_newer, metadata_differs, node_patch, reported_changes
 
 OLD: dict[str, Any] = {
     "metadata": {"name": "n1", "uid": "u", "resourceVersion": "9", "labels": {"kubernetes.io/os": "linux"}},
@@ -28,7 +28,7 @@ def changed(**status: Any) -> dict[str, Any]:
 
 def test_without_a_change_the_patch_has_the_uid_alone() -> None:
     assert node_patch(OLD, copy.deepcopy(OLD)) == {"metadata": {"uid": "u"}}
-    assert news(OLD, copy.deepcopy(OLD)) == {}
+    assert reported_changes(OLD, copy.deepcopy(OLD)) == {}
 
 
 def test_the_spec_is_never_in_it() -> None:
@@ -39,11 +39,11 @@ def test_a_heartbeat_is_in_the_patch_and_is_no_news() -> None:
     conditions = [OLD["status"]["conditions"][0] | {"lastHeartbeatTime": "t2"}, OLD["status"]["conditions"][1]]
     new = changed(conditions=conditions)
     assert node_patch(OLD, new)["status"]["conditions"] == [{"type": "Ready", "lastHeartbeatTime": "t2"}]
-    assert news(OLD, new) == {}
+    assert reported_changes(OLD, new) == {}
 
 
 def test_conditions_in_another_order_are_no_news() -> None:
-    assert news(OLD, changed(conditions=OLD["status"]["conditions"][::-1])) == {}
+    assert reported_changes(OLD, changed(conditions=OLD["status"]["conditions"][::-1])) == {}
 
 
 def test_changed_addresses_replace_the_list() -> None:
@@ -64,16 +64,16 @@ def test_first_addresses_are_the_list_itself() -> None:
 def test_lists_without_a_key_are_replaced_and_vanished_entries_are_null() -> None:
     new = changed(images=[{"sizeBytes": 2}], capacity={"cpu": "4"})
     assert node_patch(OLD, new)["status"] == {"images": [{"sizeBytes": 2}], "capacity": {"cpu": "4", "old": None}}
-    assert news(OLD, new) != {}
+    assert reported_changes(OLD, new) != {}
 
 
 def test_only_the_labels_of_os_and_architecture_are_news() -> None:
     new = copy.deepcopy(OLD)
     new["metadata"]["labels"]["team"] = "blue"
-    assert news(OLD, new) == {} and metadata_differs(OLD, new)
+    assert reported_changes(OLD, new) == {} and metadata_differs(OLD, new)
     assert node_patch(OLD, new) == {"metadata": {"uid": "u", "labels": {"team": "blue"}}}
     new["metadata"]["labels"]["kubernetes.io/os"] = "plan9"
-    assert news(OLD, new) == {"labels": {"kubernetes.io/os": "plan9"}}
+    assert reported_changes(OLD, new) == {"labels": {"kubernetes.io/os": "plan9"}}
 
 
 def test_a_later_version_of_the_same_node_is_newer() -> None:
