@@ -148,7 +148,7 @@ night: export FIRST_SEED := $(shell date +%s)
 night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak, an emulated machine
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory coverage
-	$(BIN)/python -m tests.mutation --count 200
+	$(BIN)/python -m tests.mutation --count 400 --minutes 90
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120

@@ -2,6 +2,7 @@
 
 A change that no test notices is printed with its line: a survivor. Exit code 1 when more than the allowed share
 survives. Works on a copy of the checkout; each mutant is tried with the room's own tests first, then its service's.
+`make night` draws mutants with a new seed, which is printed, and stops after a limited time.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,7 +48,8 @@ class Mutant:
 
 
 def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
-    """Every one of the file: comparisons, `and` and `or`, `not`, conditions that always or never hold."""
+    """Every one of the file: comparisons, `and` and `or`, `not`, conditions that always or never hold, also those of
+    comprehensions and of `case`."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -69,8 +72,19 @@ def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
                 yield mutant(node, f"({ast.unparse(ast.BoolOp(node.op, left) if len(left) > 1 else left[0])})")
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             yield mutant(node, f"({ast.unparse(node.operand)})")
-        elif isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(node.test, ast.Compare | ast.BoolOp):
-            yield mutant(node.test, f"(not ({ast.unparse(node.test)}))")
+        for condition in _conditions(node):
+            if not isinstance(condition, ast.Compare | ast.BoolOp):  # those are changed above
+                yield mutant(condition, f"(not ({ast.unparse(condition)}))")
+
+
+def _conditions(node: ast.AST) -> list[ast.expr]:
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.match_case(guard=ast.expr() as test):
+            return [test]
+        case ast.comprehension(ifs=ifs):
+            return ifs
+        case _:
+            return []
 
 
 def cores() -> list[str]:
@@ -126,6 +140,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", help="product files, or file:line; default: all cores")
     parser.add_argument("--count", type=int, default=0, help="so many, drawn; default: all")
     parser.add_argument("--seed", type=int, default=first, help=f"of the drawing (default {first})")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no more then; default: no limit")
     parser.add_argument("--jobs", type=int, default=2, help="runs of tests at once (default 2)")
     given = parser.parse_args()
     wanted = {name: int(line or 0) for name, _, line in (text.partition(":") for text in given.files or cores())}
@@ -134,13 +149,17 @@ def main() -> int:
     if given.count:
         every = random.Random(given.seed).sample(every, min(given.count, len(every)))
     print(f"{len(every)} mutants, seed {given.seed}", flush=True)
-    survivors = 0
+    survivors = tried = 0
+    end = time.monotonic() + given.minutes * 60
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(given.jobs) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(given.jobs):
             copies.put(copy_checkout(Path(scratch) / str(number)))
 
-        def survives(mutant: Mutant) -> bool:
+        def survives(mutant: Mutant) -> bool | None:
+            """None = the time is over, it was not tried."""
+            if time.monotonic() >= end:
+                return None
             copy = copies.get()
             try:
                 return not notices(copy, mutant)
@@ -148,11 +167,12 @@ def main() -> int:
                 copies.put(copy)
 
         for mutant, survived in zip(every, pool.map(survives, every), strict=True):
+            tried += survived is not None
             if survived:
                 survivors += 1
                 print(f"survives: {mutant.describe((CHECKOUT / mutant.file).read_bytes())}", flush=True)
-    percent = 100 * survivors / max(len(every), 1)
-    print(f"{survivors} of {len(every)} survive ({percent:.1f} %; {SURVIVING_PERCENT:g} % are allowed)")
+    percent = 100 * survivors / max(tried, 1)
+    print(f"{survivors} of {tried} survive ({percent:.1f} %; {SURVIVING_PERCENT:g} % are allowed)")
     return 1 if percent > SURVIVING_PERCENT else 0
 
 

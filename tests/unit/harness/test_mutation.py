@@ -10,6 +10,9 @@ def decide(a, b, c):
         return "\xc3\xa9" in a if b else None
     while a:
         a = b is None or c == 1
+    match b:
+        case int() if not a:
+            return [one for one in c if one.x]
 """
 
 
@@ -18,6 +21,7 @@ def test_each_condition_is_changed_once_in_each_way() -> None:
     texts = {mutant.text for mutant in mutants}
     assert {"(a <= b)", "(a < b or not c)", "(a < b)", "(not c)", "(c)", "(not (b))", "(not (a))"} <= texts
     assert {"('é' not in a)", "(b is not None)", "(c != 1)", "(b is None and c == 1)"} <= texts
+    assert {"(not (one.x))", "(a)"} <= texts
     for mutant in mutants:
         changed = mutant.apply(SOURCE)
         assert changed != SOURCE
