@@ -32,7 +32,8 @@ NOTHING = Outcome()
 
 
 class Replica:
-    """A copy of one stream. It starts empty, incomplete and stale.
+    """A copy of one stream. It starts empty, incomplete and stale. `stale_after`: seconds without proof of
+    being in sync.
 
     After an outcome that needs a snapshot the replica waits: give it `snapshot` or `snapshot_lost`. Updates that arrive
     meanwhile are kept and applied on top; what is missing then shows as a gap and is asked for again.

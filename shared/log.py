@@ -24,7 +24,9 @@ _BATCH = 500
 
 
 class LogFile(logging.Handler):
-    """A handler that queues entries for its own thread; they wait in the queue until `open` names the directory."""
+    """A handler that queues entries for its own thread; they wait in the queue until `open` names the directory.
+
+    A file of `max_bytes` is rotated; `kept` is the number of rotated files."""
 
     def __init__(self, name: str, max_bytes: int = 16 * 2**20, kept: int = 3, take_stdio: bool = True) -> None:
         super().__init__()
@@ -107,7 +109,8 @@ class LogFile(logging.Handler):
 
     @property
     def fileno(self) -> int:
-        """The open file, or the standard error before there is one; for dumps that must not wait for the thread."""
+        """The descriptor of the open file, or of the standard error before there is one; for dumps that must not
+        wait for the thread."""
         return self._fd if self._fd >= 0 else 2
 
     def lost_line(self, count: int) -> str:
@@ -205,7 +208,8 @@ class Console:
 
 
 def start_log(service: str, verbosity: int = 0) -> LogFile:
-    """Send everything logged in this process to one LogFile, still closed; `open` it when the directory is known."""
+    """Send everything logged in this process to one LogFile, still closed; `open` it when the directory is known.
+    `verbosity`: the level of `-v`."""
     handler = LogFile(service)
 
     def lost(count: int) -> bytes:

@@ -46,7 +46,7 @@ def show_configuration(arguments: Callable[[], list[str]], form: str, out: Write
 
 
 def masked(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document with the values of URL headers masked."""
+    """Return the document, nested by key, with the values of URL headers masked."""
     headers = document.get(_HEADERS)
     if not headers:
         return document

@@ -40,7 +40,9 @@ _STAMPS: dict[str, _Stamp | None] = {}  # of the file of every module in this pr
 
 
 class Preloading:
-    """What supervisord calls in place of execve, in the forked child. `load` comes before the first fork."""
+    """What supervisord calls in place of execve, in the forked child. `load` comes before the first fork.
+
+    The argument `load`: how often this supervisord has loaded its configuration."""
 
     def __init__(self, execute: Execute = os.execve, kept: Sequence[int] = (), load: int = 1) -> None:
         self._execute, self._kept, self._load = execute, frozenset(kept), load

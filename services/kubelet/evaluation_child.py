@@ -98,7 +98,8 @@ def _show(text: str) -> None:
 
 
 def merged_values(resolved: Resolved) -> dict[str, Any] | None:
-    """What FLAG lines show instead of the command line's values: with drop-ins alone the merge happens in place."""
+    """What FLAG lines show instead of the command line's values, by dotted key: with drop-ins alone the merge happens
+    in place. None = the command line's."""
     if not resolved.config.config_dir or resolved.config.config_file:
         return None
     return {field.key: value_of(resolved.layers.data, field.key) for field in FIELDS}

@@ -62,7 +62,7 @@ class ServerService:
 
     @property
     def listeners(self) -> dict[str, Listener]:
-        """The open listeners: main, read-only, healthz."""
+        """The open listeners by name: main, read-only, healthz."""
         return self._listeners.by_name
 
     @property

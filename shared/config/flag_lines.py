@@ -25,7 +25,7 @@ def given_texts(flags: Flags) -> dict[str, str]:
 
 
 def flag_texts(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the text of every flag: the given one, else its default."""
+    """Return the text of every flag by name: the given one, else its default."""
     defaults = {name: value_text(flag.kind, flag.default) for name, flag in FLAGS.items() if name not in _ACTIONS}
     return {**defaults, **dict.fromkeys(_ACTIONS, "false"), **given}
 

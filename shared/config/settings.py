@@ -25,7 +25,7 @@ _SCHEMAS = {field.key: field.schema for field in FIELDS}
 
 
 def settings_of(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
-    """EffectiveConfig's fields that come from KubeletConfiguration; the document has its defaults filled in."""
+    """EffectiveConfig's fields, by name, from KubeletConfiguration; the document has its defaults filled in."""
     converted = _converted(document, findings)
     plain = {name: _plain(key, value_of(document, key)) for name, key in _KEYS.items() if name not in converted}
     return {**plain, **converted}

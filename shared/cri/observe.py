@@ -66,7 +66,7 @@ class Observer:
         self._slots = asyncio.Semaphore(_INSPECTIONS_AT_ONCE)
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
-        """All pods, or the one; see `shared.cri.interface.Runtime.observe`."""
+        """All pods by UID, or the one; see `shared.cri.interface.Runtime.observe`."""
         observed_at = self._monotonic()
         selector: dict[str, str] = {}
         if uid is not None and uid not in self._unlabelled:

@@ -91,7 +91,7 @@ class Request:
 
 class KubeClient:
     """`ApiClient` over HTTP/1.1, and for watches HTTP/2 if the server speaks it. Belongs to one event loop; `close`
-    it."""
+    it. `qps`: requests a second, `burst`: requests at once; for both see `RequestQueue`."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class KubeClient:
 
     def beside(self, *, qps: float, burst: int) -> "KubeClient":
         """Return a client with a rate limit of its own and the connections of this one, so that the watches of both
-        share one. `qps`, `burst`: as in `kube_client`. `close` of either closes both."""
+        share one. `qps`, `burst`: as of this class. `close` of either closes both."""
         other = self._like(qps=qps, burst=burst)
         other._current, other.refused = self._current, self.refused
         return other

@@ -122,7 +122,7 @@ class Http2Session:
         self._connection.acknowledge_received_data(size, stream)
 
     def reset(self, stream: int) -> None:
-        """Reset a stream, unless the server has ended it."""
+        """Reset the stream with this number, unless the server has ended it."""
         if stream in self._open:
             self._open.discard(stream)
             self._connection.reset_stream(stream, ErrorCodes.CANCEL)

@@ -17,7 +17,8 @@ _LONGEST = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
 
 
 class WatchStream:
-    """Iterates over the events of one watch until the server ends it."""
+    """Iterates over the events of one watch until the server ends it. `ends_by`: seconds of the loop's clock at which a
+    server that has not ended it is given up."""
 
     def __init__(self, stream: Answer, peer: str, ends_by: float) -> None:
         self._stream, self._peer, self._ends_by = stream, peer, ends_by  # ends_by by the loop's clock

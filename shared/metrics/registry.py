@@ -82,7 +82,7 @@ class Gauge(_Instrument):
     """A value of now."""
 
     def set(self, value: float, *labels: str) -> None:
-        """Set the series with these label values."""
+        """Set the series with these label values, in the unit of the family's name."""
         if (values := self._values(labels)) is not None:
             values[0] = value
 

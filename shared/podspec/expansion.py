@@ -25,7 +25,8 @@ def expand(text: str, *environments: Mapping[str, str], longest: int = LONGEST_S
 
 
 def expand_strictly(text: str, environment: Mapping[str, str], *, longest: int) -> tuple[str, tuple[str, ...]]:
-    """As `expand`, and the names that are undefined or empty, in order of appearance: then the text is unusable."""
+    """As `expand`, and the names that are undefined or empty, in order of appearance: then the text is unusable.
+    `longest`: bytes, as for `expand`."""
     missing: dict[str, None] = {}
 
     def value(name: str) -> str:

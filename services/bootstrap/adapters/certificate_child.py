@@ -55,7 +55,8 @@ def _ask(what: str, **arguments: Any) -> Any:
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """The child's work."""
+    """The child's work. `question`: `what`, a method of CertificateForms, and its `arguments`. Return `{"found": …}`
+    or `{"problem": <one line>}`."""
     arguments = question["arguments"]
     if "template" in arguments:
         arguments["template"] = msgspec.convert(arguments["template"], Template)

@@ -31,7 +31,8 @@ _TIMEOUT = 15.0  # seconds it gets to end; supervisord gives the keeper 30
 
 
 class ContainerdProcess:
-    """One that runs: a child of ours, or one that an earlier process of ours has started. To be closed."""
+    """One that runs: a child of ours, or one that an earlier process of ours has started. `descriptor`: its pidfd,
+    which `close` closes."""
 
     def __init__(self, pid: int, descriptor: int, child: "subprocess.Popen[bytes] | None" = None) -> None:
         self.pid, self._descriptor, self._child = pid, descriptor, child

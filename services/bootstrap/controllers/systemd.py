@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Systemd:
-    """`generation` and `process` are of the supervisord that started us."""
+    """`generation` and `process` (its process id) are of the supervisord that started us."""
 
     def __init__(self, context: Context, generation: str, process: int) -> None:
         self._context, self._generation = context, generation

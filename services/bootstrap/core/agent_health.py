@@ -11,7 +11,7 @@ _LONGEST_TIMEOUT = 10.0  # seconds
 
 
 class AgentHealth:
-    """The beats and answers so far, and the decision."""
+    """The beats and answers so far, and the decision. `sync_frequency`: seconds."""
 
     def __init__(self, services: Collection[str], sync_frequency: float) -> None:
         self._missing = set(services)

@@ -50,7 +50,7 @@ class NoCluster:
         yield {wanted: ReferencedObject(None, error=text) for wanted in environment_references(container)}
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
-        """No Services."""
+        """No Services: {}."""
         return {}
 
     async def runtime_handler(self, pod: Object) -> str:
@@ -121,7 +121,8 @@ class SourcesReads:
         return found
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
-        """Variables of Services. A static pod does not wait for the API server, others raise ContainerConfigError."""
+        """Variables of Services by name. A static pod does not wait for the API server, others raise
+        ContainerConfigError."""
         spaces, links = namespace(pod), bool((pod.get("spec") or {}).get("enableServiceLinks", True))
         try:
             found = await self._bus.ask("sources", GetServices(namespace=spaces), FoundServices, SECONDS)

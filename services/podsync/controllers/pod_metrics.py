@@ -119,7 +119,7 @@ class PodMetrics:
             pod.began, pod.settled = None, True
 
     def calling(self, call: Call) -> float:
-        """This call begins. Return its beginning."""
+        """This call begins. Return its beginning, seconds of CLOCK_MONOTONIC."""
         now = self._clock.monotonic()
         pod = self._pods.get(call.uid)
         if pod is not None and not pod.called:
@@ -128,7 +128,7 @@ class PodMetrics:
         return now
 
     def called(self, call: Call, pod: Object, outcome: Event, began: float) -> None:
-        """This call of the pod, which began then, has ended so."""
+        """This call of the pod has ended so. `began`: what `calling` returned, in seconds."""
         failure = outcome if isinstance(outcome, CallFailed) else None
         match call:
             case RunPodSandbox():

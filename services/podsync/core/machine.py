@@ -108,7 +108,7 @@ class PodSync:
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
-        """What the checkpoint holds of every pod; the constructor's `checkpoint` is its inverse."""
+        """What the checkpoint holds of every pod, by UID; the constructor's `checkpoint` is its inverse."""
         return {uid: persisted(record) for uid, record in self.records.items()}
 
     def validate(self) -> None:

@@ -35,7 +35,8 @@ class SpdyClient:
         return stream
 
     async def send(self, stream: int, data: bytes, *, fin: bool = False) -> None:
-        """Send data of a stream; waits while the runtime does not take any. Raises OSError when it is gone."""
+        """Send data of the stream with this number; waits while the runtime does not take any. Raises OSError when
+        it is gone."""
         for start in range(0, max(len(data), 1), MAX_PAYLOAD):
             part = data[start : start + MAX_PAYLOAD]
             self._write(Data(stream, part, fin and start + len(part) == len(data)))

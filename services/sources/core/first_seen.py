@@ -18,7 +18,8 @@ def encode(seen: Mapping[str, str]) -> dict[str, Any]:
 
 
 def decode(record: Mapping[str, Any] | None) -> dict[str, str]:
-    """The inverse of `encode`, of a newer version's record as far as it is understood; empty for something else."""
+    """The inverse of `encode` (UID -> annotation), of a newer version's record as far as it is understood; empty for
+    something else."""
     match record:
         case {"version": int(version), "pods": dict(pods)} if version >= VERSION:
             return {uid: seen for uid, seen in pods.items() if isinstance(uid, str) and isinstance(seen, str)}

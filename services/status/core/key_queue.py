@@ -11,7 +11,7 @@ PROBES = Backoff(initial=0.25, cap=3.0)  # while the API server does not answer:
 
 
 class KeyQueue:
-    """Keys that changed, in the order in which they did."""
+    """Keys that changed, in the order in which they did; at most `parallel` of them are under way."""
 
     def __init__(self, parallel: int) -> None:
         self._parallel = parallel
@@ -68,7 +68,7 @@ class KeyQueue:
         self._returned(key, now + PROBES.delay(failures))
 
     def wake_at(self) -> float | None:
-        """When `take` has something again without an `add`; None = not before one, or `done`."""
+        """When (the clock of `now`) `take` has something again without an `add`; None = not before one, or `done`."""
         if self._busy:
             return None
         if self._ready:

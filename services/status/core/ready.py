@@ -94,7 +94,8 @@ def silence(given: ReadyInputs, process: str) -> bool:
 
 
 def turned_at(service: str, progress: Mapping[str, float]) -> float | None:
-    """Return when the main loop of a service last turned, from the progress in its beat; None = not in it."""
+    """Return when (CLOCK_MONOTONIC) the main loop of a service last turned, from the progress in its beat; None = not
+    in it."""
     return progress.get(MAIN_LOOPS[service]) if service in MAIN_LOOPS else None
 
 

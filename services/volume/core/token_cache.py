@@ -63,7 +63,7 @@ class CachedToken:
     expiration: str = ""  # RFC 3339, as the API server returned it
 
     def needs_refresh(self, *, wall: float, now: float, jitter: float) -> bool:
-        """Return whether 80 % of its lifetime, or a day, are over, by either clock."""
+        """Return whether 80 % of its lifetime, or a day, are over, by either clock. `jitter`: seconds earlier."""
         if self.lifetime is None:
             return False
         if now >= self.refresh_at(jitter):

@@ -16,7 +16,7 @@ class ExplicitMessage(dict[str, Any]):
 
 
 def int64(value: int | None) -> ExplicitMessage | None:
-    """A CRI Int64Value; None = not set, which is not the same as 0."""
+    """A CRI Int64Value, such as a user ID; None = not set, which is not the same as 0."""
     return None if value is None else ExplicitMessage(message(value=value))
 
 

@@ -95,7 +95,7 @@ def container_security_context(
 
 
 def effective_context(pod: Object, container: Object) -> dict[str, Any]:
-    """The container's securityContext, over those fields of the pod's that containers inherit."""
+    """The fields by name of the container's securityContext, over those fields of the pod's that containers inherit."""
     of_pod = _pod_context(pod)
     inherited = {field: of_pod[field] for field in _FROM_POD if field in of_pod}
     return inherited | (container.get("securityContext") or {})

@@ -95,7 +95,8 @@ def free_block(taken: Iterable[Mappings], within: IdRange, length: int) -> Mappi
 
 
 def recorded(mappings: Mappings) -> dict[str, Any]:
-    """The record as the kubelet writes it."""
+    """The record as the kubelet writes it: `uidMappings` and `gidMappings`, a list of `{hostId, containerId, length}`
+    each."""
     return {
         f"{kind}Mappings": [{"hostId": h, "containerId": c, "length": n} for h, c, n in ids]
         for kind, ids in (("uid", mappings.uids), ("gid", mappings.gids))

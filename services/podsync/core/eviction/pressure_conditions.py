@@ -26,7 +26,7 @@ Transitions = Mapping[str, tuple[str, float]]  # condition -> status, wall secon
 
 
 def transitions_of(before: Transitions, pressed: Set[str], now: float) -> dict[str, tuple[str, float]]:
-    """The transitions with `pressed` as the conditions that are True at `now`, wall seconds."""
+    """The transitions by condition with `pressed` as the conditions that are True at `now`, wall seconds."""
     found = {}
     for kind in PRESSURE_CONDITIONS:
         status = "True" if kind in pressed else "False"
@@ -53,7 +53,7 @@ def node_pressure(transitions: Transitions) -> NodePressure:
 
 
 def read_transitions(saved: Any) -> dict[str, tuple[str, float]]:
-    """The transitions as an earlier process saved them; anything else is left out."""
+    """The transitions by condition as an earlier process saved them; anything else is left out."""
     found = {}
     for kind, entry in saved.items() if isinstance(saved, dict) else ():
         match entry:

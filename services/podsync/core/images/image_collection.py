@@ -62,7 +62,8 @@ def names_of(reference: str) -> set[str]:
 def removable(
     images: Iterable[ImageStatus], histories: Histories, used: Set[str], now: float, minimum_age: float
 ) -> list[ImageStatus]:
-    """The unused images that are old enough and not pinned, the one not used for longest first."""
+    """The unused images that were seen at least `minimum_age` seconds ago and are not pinned, the one not used for
+    longest first."""
     found = [
         image
         for image in images
@@ -85,12 +86,12 @@ def bytes_to_free(capacity: int, available: int, policy: ImageGCPolicy) -> int:
 
 
 def used_percent(capacity: int, available: int) -> int:
-    """The use of a filesystem, as the kubelet rounds it."""
+    """The use of a filesystem of `capacity` bytes in percent, as the kubelet rounds it."""
     return 100 - available * 100 // capacity
 
 
 def not_freed(capacity: int, available: int, freed: int) -> str:
-    """The message for a filesystem on which too little could be freed."""
+    """The message for a filesystem on which too little could be freed. All in bytes."""
     return (
         f"Insufficient free disk space on the node's image filesystem ({used_percent(capacity, available)}% of "
         f"{human_size(capacity)} used). Failed to free sufficient space by deleting unused images (freed {freed} "

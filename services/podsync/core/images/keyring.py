@@ -47,7 +47,7 @@ class TrackedCredential:
 
     @property
     def auth(self) -> dict[str, Any]:
-        """The CRI AuthConfig message."""
+        """The fields of the CRI AuthConfig message by name."""
         both = {"username": self.credential.username, "password": self.credential.password}
         return {name: value for name, value in both.items() if value}
 

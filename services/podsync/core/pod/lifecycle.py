@@ -55,7 +55,8 @@ def effective_grace(record: PodRecord, override: int | None = None) -> int:
 
 
 def with_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> PodRecord:
-    """The record of a pod that ends: from here on no container of it is started again."""
+    """The record of a pod that ends: from here on no container of it is started again. `override`: grace period in
+    seconds in place of the pod's own."""
     saved = replace(
         record.saved,
         grace_seconds=effective_grace(record, override),

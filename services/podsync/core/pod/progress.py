@@ -30,5 +30,5 @@ class InstanceFacts:
 
 
 def tried_at_once(progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
-    """The same; nothing waits for a retry."""
+    """The same, by the same keys; nothing waits for a retry."""
     return {key: replace(one, retry_at=0.0) if one.retry_at else one for key, one in progress.items()}

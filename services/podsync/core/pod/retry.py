@@ -24,5 +24,5 @@ class Retry:
 
 
 def start_later(retry: Retry, instance: str, at: float) -> Retry:
-    """The same; the start of this instance waits until `at`."""
+    """The same; the start of this instance waits until `at`, steady seconds."""
     return replace(retry, starts={**retry.starts, instance: at})

@@ -54,7 +54,7 @@ def must_be_saved(record: PodRecord) -> bool:
 
 
 def persisted(record: PodRecord) -> dict[str, Any]:
-    """The checkpoint record."""
+    """The checkpoint record: identity, the fields of `Saved` and `Attempts` by their names, and `status`."""
     identity = {"uid": record.uid, "name": record.name, "namespace": record.namespace}
     return identity | _plain(record.saved) | _plain(record.attempts) | {"status": record.status}
 

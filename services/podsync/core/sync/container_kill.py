@@ -55,7 +55,8 @@ def container_stop(record: PodRecord, instance: Container, grace: int, after: tu
 
 
 def stops_of_pod(record: PodRecord, grace: int) -> tuple[ContainerStop, ...]:
-    """Of everything alive, at once; but a sidecar outlives the regular containers and the sidecar after it."""
+    """Of everything alive, at once, with `grace` seconds; but a sidecar outlives the regular containers and the
+    sidecar after it."""
     alive = record.alive
     kinds = {c.name: found[0] for c in alive if (found := record.container(c.name)) is not None}
     regular = tuple(c.id for c in alive if kinds.get(c.name) is ContainerKind.REGULAR)
