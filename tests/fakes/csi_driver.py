@@ -32,7 +32,10 @@ Methods = dict[str, Callable[[Any], Any]]
 
 
 class Mounts:
-    """Mounts in a file, for tests without root: target -> source."""
+    """Mounts in a file, for tests without root: target -> source. The threads of a driver, and of the one before it in
+    the same process, change it one at a time."""
+
+    _changing = threading.Lock()
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,11 +46,13 @@ class Mounts:
 
     def mount(self, source: Path, target: Path, *, read_only: bool) -> None:
         """Mount the source at the target."""
-        self._write({**self.table(), str(target): str(source)})
+        with self._changing:
+            self._write({**self.table(), str(target): str(source)})
 
     def unmount(self, target: Path) -> None:
         """Unmount the target; nothing is no error."""
-        self._write({path: source for path, source in self.table().items() if path != str(target)})
+        with self._changing:
+            self._write({path: source for path, source in self.table().items() if path != str(target)})
 
     def is_mounted(self, target: Path) -> bool:
         """Whether something is mounted at the target."""
