@@ -6,16 +6,14 @@ The record of a volume is written before the driver is called, and removed after
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 
 from bus.messages.usage import FilesystemUsage
-from services.volume.adapters.csi_block_directories import FOLDER, CsiBlockDirectories
+from services.volume.adapters.csi_block_directories import CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
-from services.volume.adapters.mounts import is_mount_point, mount_table
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
@@ -34,15 +32,15 @@ from services.volume.core.payload import ContentError, FailureKind, Gathered, Pr
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
+from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, require_unmounted
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
 from shared.model.objects import Object
-from shared.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pod_directory import make_directory
 from shared.podspec.names import dns_subdomain
 from shared.tree_removal import Removed
 
-_GLOBAL, _TARGET = "globalmount", "mount"
+_TARGET = "mount"
 _SET_UP = f"{PREFIX}mounter.SetUpAt failed"
 
 
@@ -75,73 +73,19 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
 
     def mount_device(self, volume_name: str, source: CsiVolume, gathered: Gathered) -> str:
         """Stage the volume; "" = the driver stages none."""
-        directory, path, record = self._staged(source)
-        what = "blockMapper.SetUpDevice failed" if source.block else "attacher.MountDevice failed"
-        with self._client(source.driver, f"{PREFIX}{what} to create newCsiDriverClient") as client:
-            attachment = publish_context_of(source, gathered)
-            if not client.has("STAGE_UNSTAGE_VOLUME"):
-                return ""
-            secrets = secret_of(source.stage_secret, "NodeStageSecretRef", gathered)
-            is_new = load_record(directory) is None
-            make_directory(directory, 0o750)
-            save_record(directory, record)
-            make_directory(path, 0o750)
-            try:
-                client.stage(source, str(path), attachment, secrets, _mount_group(client, source))
-            except PluginCallError as error:
-                if is_new and is_final(error.code):
-                    if source.block:
-                        self._blocks.directories.remove(source.spec_name)
-                    else:
-                        self._remove_staging(directory)
-                raise
-        return str(path)
-
-    def _staged(self, source: CsiVolume) -> tuple[Path, Path, dict[str, str]]:
-        """Where the record of the staged volume is, where it is staged, and the record."""
-        if source.block:
-            blocks = self._blocks.directories
-            return blocks.data(source.spec_name), blocks.staging(source.spec_name), source.record()
-        directory = self._staging(source.driver, source.handle)
-        return directory, directory / _GLOBAL, {"volumeHandle": source.handle, "driverName": source.driver}
+        return self._staged.mount(source, gathered)
 
     def unmount_device(self, volume_name: str) -> None:
         """Unstage the volume, unless it is still mounted elsewhere or mapped for a pod. Raises OSError."""
         driver, _, handle = volume_name.partition("^")
         self._blocks.unmap_device(driver, handle)
-        directory = self._staging(driver, handle)
-        if not directory.is_dir():
-            return
-        path = directory / _GLOBAL
-        if others := references(mount_table(), str(path)):
-            listed = " ".join(others)
-            raise OSError(
-                errno.EBUSY, f'the device mount path "{path}" is still mounted by other references [{listed}]'
-            )
-        if load_record(directory) is not None or is_mount_point(path):
-            with self._client(driver, f"{PREFIX}attacher.UnmountDevice failed to create newCsiDriverClient") as client:
-                if client.has("STAGE_UNSTAGE_VOLUME"):
-                    client.unstage(handle, str(path))
-        self._remove_staging(directory)
+        self._staged.unmount(driver, handle)
 
     def reconstruct_devices(self) -> list[FoundDevice]:
-        """See DeviceMountableVolumePlugin. A directory without a record was not passed to a driver yet, or was taken
-        away from it: a kill left it empty, and it goes."""
+        """See DeviceMountableVolumePlugin."""
         self._blocks.directories.remove_unrecorded()
-        found = []
-        for directory in sorted(self._root.glob("*/*")):
-            if directory.parent.name == FOLDER or not directory.is_dir():
-                continue
-            try:
-                record = load_record(directory)
-            except CsiRecordError:
-                continue  # left as it is: a pod that needs the volume stages it again
-            if record is not None:
-                found.append(_device_of(record))
-                continue
-            with suppress(OSError):
-                self._remove_staging(directory)
-        return [*found, *(_device_of(record) for record in self._blocks.directories.records().values())]
+        records = [*self._staged.records(), *self._blocks.directories.records().values()]
+        return [FoundDevice(self.name, f"{record['driverName']}^{record['volumeHandle']}") for record in records]
 
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
         """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away."""
@@ -156,7 +100,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             make_directory(directory.parent, 0o750)
             make_directory(directory, 0o750)
             save_record(directory, source.record())
-            group = _mount_group(client, source)
+            group = mount_group(client, source)
             staging = gathered.device_path
             try:
                 client.publish(source, str(target), staging, attachment, context.volume, context.secrets, group)
@@ -198,9 +142,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 text = f"NodeExpand is not supported by the CSI driver {source.driver}"
                 raise ExpansionError(ExpansionFailure.UNSUPPORTED, f"{PREFIX}{text}")
             secrets = secret_of(source.expand_secret, "NodeExpandSecretRef", gathered)
-            staging = str(self._staged(source)[1]) if client.has("STAGE_UNSTAGE_VOLUME") else ""
+            staging = str(self._staged.path(source)) if client.has("STAGE_UNSTAGE_VOLUME") else ""
             try:
-                client.expand(source, str(target), staging, capacity, secrets, _mount_group(client, source))
+                client.expand(source, str(target), staging, capacity, secrets, mount_group(client, source))
             except PluginCallError as error:
                 kind = failure_of_code(error.code, final=is_final(error.code))
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
@@ -211,7 +155,8 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
             if not client.has("GET_VOLUME_STATS"):
                 return None
-            staging = str(self._staged(source)[1]) if source.volume_name and client.has("STAGE_UNSTAGE_VOLUME") else ""
+            is_staged = bool(source.volume_name) and client.has("STAGE_UNSTAGE_VOLUME")
+            staging = str(self._staged.path(source)) if is_staged else ""
             for unit, available, total, used in client.usage(source.handle, str(target), staging):
                 if unit == "BYTES":
                     found = replace(found, available=available, capacity=total, used=used)
@@ -241,11 +186,12 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return CsiBlockVolumes(CsiBlockDirectories(self._root), self._client)
 
     @property
+    def _staged(self) -> CsiStagedVolumes:
+        return CsiStagedVolumes(self._root, self._blocks, self._client)
+
+    @property
     def _root(self) -> Path:
         return self._directories.pods.parent / "plugins" / self.name
-
-    def _staging(self, driver: str, handle: str) -> Path:
-        return self._root / driver / sha256(handle.encode()).hexdigest()
 
     def _found(self, volume: str, directory: Path) -> FoundVolume:
         try:
@@ -282,18 +228,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
 
     def _remove_published(self, directory: Path) -> None:
         target = directory / _TARGET
-        _require_unmounted(target)
+        require_unmounted(target)
         if target.is_dir() and not target.is_symlink():
             target.rmdir()
-        remove_record(directory)
-        if directory.is_dir():
-            directory.rmdir()
-
-    def _remove_staging(self, directory: Path) -> None:
-        path = directory / _GLOBAL
-        _require_unmounted(path)
-        if path.is_dir():
-            path.rmdir()
         remove_record(directory)
         if directory.is_dir():
             directory.rmdir()
@@ -316,18 +253,3 @@ def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
         attachable=bool(volume.attachment),
         served_by=volume.driver,
     )
-
-
-def _device_of(record: dict[str, str]) -> FoundDevice:
-    return FoundDevice(CsiPlugin.name, f"{record['driverName']}^{record['volumeHandle']}")
-
-
-def _mount_group(client: CsiClient, volume: CsiVolume) -> str:
-    """The group that the driver mounts the volume for, "" = it does not."""
-    return str(volume.fs_group) if volume.fs_group is not None and client.has("VOLUME_MOUNT_GROUP") else ""
-
-
-def _require_unmounted(path: Path) -> None:
-    """A driver that answered and left its mount: nothing is removed below it."""
-    if is_mount_point(path):
-        raise OSError(errno.EBUSY, f"{PREFIX}{path} is still mounted after the driver answered")

@@ -19,7 +19,7 @@ from services.volume.adapters import csi_block_directories, root_dir
 from services.volume.adapters.block_maps import make_link
 from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.core import orphans
-from services.volume.plugins import csi, csi_block
+from services.volume.plugins import csi_block, csi_staging
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.service.volume.cluster import Cluster
 from tests.unit.volume.claims import CLAIM, PV, claim, volume
@@ -172,7 +172,7 @@ def csi_cluster(path: Path, monkeypatch: pytest.MonkeyPatch) -> CsiCluster:
     def is_mount_point(path: Path) -> bool:  # the driver may be another one by then
         return cluster.driver.mounts.is_mounted(path)
 
-    monkeypatch.setattr(csi, "is_mount_point", is_mount_point)
+    monkeypatch.setattr(csi_staging, "is_mount_point", is_mount_point)
     monkeypatch.setattr(csi_block_directories, "is_mount_point", is_mount_point)
     monkeypatch.setattr(csi_block, "is_block_device", lambda path: Path(path).exists())
     monkeypatch.setattr(csi_block, "map_device", _map_device)

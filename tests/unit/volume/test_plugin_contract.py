@@ -17,7 +17,7 @@ from services.volume.core.payload import FoundObject, FoundToken, Gathered
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins import csi, local, nfs
+from services.volume.plugins import csi_staging, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.clock import SystemClock
@@ -152,7 +152,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
         driver = CsiDriver(Path(short), Path(short) / "state", CSI_DRIVER, capabilities=())
         if field == "csi":
             driver.start()
-        monkeypatch.setattr(csi, "is_mount_point", driver.mounts.is_mounted)
+        monkeypatch.setattr(csi_staging, "is_mount_point", driver.mounts.is_mounted)
         socket = str(driver.endpoint)
         yield (Machine(tmp_path / str(number), field, socket) for number in range(3 * STEPS))
         driver.stop()
