@@ -112,6 +112,7 @@ class Agent:
             "evictionHard": {"memory.available": "100Mi"},
             "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99,
+            "makeIPTablesUtilChains": False,  # they would stay on the machine
             **({"containerRuntimeEndpoint": self._containerd.endpoint} if self._containerd else {}),
             **self._config,
         }

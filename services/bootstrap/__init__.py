@@ -5,7 +5,7 @@ Purpose
     certificate, resolves the kubeconfig, and writes the manifest of bus addresses. Starts the embedded containerd where
     the configuration asks for it. Asks the API server for the client certificate (with the bootstrap kubeconfig first,
     with the present certificate later) and for the serving certificate, where the configuration requests it, and renews
-    them.
+    them. Keeps the utility chains of iptables.
 Owns
     Stream `certificates`; config.json, manifest.json, credentials/ and containerd/ in the run directory; the
     self-signed pair and the certificate stores in the certificate directory; the kubeconfig where there is a bootstrap

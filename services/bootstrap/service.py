@@ -14,6 +14,7 @@ from services.bootstrap.controllers.containerd_start import ensure_containerd
 from services.bootstrap.controllers.kubeconfig_follower import KubeconfigFollower
 from services.bootstrap.controllers.startup import BootstrapStartup
 from services.bootstrap.controllers.systemd import Systemd
+from services.bootstrap.controllers.utility_chains import UtilityChains
 from services.frame.launch import Context
 
 
@@ -44,6 +45,8 @@ class Bootstrap:
             if self._follower is not None:
                 tasks.create_task(self._follower.run(), name="kubeconfig")
             tasks.create_task(self._systemd.run(), name="systemd")
+            if self._config.make_iptables_util_chains:
+                tasks.create_task(UtilityChains().run(), name="utility chains")
             self._certificates.start(tasks)
             self._configuration.start(tasks)
 

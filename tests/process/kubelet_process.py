@@ -26,6 +26,7 @@ address: 127.0.0.1
 port: {port}
 readOnlyPort: 0
 healthzPort: 0
+makeIPTablesUtilChains: false
 containerRuntimeEndpoint: unix://{home}/no-runtime.sock
 authentication: {{webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}

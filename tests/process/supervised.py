@@ -24,6 +24,7 @@ kind: KubeletConfiguration
 address: 127.0.0.1
 port: {port}
 healthzPort: 0
+makeIPTablesUtilChains: false
 authentication: {{webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
 """
