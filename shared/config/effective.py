@@ -105,6 +105,9 @@ class EffectiveConfig:
     cgroup_driver: str = _of("cgroupDriver", "cgroupfs")  # cgroupfs | systemd
     cgroup_root: str = _of("cgroupRoot", "")
     cgroups_per_qos: bool = _of("cgroupsPerQOS", True)
+    kubelet_cgroups: str = _of("kubeletCgroups", "")  # of the agent's processes; "" = they stay where they are
+    system_cgroups: str = _of("systemCgroups", "")  # of processes in the root cgroup; "" = they stay there
+    runtime_cgroups: str = ""  # of the container runtime; "" = not known
     cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
     cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)
     pod_pids_limit: int = _of("podPidsLimit", -1)

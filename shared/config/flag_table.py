@@ -58,7 +58,7 @@ _OWN: tuple[Flag, ...] = (
     Flag("cloud-provider", doc="external, or empty for none"),
     Flag("root-dir", default="/var/lib/kubelet", doc="directory of the agent's state, volumes and sockets"),
     Flag("node-labels", FlagKind.LABELS, {}, "labels the Node object is created with, as name=value,name=value"),
-    Flag("runtime-cgroups", doc="cgroup of the container runtime, for statistics", acts=False),
+    Flag("runtime-cgroups", doc="cgroup of the container runtime, for statistics; the embedded containerd runs in it"),
     Flag("image-credential-provider-config", doc="file, or directory, naming the credential plugins"),
     Flag("image-credential-provider-bin-dir", doc="directory of the credential plugins for image pulls"),
     Flag("seccomp-default", _B, False, "switch seccompDefault on; overrides the configuration file"),

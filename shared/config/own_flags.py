@@ -50,6 +50,7 @@ def own_settings(own: dict[str, Any], places: Places, hostname: str, findings: F
         "lock_file": absolute(own.get("lock-file", "")),
         "minimum_container_ttl": seconds(own.get("minimum-container-ttl-duration", 0)),
         "maximum_dead_containers_per_container": own.get("maximum-dead-containers-per-container", 1),
+        "runtime_cgroups": own.get("runtime-cgroups", ""),
         "maximum_dead_containers": own.get("maximum-dead-containers", -1),
         "exit_on_lock_contention": bool(own.get("exit-on-lock-contention")),
     }

@@ -21,6 +21,8 @@ def check_cgroups(data: dict[str, Any], gates: Mapping[str, bool], findings: Fin
         findings.add("cgroupRoot", f'is "{root}", must be without ..', "write the cgroup's path from the top")
     if data.get("systemCgroups") and not root:
         findings.add("systemCgroups", "is set while cgroupRoot is empty", "set cgroupRoot, such as /")
+    if data.get("systemCgroups") and not (data.get("systemCgroups") or "").strip("/"):
+        findings.add("systemCgroups", 'is "/", the root cgroup, whose processes it is for', "name a cgroup below it")
     own, kube = data.get("kubeletCgroups") or "", data.get("kubeReservedCgroup") or ""
     if own and kube and not own.startswith(kube):
         what = f"is {own}, outside of kubeReservedCgroup {kube}: what is reserved there does not hold for the kubelet"

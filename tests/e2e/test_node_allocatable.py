@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from bus.messages.streams import SERVICES
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
-from shared.cgroup_layout import find_hierarchies
+from shared.cgroup_layout import find_hierarchies, processes_in
 from tests.behaviour import container, pod_of
 from tests.world import World
 
@@ -85,4 +86,25 @@ async def test_the_reservation_of_daemons_is_enforced_on_their_cgroup_when_it_ex
             assert value(cgroup, "pids", "pids.max", "pids.max") == 500
             assert value(cgroup, "cpu", "cpu.shares", "cpu.weight") == (512 if trees.unified is None else 20)
         finally:
+            cgroup_removal.remove(trees, cgroup)
+
+
+async def test_every_process_of_the_agent_is_in_the_cgroup_of_the_kubelet_also_after_a_kill() -> None:
+    trees, cgroup = find_hierarchies(), ""
+    root = trees.unified or trees.by_controller["memory"]
+    try:
+        async with World(start=False) as world:
+            cgroup = f"/{world.home.path.name}-agent"
+            world.write_config(kubeletCgroups=cgroup)
+            await world.start()
+
+            def placed() -> bool:
+                agent = {world.pid_of(service) for service in SERVICES} | {world.supervisord_pid}
+                return agent <= set(processes_in(root / cgroup.strip("/")))
+
+            await world.wait_for(placed, "the agent in its cgroup", 120)
+            await world.wait_back("sources", world.kill("sources"))
+            await world.wait_for(placed, "the restarted process in the cgroup", 120)
+    finally:
+        if cgroup:
             cgroup_removal.remove(trees, cgroup)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
+from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, process_placement
 from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, SystemdDriver
 from services.podsync.adapters.cgroups.systemd_units import SystemdError, SystemdUnits
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
@@ -280,3 +280,32 @@ async def test_the_error_on_a_machine_without_a_bus_names_it(tmp_path: Path) -> 
     units = SystemdUnits(f"unix:path={tmp_path}/missing")
     with pytest.raises(SystemdError, match=r"^cannot reach systemd over D-Bus: No such file or directory \(is dbus"):
         await units.start(UNIT, [])
+
+
+def test_the_kernel_takes_processes_of_a_root_into_another_cgroup(ours: tuple[Hierarchies, str]) -> None:
+    """A cgroup of ours plays the root, or every process of the machine would be moved."""
+    machine, top = ours
+    cgroup_files.make(machine, top)
+    inner = {name: root / top.strip("/") for name, root in machine.by_controller.items()}
+    unified = None if machine.unified is None else machine.unified / top.strip("/")
+    trees = Hierarchies(unified=unified, by_controller=inner)
+    sleepers = [subprocess.Popen(["sleep", "1000"]) for _ in range(3)]
+    pids = {sleeper.pid for sleeper in sleepers}
+    try:
+        for root in trees.roots():
+            for pid in pids:
+                (root / "cgroup.procs").write_text(str(pid))
+        assert process_placement.place(trees, "/agent", sleepers[0].pid)
+        assert process_placement.place_root_processes(trees, "/system") == 2
+        for root in trees.roots():
+            assert cgroup_layout.processes_in(root) == []
+            assert cgroup_layout.processes_in(root / "agent") == [sleepers[0].pid]
+            assert set(cgroup_layout.processes_in(root / "system")) == pids - {sleepers[0].pid}
+        assert process_placement.place_root_processes(trees, "/system") == 0
+        sleepers[1].kill()
+        sleepers[1].wait()
+        assert not process_placement.place(trees, "/agent", sleepers[1].pid)
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()

@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from bus.messages.usage import (
     CgroupUsage,
@@ -27,10 +28,17 @@ _PROC = Path("/proc")
 
 
 class UsageReading:
-    """`pods_cgroup`: the components of the path of kubepods. Every call blocks; it is for one thread at a time."""
+    """`pods_cgroup`: the components of the path of kubepods; `daemons`: system container -> path of its cgroup. Every
+    call blocks; it is for one thread at a time."""
 
-    def __init__(self, hierarchies: Hierarchies, clock: Clock, pods_cgroup: tuple[str, ...]) -> None:
-        self._hierarchies, self._clock = hierarchies, clock
+    def __init__(
+        self,
+        hierarchies: Hierarchies,
+        clock: Clock,
+        pods_cgroup: tuple[str, ...],
+        daemons: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self._hierarchies, self._clock, self._daemons = hierarchies, clock, daemons
         self._pods_cgroups = [cgroup_name(pods_cgroup, driver) for driver in ("cgroupfs", "systemd")]
         self._places: dict[str, CgroupPlace] = {}  # container id ->
         self._booted_at = clock.wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -95,10 +103,13 @@ class UsageReading:
         return place
 
     def _system_containers(self, wall: float) -> tuple[SystemContainerUsage, ...]:
-        """kubepods, and the cgroup of this agent where it has one of its own."""
+        """kubepods, the cgroups of daemons, and that of this agent where it has one of its own."""
         places = [("pods", place_of(self._hierarchies, name), "") for name in self._pods_cgroups]
-        if (own := self._own_cgroup()) is not None:
-            places.append(("kubelet", own, f"{_PROC}/{os.getppid()}"))  # as old as supervisord
+        for name, path in self._daemons.items():
+            made = f"{_PROC}/{os.getppid()}" if name == "kubelet" else ""  # the agent is as old as supervisord
+            places.append((name, place_of(self._hierarchies, path), made))
+        if "kubelet" not in self._daemons and (own := self._own_cgroup()) is not None:
+            places.append(("kubelet", own, f"{_PROC}/{os.getppid()}"))
         found: dict[str, SystemContainerUsage] = {}
         for name, place, made in places:
             if name not in found and (usage := read_usage(place, wall)) is not None:

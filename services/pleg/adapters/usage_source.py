@@ -65,7 +65,13 @@ class HostUsage:
         self._amounts = tuple(amount for amount in thresholds if amount is not None)
         self._limits_pods = "pods" in config.enforce_node_allocatable
         self._notifications: MemoryNotifications | None = None
-        self._reading = UsageReading(hierarchies, clock, pods_cgroup)
+        named = (
+            ("kubelet", config.kubelet_cgroups),
+            ("runtime", config.runtime_cgroups),
+            ("misc", config.system_cgroups),
+        )
+        daemons = {name: path for name, path in named if path.strip("/")}
+        self._reading = UsageReading(hierarchies, clock, pods_cgroup, daemons)
         self._details = CgroupDetailsReader(hierarchies, clock, pods_cgroup)
         self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")

@@ -1,5 +1,5 @@
-"""The periodic work of podsync that is about no single pod: the cgroups of node and QoS classes, the rotation of logs,
-the removal of what deleted pods and images left.
+"""The periodic work of podsync that is about no single pod: the cgroups of node, QoS classes and daemons, the rotation
+of logs, the removal of what deleted pods and images left.
 
 Connects this work to the core's state; "not known" counts only once sources and runtime are complete and fresh.
 """
@@ -18,6 +18,7 @@ from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.image_collection import ImageCollection
 from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.controllers.node_cgroups import NodeCgroups
+from services.podsync.controllers.process_placement import ProcessPlacement
 from services.podsync.core.images.image_collection import names_of
 from services.podsync.core.logs.log_rotation import LogLimits, written_logs
 from services.podsync.core.machine import PodSync
@@ -47,6 +48,7 @@ class Housekeeping:
         self._core, self._trouble = core, trouble
         self.all_known = False
         self._cgroups = NodeCgroups(calls.cgroups, config, node_reads.active_pods, self._known, events.record, trouble)
+        self._placement = ProcessPlacement(config, calls.cgroups.hierarchies, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
         self._images = calls.pulls.access
@@ -75,6 +77,7 @@ class Housekeeping:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cgroups.run())
+            tasks.create_task(self._placement.run())
             tasks.create_task(self._rotation.run(self._log_interval))
             tasks.create_task(self.image_collection.run())
             if self._images.is_kept:

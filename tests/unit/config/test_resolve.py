@@ -355,9 +355,9 @@ def test_a_bool_flag_takes_no_word_and_v_has_three_forms() -> None:
 def test_what_has_no_effect_yet_is_named(tmp_path: Path) -> None:
     file = tmp_path / "k.yaml"
     file.write_text(ALONE + "hairpinMode: none\nmemorySwap: {swapBehavior: NoSwap}\nvolumeStatsAggPeriod: 0s\n")
-    resolved = evaluate([f"--config={file}", "--protect-kernel-defaults=false", "--runtime-cgroups=/x"])
+    resolved = evaluate([f"--config={file}", "--protect-kernel-defaults=false", "--container-hints=/x"])
     assert resolved.without_effect == (
-        "hairpinMode", "--protect-kernel-defaults", "--runtime-cgroups",
+        "hairpinMode", "--protect-kernel-defaults", "--container-hints",
     )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ CASES: list[Case] = [
     ({"cgroupRoot": "/a/../b"}, {}, 'cgroupRoot: is "/a/../b", must be without ..', {"cgroupRoot": "/a..b"}, {}),
     ({"systemCgroups": "/s"}, {}, "systemCgroups: is set while cgroupRoot is empty",
      {"systemCgroups": "/s", "cgroupRoot": "/"}, {}),
+    ({"systemCgroups": "/", "cgroupRoot": "/"}, {}, 'systemCgroups: is "/", the root cgroup',
+     {"systemCgroups": "", "cgroupRoot": "/"}, {}),
     ({"enforceNodeAllocatable": ["pod"]}, {}, 'enforceNodeAllocatable[0]: is "pod", must be one of none, pods, system-',
      {"enforceNodeAllocatable": ["pods"]}, {}),
     ({"enforceNodeAllocatable": ["pods", "pods"]}, {}, "enforceNodeAllocatable[1]: pods is given twice",

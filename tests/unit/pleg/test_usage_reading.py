@@ -89,6 +89,16 @@ def test_the_cgroup_of_the_agent_is_a_system_container_unless_it_is_a_root(
     assert reading.read_node().system_containers == ()
 
 
+def test_the_cgroups_of_daemons_are_system_containers_where_they_exist(tmp_path: Path) -> None:
+    hierarchies = lay_out_v1(tmp_path)
+    daemons = {"kubelet": f"/{V1_POD}", "runtime": f"/{V1_POD}/{CONTAINER}", "misc": "/not-there"}
+    node = UsageReading(hierarchies, ManualClock(), ("kubepods",), daemons).read_node()
+    assert [(system.name, system.cgroup.processes) for system in node.system_containers] == [
+        ("kubelet", 3),
+        ("runtime", 3),
+    ]
+
+
 async def test_a_filesystem_that_hangs_costs_its_own_figures_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
