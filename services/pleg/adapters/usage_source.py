@@ -23,6 +23,8 @@ from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.runtime import RuntimePod
 
+FILES_PLACES = 16  # pods whose files are measured at the same time: one takes a place, several where some hang
+
 
 class UsageSource(Protocol):
     """What is read; without rates."""
@@ -45,7 +47,8 @@ class UsageSource(Protocol):
         ...
 
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
-        """Measure the files of a pod; without `volumes` only its logs and etc-hosts."""
+        """Measure the files of a pod; without `volumes` only its logs and etc-hosts. Lasts as long as a mount of the
+        pod does not answer; delays no other one while fewer than FILES_PLACES are under way."""
         ...
 
     def close(self) -> None:
@@ -76,7 +79,7 @@ class HostUsage:
         self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")
         self._filesystem = FilesystemReader()
-        self._files_thread = ThreadPoolExecutor(1, thread_name_prefix="files")
+        self._files_threads = ThreadPoolExecutor(FILES_PLACES, thread_name_prefix="files")
 
     async def read_node(self, imagefs: str | None) -> NodeUsage:
         """See UsageSource."""
@@ -127,14 +130,14 @@ class HostUsage:
         """See UsageSource."""
         logs = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}"
         call = partial(measure_pod, self._root_dir, logs, pod.uid, self._clock.wall(), volumes=volumes)
-        return await asyncio.get_running_loop().run_in_executor(self._files_thread, call)
+        return await asyncio.get_running_loop().run_in_executor(self._files_threads, call)
 
     def close(self) -> None:
         """See UsageSource."""
         if self._notifications is not None:
             self._notifications.close()
-        for thread in (self._thread, self._files_thread):
-            thread.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._thread, self._files_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._filesystem.close()
 
     async def _filesystems(self, imagefs: str | None) -> tuple[HostFilesystem | None, HostFilesystem | None]:

@@ -15,6 +15,7 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
+from services.pleg.adapters.usage_source import FILES_PLACES
 from services.pleg.controllers.usage_reader import INTEREST_SECONDS, READ_SECONDS
 from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
@@ -169,6 +170,94 @@ async def test_volumes_that_only_plugins_can_measure_have_the_figures_of_volume(
         found = await ask(world, GetUsage(max_age_files_seconds=1.0))
         assert found.pods[0].volumes[1:] == (claimed,)
         assert set(requests) == {"a"}
+
+
+async def with_pods(*uids: str) -> PlegWorld:
+    """A world, not started yet, with these running pods and their usage."""
+    world = PlegWorld()
+    for uid in uids:
+        _, container = await world.run_pod(uid)
+        world.usage.pods[uid] = usage_of(uid, container, SECOND)
+    return world
+
+
+async def answer_to(world: PlegWorld, request: GetUsage) -> FoundUsage:
+    """The answer, which takes time: some pod or service does not answer."""
+    asking = asyncio.create_task(ask(world, request))
+    await world.pass_time(4.0)
+    return asking.result()
+
+
+def used(found: FoundUsage) -> dict[str, int | None]:
+    """What the volume of each pod uses that has figures: the number of its measurement."""
+    return {pod.uid: pod.volumes[0].filesystem.used for pod in found.pods if pod.volumes}
+
+
+@on_virtual_time
+async def test_a_pod_whose_files_cannot_be_measured_costs_only_its_own_figures() -> None:
+    world = await with_pods("a", "b", "c")
+    answers = world.usage.hung["a"] = asyncio.Event()
+    async with world:
+        await world.until(lambda: len(world.pods.state) == 3)
+        assert set(used(await answer_to(world, GetUsage(max_age_files_seconds=0.0)))) == {"b", "c"}
+        rounds = len(world.runtime.requests("ListContainerStats"))
+        for _ in range(3):
+            await world.pass_time(1.0)
+            assert set(used(await ask(world, GetUsage(max_age_files_seconds=0.5)))) == {"b", "c"}
+        assert world.usage.measured.count("a") == 1 and world.usage.measured.count("b") == 4
+        assert len(world.runtime.requests("ListContainerStats")) <= rounds + 3
+        answers.set()
+        await world.pass_time(1.0)
+        assert set(used(await ask(world))) == {"a", "b", "c"}
+        await ask(world, GetUsage(max_age_files_seconds=0.0))
+        assert world.usage.measured.count("a") == 2
+
+
+@on_virtual_time
+async def test_volumes_that_do_not_answer_are_waited_for_together_and_keep_no_files_from_being_measured() -> None:
+    uids = [f"a{number:02}" for number in range(30)]
+    world = await with_pods(*uids)
+    world.usage.by_plugins = True  # and there is no process volume
+    async with world:
+        await world.until(lambda: len(world.pods.state) == len(uids))
+        assert set(used(await answer_to(world, GetUsage(max_age_files_seconds=0.0)))) == set(uids)
+        second = await answer_to(world, GetUsage(max_age_files_seconds=0.5))
+        assert min(number or 0 for number in used(second).values()) > len(uids)
+        await world.pass_time(10.0)
+        measured = len(world.usage.measured)
+        await world.pass_time(55.0)
+        await ask(world)
+        await world.until(lambda: len(world.usage.measured) > measured)
+
+
+@on_virtual_time
+async def test_as_many_hung_pods_as_there_are_places_begin_no_round_for_the_others() -> None:
+    hung = [f"a{number:02}" for number in range(FILES_PLACES)]
+    world = await with_pods(*hung, "b")
+    world.usage.hung = {uid: asyncio.Event() for uid in hung}
+    async with world:
+        await world.until(lambda: len(world.pods.state) == len(hung) + 1)
+        await ask(world)
+        await world.until(lambda: len(world.usage.measured) >= len(hung), within=60.0)
+        for uid in hung:
+            world.usage.hung[uid].set()
+        await world.until(lambda: "b" in world.usage.measured, within=60.0)
+        assert "b" in used(await ask(world))
+
+
+@on_virtual_time
+async def test_a_pod_that_ends_while_its_files_are_measured_leaves_nothing() -> None:
+    world = await with_pods("a", "b")
+    answers = world.usage.hung["a"] = asyncio.Event()
+    async with world:
+        await world.until(lambda: len(world.pods.state) == 2)
+        await answer_to(world, GetUsage(max_age_files_seconds=0.0))
+        usage = world.usage.pods.pop("a")
+        await ask(world, GetUsage(max_age_seconds=0.0))
+        answers.set()
+        await world.pass_time(1.0)
+        world.usage.pods["a"] = usage
+        assert "a" not in used(await ask(world, GetUsage(max_age_seconds=0.0)))
 
 
 @on_virtual_time

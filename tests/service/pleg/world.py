@@ -69,6 +69,7 @@ class StillUsage:
         self.cgroup_readings: list[list[str]] = []  # UIDs of pods
         self.measured: list[str] = []  # UIDs of pods whose files were measured
         self.by_plugins = False  # pods have volumes that only plugins can measure
+        self.hung: dict[str, asyncio.Event] = {}  # by UID of a pod: measuring its files ends once this is set
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
         self.notify = notify
@@ -87,6 +88,8 @@ class StillUsage:
 
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
         self.measured.append(pod.uid)
+        if (answers := self.hung.get(pod.uid)) is not None:
+            await answers.wait()
         found = VolumeUsage(name="v", filesystem=FilesystemUsage(time=1.0, used=len(self.measured)), ephemeral=True)
         return PodFiles(
             time=1.0,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.pleg.adapters import cgroup_reader, disk_usage
+from services.pleg.adapters import cgroup_reader, disk_usage, usage_source
 from services.pleg.controllers import file_usage
 from services.pleg.core import network_counters
 from services.server.controllers import usage_endpoints
@@ -19,6 +19,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("interfaces of a network namespace", network_counters.MOST_INTERFACES),
         ("files and directories of one volume, or of the logs of one container", disk_usage.MOST_ENTRIES),
         ("share of the time in which files are measured", f"1/{file_usage.PAUSES}"),
+        ("seconds that the next pod waits for one whose files are measured", f"{file_usage.TURN_SECONDS:.0f}"),
+        ("pods whose files are measured at the same time", usage_source.FILES_PLACES),
         (
             "seconds that a request waits for a reading; for new figures of files",
             f"{usage_endpoints.TIMEOUT:.0f}; {file_usage.REFRESH_SECONDS:.0f}",
