@@ -5,6 +5,8 @@ Sizes are bytes, `time` is wall clock seconds since the epoch; None = the host d
 
 from dataclasses import dataclass
 
+MOST = 2**63 - 1  # bytes or inodes: a FUSE file system may report any number, a message holds 64 bits
+
 
 @dataclass(frozen=True, kw_only=True)
 class PressureShare:
@@ -56,6 +58,26 @@ class FilesystemUsage:
     inodes: int | None = None
     inodes_free: int | None = None
     inodes_used: int | None = None
+
+
+def filesystem_usage(
+    time: float, *, block: int, blocks: int, free: int, available: int, inodes: int, inodes_free: int
+) -> FilesystemUsage:
+    """The figures of a filesystem as statvfs reports them: `block` is the bytes of one block; `available` are the
+    blocks that are free for those who are not root. Each figure is limited to 0 … `MOST`."""
+
+    def limited(number: int) -> int:
+        return max(0, min(number, MOST))
+
+    return FilesystemUsage(
+        time=time,
+        available=limited(block * available),
+        capacity=limited(block * blocks),
+        used=limited(block * (blocks - free)),
+        inodes=limited(inodes),
+        inodes_free=limited(inodes_free),
+        inodes_used=limited(inodes - inodes_free),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

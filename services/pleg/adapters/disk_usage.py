@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bus.messages.usage import VolumeUsage
+from services.pleg.adapters.file_statuses import statuses
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
 from shared.pod_directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
-from shared.tree_walk import walk_bottom_up
 
 BLOCK_BYTES = 512
 MOST_ENTRIES = 1_000_000
@@ -46,18 +46,10 @@ def measure_pod(root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bo
 
 def disk_use(root: Path, most_entries: int = MOST_ENTRIES) -> DiskUse:
     """The disk use of a directory with everything below it."""
-    try:
-        top = root.stat()
-    except OSError:
-        return DiskUse()
-    used, inodes = top.st_blocks * BLOCK_BYTES, 1
+    used = inodes = 0
     linked: set[int] = set()
-    for entry in walk_bottom_up(root, skip_unreadable=True):
-        try:
-            found = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        if found.st_dev != top.st_dev or found.st_ino in linked:
+    for found in statuses(root):
+        if found.st_ino in linked:
             continue
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             linked.add(found.st_ino)

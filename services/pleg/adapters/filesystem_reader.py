@@ -5,7 +5,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 from bus.messages.cgroup_details import HostFilesystem
-from bus.messages.usage import FilesystemUsage
+from bus.messages.usage import FilesystemUsage, filesystem_usage
 from services.pleg.adapters.block_devices import device_of
 
 TIMEOUT = 2.0  # seconds that a filesystem has to answer
@@ -48,13 +48,12 @@ def read_filesystem(path: str, wall: float) -> FilesystemUsage | None:
         status = os.statvfs(path)
     except OSError:
         return None
-    size = status.f_frsize
-    return FilesystemUsage(
-        time=wall,
-        available=size * status.f_bavail,
-        capacity=size * status.f_blocks,
-        used=size * (status.f_blocks - status.f_bfree),
+    return filesystem_usage(
+        wall,
+        block=status.f_frsize,
+        blocks=status.f_blocks,
+        free=status.f_bfree,
+        available=status.f_bavail,
         inodes=status.f_files,
         inodes_free=status.f_ffree,
-        inodes_used=status.f_files - status.f_ffree,
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bus.messages.usage import ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
+from bus.messages.usage import MOST, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from shared.cri.interface import FilesystemFiles
 from shared.frozen_copy import replace
 
@@ -32,8 +32,8 @@ class PodFiles:
 
 
 def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
-    """The filesystem, with what some files on it use in place of what all use."""
-    return replace(filesystem, used=use.used, inodes_used=use.inodes)
+    """The filesystem, with what some files on it use in place of what all use, at most `MOST`."""
+    return replace(filesystem, used=min(use.used, MOST), inodes_used=min(use.inodes, MOST))
 
 
 def with_files(

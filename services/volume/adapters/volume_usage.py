@@ -3,21 +3,20 @@
 import os
 from pathlib import Path
 
-from bus.messages.usage import FilesystemUsage
+from bus.messages.usage import FilesystemUsage, filesystem_usage
 
 
 def usage_of_filesystem(path: Path, wall: float) -> FilesystemUsage:
     """Return the figures of the file system at the path. `wall`: seconds since the epoch. Raises OSError."""
     status = os.statvfs(path)
-    size = status.f_frsize
-    return FilesystemUsage(
-        time=wall,
-        available=size * status.f_bavail,
-        capacity=size * status.f_blocks,
-        used=size * (status.f_blocks - status.f_bfree),
+    return filesystem_usage(
+        wall,
+        block=status.f_frsize,
+        blocks=status.f_blocks,
+        free=status.f_bfree,
+        available=status.f_bavail,
         inodes=status.f_files,
         inodes_free=status.f_ffree,
-        inodes_used=status.f_files - status.f_ffree,
     )
 
 

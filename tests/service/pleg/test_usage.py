@@ -16,6 +16,7 @@ from bus.messages.usage import (
 )
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.pleg.adapters.usage_source import FILES_PLACES
+from services.pleg.controllers.file_usage import VOLUME_REQUESTS
 from services.pleg.controllers.usage_reader import INTEREST_SECONDS, READ_SECONDS
 from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
@@ -228,6 +229,41 @@ async def test_volumes_that_do_not_answer_are_waited_for_together_and_keep_no_fi
         await world.pass_time(55.0)
         await ask(world)
         await world.until(lambda: len(world.usage.measured) > measured)
+
+
+@on_virtual_time
+async def test_volume_gets_few_requests_at_once_and_a_slow_answer_makes_no_pod_be_measured_less_often() -> None:
+    uids = [f"a{number:02}" for number in range(3 * VOLUME_REQUESTS)]
+    world = await with_pods(*uids)
+    world.usage.by_plugins = True
+    under_way, most = 0, 0
+
+    async def answer(request: GetVolumeUsage) -> FoundVolumeUsage:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(2.4)
+        under_way -= 1
+        usage = FilesystemUsage(time=1.0, used=int(request.uid[1:]))
+        return FoundVolumeUsage(volumes=(VolumeUsage(name="data", filesystem=usage),))
+
+    def by_plugins(found: FoundUsage) -> dict[str, int | None]:
+        return {pod.uid: pod.volumes[1].filesystem.used for pod in found.pods if len(pod.volumes) > 1}
+
+    async with world:
+        bus = world.network.bus("volume")
+        bus.answer(GetVolumeUsage, answer)
+        await bus.start()
+        await world.until(lambda: len(world.pods.state) == len(uids))
+        await answer_to(world, GetUsage(max_age_files_seconds=0.0))
+        await world.pass_time(3 * 2.4)
+        assert by_plugins(await ask(world)) == {uid: int(uid[1:]) for uid in uids}
+        assert most == VOLUME_REQUESTS
+        measured = len(world.usage.measured)
+        for _ in range(7):  # the last pods waited for 7 s: counted as their measurement, that would be a pause of 144 s
+            await world.pass_time(READ_SECONDS)
+            await ask(world)
+        await world.until(lambda: len(world.usage.measured) >= measured + len(uids), within=10.0)
 
 
 @on_virtual_time

@@ -3,9 +3,22 @@
 import os
 from pathlib import Path
 
-from bus.messages.usage import CgroupUsage, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
+import pytest
+
+from bus.codec import decode, encode
+from bus.messages.usage import (
+    MOST,
+    CgroupUsage,
+    ContainerUsage,
+    FilesystemUsage,
+    NodeUsage,
+    PodUsage,
+    VolumeUsage,
+)
 from services.pleg.adapters.disk_usage import disk_use, measure_pod
-from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images
+from services.pleg.adapters.filesystem_reader import read_filesystem
+from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images, with_use
+from services.volume.adapters.volume_usage import usage_of_filesystem
 from shared.cri.interface import FilesystemFiles
 
 UID = "u"
@@ -113,3 +126,18 @@ def test_images_use_what_the_runtime_reports() -> None:
     assert node.imagefs is not None and node.imagefs == node.containerfs
     assert (node.imagefs.used, node.imagefs.inodes_used, node.imagefs.capacity) == (9, 2, 1000)
     assert with_images(NODE, None) == NODE
+
+
+def test_figures_that_no_message_can_hold_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = os.statvfs_result((1 << 20, 1 << 20, 2**64 - 1, 2**64 - 1, 2**64 - 1, 2**63, 2**64 - 1, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: endless)
+    filesystem = read_filesystem(str(tmp_path), 1.0)
+    assert filesystem == usage_of_filesystem(tmp_path, 1.0)
+    assert filesystem == FilesystemUsage(
+        time=1.0, available=MOST, capacity=MOST, used=0, inodes=MOST, inodes_free=MOST, inodes_used=0
+    )
+    volumes = (VolumeUsage(name="v", filesystem=with_use(filesystem, DiskUse(2**65, 2**65)), ephemeral=True),) * 3
+    files = PodFiles(time=1.0, logs={}, volumes=volumes, other=DiskUse(MOST, 1))
+    usage = with_files(POD, files, {}, NODE, None)
+    assert decode(encode(usage), PodUsage) == usage
+    assert usage.ephemeral_storage is not None and usage.ephemeral_storage.used == MOST

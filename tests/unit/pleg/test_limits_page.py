@@ -8,6 +8,7 @@ from services.pleg.adapters import cgroup_reader, disk_usage, usage_source
 from services.pleg.controllers import file_usage
 from services.pleg.core import network_counters
 from services.server.controllers import usage_endpoints
+from services.volume.controllers import volume_usage
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
@@ -21,6 +22,19 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("share of the time in which files are measured", f"1/{file_usage.PAUSES}"),
         ("seconds that the next pod waits for one whose files are measured", f"{file_usage.TURN_SECONDS:.0f}"),
         ("pods whose files are measured at the same time", usage_source.FILES_PLACES),
+        ("bytes or inodes in a figure", "2^63 - 1"),
+        (
+            "requests at once for the figures that volume's plugins read (CSI, NFS, local)",
+            file_usage.VOLUME_REQUESTS,
+        ),
+        (
+            "volumes that plugins read at once; of one CSI driver, or all of NFS",
+            f"{volume_usage.PLACES}; {volume_usage.PER_SERVER}",
+        ),
+        (
+            "seconds that such figures of a pod are waited for; seconds of one reading",
+            f"{volume_usage.WAIT:.0f}; {volume_usage.TIMEOUT:.0f}",
+        ),
         (
             "seconds that a request waits for a reading; for new figures of files",
             f"{usage_endpoints.TIMEOUT:.0f}; {file_usage.REFRESH_SECONDS:.0f}",

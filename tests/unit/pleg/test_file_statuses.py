@@ -1,0 +1,98 @@
+"""Every file of a tree is found once, whatever its depth and whatever moves meanwhile."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.pleg.adapters import file_statuses
+from services.pleg.adapters.disk_usage import disk_use
+from services.pleg.adapters.file_statuses import statuses
+
+LONG = "d" * 250
+LEVELS = 40  # 10000 bytes of path, where a system call takes 4096
+
+
+def inodes(root: Path) -> list[int]:
+    return sorted(found.st_ino for found in statuses(root))
+
+
+def below(root: Path) -> list[int]:
+    return sorted([root.stat().st_ino, *(path.lstat().st_ino for path in root.rglob("*"))])
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A directory with a file of 1 MiB deeper than a path can name."""
+    root = tmp_path / "root"
+    root.mkdir()
+    directory = os.open(root, os.O_RDONLY)
+    for _ in range(LEVELS):
+        os.mkdir(LONG, dir_fd=directory)
+        inner = os.open(LONG, os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = inner
+    file = os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=directory)
+    os.write(file, bytes(1 << 20))
+    os.close(file)
+    os.close(directory)
+    (root / "z").touch()
+    yield root
+    shutil.rmtree(root)
+
+
+def test_what_is_too_deep_for_a_path_is_counted(deep: Path) -> None:
+    use = disk_use(deep)
+    assert use.inodes == 1 + LEVELS + 2
+    assert use.used >= 1 << 20
+
+
+def test_a_deep_tree_takes_few_descriptors_and_leaves_none_open(deep: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    most = max(len(os.listdir("/proc/self/fd")) for _ in statuses(deep))
+    assert most <= before + 2
+    next(statuses(deep))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_wide_and_narrow_directories_are_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_statuses, "PIECE", 10)
+    for number in range(35):
+        (tmp_path / f"a{number}/b/c").mkdir(parents=True)
+        (tmp_path / f"a{number}/b/file").touch()
+    (tmp_path / "link").symlink_to("/")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    assert inodes(tmp_path) == below(tmp_path)
+
+
+@pytest.mark.parametrize("end", ["moved", "removed"])
+def test_a_directory_that_goes_while_it_is_read_costs_no_other_one(tmp_path: Path, end: str) -> None:
+    root, away = tmp_path / "root", tmp_path / "away"
+    for name in ("a", "b", "c"):
+        (root / "top" / name / "inner").mkdir(parents=True)
+        (root / "top" / name / "inner/file").touch()
+    found: dict[int, None] = {}
+    gone = ""
+    for status in statuses(root):
+        found[status.st_ino] = None
+        for name in ("a", "b", "c"):
+            inner = root / "top" / name / "inner"
+            if not gone and inner.exists() and status.st_ino == inner.stat().st_ino:  # the walk is inside now
+                gone = name
+                inner.rename(away) if end == "moved" else shutil.rmtree(root / "top" / name)
+    assert gone
+    assert {ino for ino in below(root)} <= found.keys()
+
+
+def test_a_root_that_goes_while_it_is_read_ends_the_walk(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "a/b/c").mkdir(parents=True)
+    inner = (root / "a/b/c").stat().st_ino
+    for status in statuses(root):
+        if status.st_ino == inner:
+            (root / "a/b").rename(tmp_path / "b")
+            root.rename(tmp_path / "elsewhere")
+    assert disk_use(root).inodes == 0
+    assert list(statuses(root / "none")) == []
