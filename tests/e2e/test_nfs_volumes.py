@@ -80,14 +80,16 @@ def test_a_mount_that_its_server_has_forgotten_is_mounted_again(
     server: Server, directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, source = NfsPlugin(directories, SystemClock()), Nfs("storage:/export")
-    plugin.set_up("u", "pv", source, Gathered())
+    path, scandir = Path(plugin.set_up("u", "pv", source, Gathered())), os.scandir
 
-    def stale(path: Path) -> object:
-        raise OSError(errno.ESTALE, "Stale file handle")
+    def stale(listed: Path) -> object:
+        if listed == path:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return scandir(listed)
 
     with monkeypatch.context() as context:
         context.setattr(os, "scandir", stale)
-        path = Path(plugin.set_up("u", "pv", source, Gathered()))
+        plugin.set_up("u", "pv", source, Gathered())
     assert len(server.log.read_text().splitlines()) == 2
     assert [mount.path for mount in mount_table()].count(str(path)) == 1
     plugin.tear_down("u", "pv", Removed())

@@ -1,14 +1,12 @@
 """Block devices: the file system on one, made where there is none, and its mount (volumes.md 18); blocking."""
 
 import errno
-import fcntl
-import os
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from services.volume.adapters.programs import run
+from services.volume.adapters.mounts import is_mount_point
+from services.volume.adapters.programs import locked, run
 from shared.crash import crash_point
 
 DEFAULT_TYPE = "ext4"
@@ -25,30 +23,35 @@ def format_and_mount(device: str, target: Path, filesystem: str, options: Iterab
     """Mount the file system of a device; where it has none and no partitions, make one of this type first. Data is
     never overwritten. Raises OSError."""
     listed = sorted({*options, *(("ro",) if read_only else ()), "defaults"})
-    with _locked(device) as descriptor:
+    busy = f"device {device} is being looked at, formatted or mounted by another process"
+    with locked(device, busy) as lock:  # a mkfs of a killed process ends before the device is looked at again
+        if is_mount_point(target):
+            return
         found = _content(device)
         crash_point("volume.device.probed")
         if not found:
             if read_only:
                 text = f"cannot mount unformatted disk {device} as we are manipulating it in read-only mode"
                 raise OSError(errno.EROFS, text)
-            made = run(f"mkfs.{filesystem}", *_MAKE.get(filesystem, ()), device, seconds=_LONG, keep_open=[descriptor])
+            made = run(f"mkfs.{filesystem}", *_MAKE.get(filesystem, ()), device, seconds=_LONG, keep_open=[lock])
             if made.code != 0:
                 raise OSError(
                     errno.EIO, f"mkfs.{filesystem} of {device} failed: exit status {made.code}: {made.output}"
                 )
             crash_point("volume.device.formatted")
         elif not read_only:
-            _check(device, descriptor)
-    mount_filesystem(device, target, filesystem, listed, found)
+            _check(device, lock)
+        mount_filesystem(device, target, filesystem, listed, found, keep_open=[lock])
 
 
-def mount_filesystem(source: str, target: Path, filesystem: str, options: list[str], found: str = "") -> None:
+def mount_filesystem(
+    source: str, target: Path, filesystem: str, options: list[str], found: str = "", keep_open: Sequence[int] = ()
+) -> None:
     """Mount by the program mount, which knows the options and helpers of every file system. `found`: the type of the
-    file system on a device. The source and the target are never read as options. Raises OSError with the kubelet's
-    text."""
+    file system on a device. The source and the target are never read as options. `keep_open`: as of `run`. Raises
+    OSError with the kubelet's text."""
     arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), "--", source, str(target)]
-    mounted = run("mount", *arguments)
+    mounted = run("mount", *arguments, keep_open=keep_open)
     if mounted.code != 0:
         differs = f" (the device has a file system of type {found})" if found not in ("", filesystem) else ""
         shown = " ".join(arguments)
@@ -73,20 +76,6 @@ def grow(device: str, mounted_at: Path, filesystem: str) -> None:
         )
 
 
-@contextmanager
-def _locked(device: str) -> Iterator[int]:
-    """A lock that the programs inherit: a mkfs of a killed process ends before the device is looked at again."""
-    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OSError(errno.EBUSY, f"device {device} is being looked at or formatted by another process") from error
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _content(device: str) -> str:
     """The type of what is on the device, "" = nothing. Raises OSError where that is not certain."""
     probed = run("blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
@@ -100,9 +89,9 @@ def _content(device: str) -> str:
     return "unknown data, probably partitions" if "PTTYPE" in values else values["TYPE"]
 
 
-def _check(device: str, descriptor: int) -> None:
+def _check(device: str, lock: int) -> None:
     try:
-        checked = run("fsck", "-a", device, seconds=_LONG, keep_open=[descriptor])
+        checked = run("fsck", "-a", device, seconds=_LONG, keep_open=[lock])
     except FileNotFoundError:
         return  # as the kubelet: without the program there is no check
     if checked.code == 4:

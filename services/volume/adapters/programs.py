@@ -1,9 +1,18 @@
-"""Runs programs of the node such as mount and mkfs; blocking. One that does not end in time is killed and left."""
+"""Runs programs of the node such as mount and mkfs; blocking. One that does not end in time is killed and left.
 
+A program may outlive the process that began it: what must not run beside it looks for it, or for a lock that the
+program inherits.
+"""
+
+import contextlib
 import errno
+import fcntl
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 _LONGEST_OUTPUT = 1000  # characters of its output that an error shows
 _SECONDS = 110.0
@@ -33,3 +42,32 @@ def run(*command: str, seconds: float = _SECONDS, keep_open: Sequence[int] = ())
         process.kill()  # not waited for: a program inside a system call on a dead server does not end
         raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s") from error
     return Finished(process.returncode, " ".join(output.split())[:_LONGEST_OUTPUT])
+
+
+@contextmanager
+def locked(path: str, busy: str) -> Iterator[int]:
+    """Lock a file; the descriptor is for `keep_open` of programs, which hold the lock until they end. Raises OSError,
+    with the text `busy` while another process has the lock."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OSError(errno.EBUSY, busy) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def running_on(path: Path, program: str) -> bool:
+    """Return whether a program of this name, such as `umount`, or a helper such as `umount.nfs`, runs with the path as
+    an argument; another process may have begun it."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            name = (process / "comm").read_text(errors="replace").rstrip("\n")
+            # Only then: the arguments of a process that hangs may not be readable, either.
+            if name.partition(".")[0] == program and os.fsencode(path) in (process / "cmdline").read_bytes().split(
+                b"\0"
+            ):
+                return True
+    return False

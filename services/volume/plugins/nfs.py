@@ -1,7 +1,9 @@
 """nfs: an export of a server, inline in the pod or as a PersistentVolume (volumes.md 13.3).
 
 Calls on it hang while the server is away, so they count for the server, and unmounts are done by a program that can be
-given up. Clean-up unmounts and removes an empty directory: it never removes a file.
+given up. Such a program may go on after the process that began it: until it has ended the volume is not mounted, and
+while a program mounts it, its directory stays. Clean-up unmounts and removes an empty directory: it never removes a
+file.
 """
 
 import errno
@@ -12,7 +14,7 @@ from pathlib import Path
 from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.block_devices import mount_filesystem
 from services.volume.adapters.mounts import is_mount_point
-from services.volume.adapters.programs import run
+from services.volume.adapters.programs import run, running_on
 from services.volume.adapters.volume_usage import usage_of_filesystem
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered
@@ -81,6 +83,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
         """See VolumePlugin. A mount whose server has forgotten it is mounted again."""
         self._directories.make(uid)
         path = self._directories.volume(uid, self.name, volume)
+        _require_ended(path, "mount", "umount")
         if is_mount_point(path):
             try:
                 with os.scandir(path) as entries:
@@ -89,6 +92,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
                 if error.errno not in _CORRUPTED:
                     raise
                 _unmount(path)
+                _require_ended(path, "umount")
             else:
                 return str(path)
         make_directory(path, 0o750)
@@ -100,6 +104,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
         path = self._directories.volume(uid, self.name, volume)
         while is_mount_point(path):
             _unmount(path)
+        _require_ended(path, "mount")
         if os.path.lexists(path):
             path.rmdir()
 
@@ -110,6 +115,13 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return one for each directory."""
         return [FoundVolume(name, self.name) for name in self._directories.volumes_of(uid, self.name)]
+
+
+def _require_ended(path: Path, *programs: str) -> None:
+    """Raise OSError where such a program works on the path."""
+    for program in programs:
+        if running_on(path, program):
+            raise OSError(errno.EBUSY, f"an earlier {program} of {path} has not ended")
 
 
 def _unmount(path: Path) -> None:

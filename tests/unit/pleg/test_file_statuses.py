@@ -19,6 +19,10 @@ def inodes(root: Path) -> list[int]:
     return sorted(found.st_ino for found in statuses(root))
 
 
+def descriptors() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
 def below(root: Path) -> list[int]:
     return sorted([root.stat().st_ino, *(path.lstat().st_ino for path in root.rglob("*"))])
 
@@ -50,11 +54,11 @@ def test_what_is_too_deep_for_a_path_is_counted(deep: Path) -> None:
 
 
 def test_a_deep_tree_takes_few_descriptors_and_leaves_none_open(deep: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    most = max(len(os.listdir("/proc/self/fd")) for _ in statuses(deep))
+    before = descriptors()
+    most = max(descriptors() for _ in statuses(deep))
     assert most <= before + 2
     next(statuses(deep))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 def test_wide_and_narrow_directories_are_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +87,7 @@ def test_a_directory_that_goes_while_it_is_read_costs_no_other_one(tmp_path: Pat
                 gone = name
                 inner.rename(away) if end == "moved" else shutil.rmtree(root / "top" / name)
     assert gone
-    assert {ino for ino in below(root)} <= found.keys()
+    assert set(below(root)) <= found.keys()
 
 
 def test_a_root_that_goes_while_it_is_read_ends_the_walk(tmp_path: Path) -> None:

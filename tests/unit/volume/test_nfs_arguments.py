@@ -1,5 +1,6 @@
 """What the program mount receives for an nfs volume: no value of a pod is an option of the program."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def test_an_nfs_mount_option_that_begins_with_a_dash_is_refused() -> None:
 def test_the_source_of_a_mount_is_no_option_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = list[tuple[str, ...]]()
 
-    def run(*command: str) -> Finished:
+    def run(*command: str, keep_open: Sequence[int]) -> Finished:
         commands.append(command)
         return Finished(0, "")
 
