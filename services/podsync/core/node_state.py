@@ -112,6 +112,8 @@ class NodeState:
                 decided = [*self.admissions.decide_waiting(now), *self.resizes.decide(now)]
                 return self._at_work() if node_addresses(node) != before else decided
             case NodePressureChanged(conditions=conditions):
+                if conditions == self.admissions.pressures:
+                    return []
                 self.admissions.pressures = conditions
                 return self.resizes.decide(now)
             case PodEvicted():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
+from services.podsync.core.admission.predicates import taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
@@ -110,7 +111,7 @@ class Admissions:
 
     def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
         phase = str(record.api_status.get("phase") or "")
-        return admit(record.saved.pod, phase, view, [other.saved.pod for other in others])
+        return admit(record.saved.pod, phase, view, taken_by([other.saved.pod for other in others]))
 
     def active(self) -> list[PodRecord]:
         """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to

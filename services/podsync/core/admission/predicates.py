@@ -1,11 +1,11 @@
 """Whether a pod fits the node beside those it has: room, labels, name, ports, taints (pods.md 3.2). Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
-from shared.model.objects import Object
+from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO, Quantity
 from shared.podspec.node_selector import matches_node
 from shared.podspec.pod_source import is_static
@@ -26,12 +26,40 @@ class PredicateFailure:
     lacking: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What the pods of the node take, added up once for any number of decisions."""
+
+    pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not counted below
+    count: int
+    used: ResourceList
+    ports: Sequence[tuple[str, HostPort]]  # with the UID of the pod; may have those of the pod that is decided
+
+    def without(self, pod: Object) -> "Taken":
+        """The same when `pod`, one of them, is not counted."""
+        used = dict(self.used)
+        for name, amount in pod_requests(pod).items():
+            used[name] = used[name] - amount
+        return Taken(pods=self.pods, count=self.count - 1, used=used, ports=self.ports)
+
+    def resized(self, before: Object, after: Object) -> "Taken":
+        """The same when one of them, `before`, has the resources of `after`."""
+        used = _used([after], self.without(before).used)
+        return Taken(pods={**self.pods, uid(after): after}, count=self.count, used=used, ports=self.ports)
+
+
+def taken_by(pods: Sequence[Object]) -> Taken:
+    """What these pods take."""
+    ports = [(uid(pod), port) for pod in pods for port in host_ports(pod)]
+    return Taken(pods={uid(pod): pod for pod in pods}, count=len(pods), used=_used(pods, {}), ports=ports)
+
+
 def in_unit(resource: str, amount: Quantity) -> int:
     """cpu in thousandths, everything else in base units: what messages and preemption count in."""
     return amount.milli() if resource == "cpu" else amount.base()
 
 
-def misfits(pod: Object, view: NodeView, others: Sequence[Object]) -> list[PredicateFailure]:
+def misfits(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
     """Everything that does not fit, in the kubelet's order; the first is what is reported."""
     found = _room(pod, view, others)
     name = view.facts.node_name
@@ -40,8 +68,8 @@ def misfits(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Predi
     wanted = (pod.get("spec") or {}).get("nodeName")
     if wanted and wanted != name:
         found.append(_predicate("NodeName", "node(s) didn't match the requested node name"))
-    taken = [port for other in others for port in host_ports(other)]
-    if any(_collide(mine, theirs) for mine in host_ports(pod) for theirs in taken):
+    own = uid(pod)
+    if any(_collide(mine, theirs) for mine in host_ports(pod) for other, theirs in others.ports if other != own):
         found.append(_predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"))
     if not is_static(pod) and untolerated(pod, view.taints, NO_EXECUTE):
         found.append(_predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"))
@@ -52,30 +80,30 @@ def _predicate(name: str, text: str) -> PredicateFailure:
     return PredicateFailure(reason=name, message=f"Predicate {name} failed: {text}")
 
 
-def _room(pod: Object, view: NodeView, others: Sequence[Object]) -> list[PredicateFailure]:
+def _room(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
     allocatable = parse_resources(view.facts.allocatable)
     found = []
-    if PODS in allocatable and len(others) + 1 > allocatable[PODS].base():
-        found.append(_lack(PODS, 1, len(others), allocatable[PODS].base()))
+    if PODS in allocatable and others.count + 1 > allocatable[PODS].base():
+        found.append(_lack(PODS, 1, others.count, allocatable[PODS].base()))
     requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
     if not requests:
         return found
-    used = _used(others)
     ordered = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
     for name in ordered:
         if name not in requests or name not in allocatable:
             continue  # a resource that the node does not know is not checked
         wanted, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
-        taken = in_unit(name, used.get(name, ZERO))
+        taken = in_unit(name, others.used.get(name, ZERO))
         if wanted + taken > capacity:
             found.append(_lack(name, wanted, taken, capacity))
     return found
 
 
-def _used(others: Sequence[Object]) -> ResourceList:
-    total: ResourceList = {}
-    for other in others:
-        for name, amount in pod_requests(other).items():
+def _used(pods: Iterable[Object], before: ResourceList) -> ResourceList:
+    """What the pods request, added to `before`."""
+    total = dict(before)
+    for pod in pods:
+        for name, amount in pod_requests(pod).items():
             total[name] = total[name] + amount if name in total else amount
     return total
 

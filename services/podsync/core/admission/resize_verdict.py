@@ -1,10 +1,9 @@
 """Whether the node can allocate what a resize lists, and which pending resize comes first (pods.md 5.6). Pure."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
-from services.podsync.core.admission.predicates import in_unit
+from services.podsync.core.admission.predicates import Taken, in_unit
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE
 from shared.model.objects import Object
@@ -27,14 +26,12 @@ class ResizeVerdict:
     victims: tuple[str, ...] = ()  # UIDs
 
 
-def decide_resize(
-    wanted: Object, allocated: Object, phase: str, view: NodeView, others: Sequence[Object]
-) -> ResizeVerdict:
+def decide_resize(wanted: Object, allocated: Object, phase: str, view: NodeView, taken: Taken) -> ResizeVerdict:
     """`wanted` and `allocated`: the pod with the resources it lists and with those it has; `phase`: of the pod as the
-    API server has it; `others`: the other pods that take room, with what they have."""
+    API server has it; `taken`: what the pods of the node take, this one with `allocated` among them."""
     if message := _infeasible(wanted, allocated, view):
         return ResizeVerdict(reason=INFEASIBLE, message=message)
-    verdict = admit(wanted, phase, view, others)
+    verdict = admit(wanted, phase, view, taken.without(allocated))
     if verdict.reason:
         return ResizeVerdict(reason=DEFERRED, message=verdict.message)
     return ResizeVerdict(victims=verdict.victims)

@@ -6,6 +6,7 @@ allocatable or pressure changes, or some time has passed. `resize_verdict` decid
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.admitting import Admissions
+from services.podsync.core.admission.predicates import Taken, taken_by
 from services.podsync.core.admission.resize_verdict import ResizeVerdict, decide_resize, order
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.allocation import (
@@ -57,18 +58,20 @@ class Resizes:
             elif record.saved.admission_decided and self._admissions.can_decide(record):
                 candidates.append((record, pending))
         touched: list[str] = []
+        taken = taken_by([record.saved.pod for record in self._admissions.active()] if candidates else [])
         for record, pending in sorted(candidates, key=_order):
             if not isinstance(record.call, _USES_ALLOCATION):
-                touched += self._decide(record, pending, now)
+                touched += self._decide(record, pending, taken, now)
+                pod = self._pods.by_uid[record.uid].saved.pod
+                taken = taken if pod is record.saved.pod else taken.resized(record.saved.pod, pod)
         self.retry_at = now + (RETRY_SECONDS if self.retry_at else FIRST_RETRY_SECONDS) if self._waiting else 0.0
         return touched
 
-    def _decide(self, record: PodRecord, pending: PendingResize, now: float) -> list[str]:
-        others = [other.saved.pod for other in self._admissions.active() if other.uid != record.uid]
+    def _decide(self, record: PodRecord, pending: PendingResize, taken: Taken, now: float) -> list[str]:
         wanted = with_allocation(record.saved.pod, pending.wanted)
         phase = str(record.api_status.get("phase") or "")
         view = self._admissions.view(self._admissions.node)
-        verdict = decide_resize(wanted, record.saved.pod, phase, view, others)
+        verdict = decide_resize(wanted, record.saved.pod, phase, view, taken)
         if verdict.reason:
             return self._refuse(record, pending, verdict, now)
         if verdict.victims and not self._admissions.sources_complete:

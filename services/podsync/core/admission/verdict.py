@@ -3,16 +3,15 @@
 The verdict is saved with the pod's record, so that a restart never rejects a running pod.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
-from services.podsync.core.admission.predicates import PredicateFailure, misfits
+from services.podsync.core.admission.predicates import PredicateFailure, Taken, misfits
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
 from services.podsync.core.pod.allocation import Allocation, allocation_of
-from shared.model.objects import Object, annotations
+from shared.model.objects import Object, annotations, uid
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.references import MOST_REFERENCES, referenced_objects
@@ -35,9 +34,9 @@ class Verdict:
     allocation: Allocation | None = None  # None = rejected
 
 
-def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> Verdict:
+def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
     """The handlers in the kubelet's order; the first refusal counts. `phase`: of the pod as the API server has it, "" =
-    none; `others`: the pods that take room on the node, without this one."""
+    none; `others`: what the pods on the node take, this one not counted."""
     for refused in (_size(pod), _pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
         if refused.reason:
             return refused
@@ -112,7 +111,7 @@ def _platform(pod: Object, view: NodeView) -> Verdict:
     return Verdict()
 
 
-def _fit(pod: Object, view: NodeView, others: Sequence[Object]) -> Verdict:
+def _fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
     found = misfits(pod, view, others)
     if not found:
         return Verdict()
@@ -123,9 +122,11 @@ def _fit(pod: Object, view: NodeView, others: Sequence[Object]) -> Verdict:
     return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
 
 
-def _make_room(pod: Object, found: list[PredicateFailure], others: Sequence[Object]) -> Verdict:
+def _make_room(pod: Object, found: list[PredicateFailure], others: Taken) -> Verdict:
+    own = uid(pod)
+    candidates = [other for other_uid, other in others.pods.items() if other_uid != own]
     try:
-        victims = choose_victims(pod, others, {misfit.resource: misfit.lacking for misfit in found})
+        victims = choose_victims(pod, candidates, {misfit.resource: misfit.lacking for misfit in found})
     except NoVictimsError as error:
         what = f"preemption: error finding a set of pods to preempt: {error}"
         text = f"Unexpected error while attempting to recover from admission failure: {what}"

@@ -75,7 +75,8 @@ def enforced_reservations(
 
 
 def reservation_values(reservation: Reservation) -> CgroupValues:
-    """The values of the cgroup: what is not reserved stays as it is."""
+    """The values of the cgroup: what is not reserved stays as it is, but where the hugetlb controller exists page
+    sizes that are not reserved are written as 0 (node.md 4.3)."""
     amounts = parse_resources(reservation.amounts)
     cpu, memory, pids = amounts.get("cpu"), amounts.get("memory"), amounts.get(PIDS)
     cpu_shares = None if cpu is None else shares(cpu.milli())

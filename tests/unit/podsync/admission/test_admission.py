@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
+from services.podsync.core.admission.predicates import taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod.allocation import allocation_of
 from shared.podspec.defaults import apply_defaults
@@ -38,7 +39,7 @@ def a_pod(uid: str = "u", requests: dict[str, str] | None = None, source: str = 
 
 def verdict(pod: dict[str, Any], *others: dict[str, Any], phase: str = "Pending", **view: Any) -> Verdict:
     """Without the allocation, which is that of the pod itself where it is admitted."""
-    given = admit(pod, phase, a_view(**view), others)
+    given = admit(pod, phase, a_view(**view), taken_by(others))
     assert given.allocation == (None if given.reason else allocation_of(pod))
     return replace(given, allocation=None)
 
@@ -143,14 +144,14 @@ def test_what_fits_is_admitted(pod: dict[str, Any]) -> None:
 
 def test_an_allowed_unsafe_sysctl_is_admitted() -> None:
     facts = MachineFacts(node_name="n1", allowed_unsafe_sysctls=("kernel.msg*",))
-    assert admit(a_pod(securityContext=SYSCTL), "Pending", a_view(facts=facts), ()).reason == ""
+    assert admit(a_pod(securityContext=SYSCTL), "Pending", a_view(facts=facts), taken_by(())).reason == ""
 
 
 def test_an_old_kernel_has_fewer_safe_sysctls() -> None:
     pod = a_pod(securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1"}]})
     old = MachineFacts(node_name="n1", kernel=(4, 4))
-    assert admit(pod, "Pending", a_view(facts=old), ()).reason == "SysctlForbidden"
-    assert admit(pod, "Pending", a_view(), ()).reason == ""
+    assert admit(pod, "Pending", a_view(facts=old), taken_by(())).reason == "SysctlForbidden"
+    assert admit(pod, "Pending", a_view(), taken_by(())).reason == ""
 
 
 def test_apparmor_is_asked_for_pending_pods_only() -> None:
@@ -165,14 +166,14 @@ def test_the_number_of_pods_counts_before_all_else() -> None:
 
 
 def test_host_ports_collide_by_protocol_port_and_address() -> None:
-    def on(ip: str, protocol: str = "TCP") -> dict[str, Any]:
+    def on(ip: str, protocol: str = "TCP", uid: str = "u1") -> dict[str, Any]:
         ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": ip, "protocol": protocol}]
-        return a_pod(f"on-{ip}-{protocol}", container={"ports": ports})
+        return a_pod(uid, container={"ports": ports})
 
-    assert verdict(on("192.0.2.1"), on("192.0.2.2")) == Verdict()
-    assert verdict(on("192.0.2.1", "UDP"), on("192.0.2.1")) == Verdict()
-    assert verdict(on(""), on("192.0.2.2")).reason == "NodePorts"
-    assert verdict(on("192.0.2.1"), on("192.0.2.1")).message == (
+    assert verdict(on("192.0.2.1"), on("192.0.2.2", uid="u2")) == Verdict()
+    assert verdict(on("192.0.2.1", "UDP"), on("192.0.2.1", uid="u2")) == Verdict()
+    assert verdict(on(""), on("192.0.2.2", uid="u2")).reason == "NodePorts"
+    assert verdict(on("192.0.2.1"), on("192.0.2.1", uid="u2")).message == (
         "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
     )
 

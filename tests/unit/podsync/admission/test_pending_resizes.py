@@ -1,0 +1,59 @@
+"""What it costs to decide the resizes that wait, and what of the pod itself counts when its own is decided."""
+
+import pytest
+
+from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.pod.events import Event, NodeChanged, NodePressureChanged
+from shared.model.quantity import Quantity, parse_quantity
+from shared.podspec import resources
+from tests.unit.podsync.play import Play, a_container, a_pod
+from tests.unit.podsync.pod.test_resize import LARGE, SMALL, condition, sized
+
+PRESSED = NodePressureChanged(conditions=("MemoryPressure",))
+
+
+def crowded(count: int) -> Play:
+    """A full node on which the resizes of all pods are deferred."""
+    play = Play(source="api", facts=MachineFacts(allocatable={"cpu": f"{count}00m", "pods": "500"}))
+    for resources_listed, generation in ((SMALL, 1), (LARGE, 2)):
+        for number in range(count):
+            play.want(sized(resources_listed, generation, uid=f"u{number}"))
+    assert all(condition(play, uid=f"u{number}")["reason"] == "Deferred" for number in range(count))
+    return play
+
+
+def quantities_read(play: Play, event: Event) -> int:
+    read = 0
+
+    def counted(value: object) -> Quantity:
+        nonlocal read
+        read += 1
+        return parse_quantity(value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resources, "parse_quantity", counted)
+        play.core.node_state.take_in(event, play.wall)
+    return read
+
+
+@pytest.mark.parametrize("event", [PRESSED, NodeChanged(node=None)], ids=["pressure", "node"])
+def test_deferred_resizes_are_decided_again_with_work_in_proportion_to_the_pods(event: Event) -> None:
+    few, many = (quantities_read(crowded(count), event) for count in (6, 24))
+    assert 0 < many <= 4.5 * few
+
+
+def test_a_reading_of_the_node_with_the_same_pressure_decides_nothing() -> None:
+    play = crowded(6)
+    assert quantities_read(play, PRESSED) > 0
+    assert quantities_read(play, PRESSED) == 0
+
+
+def test_a_resized_pod_does_not_collide_with_its_own_host_port() -> None:
+    play = Play(source="api", facts=MachineFacts(allocatable={"cpu": "1", "pods": "1"}))
+    ports = [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
+    for listed, generation in ((SMALL, 1), (LARGE, 2)):
+        pod = a_pod(containers=[a_container("c", resources=listed, ports=ports)])
+        pod["metadata"]["generation"] = generation
+        play.want(pod)
+    assert play.core.records["u1"].saved.pending_resize is None
+    assert play.resources["c002"]["cpu_quota"] == 40_000
