@@ -59,10 +59,11 @@ class Resizes:
                 candidates.append((record, pending))
         touched: list[str] = []
         taken = taken_by([record.saved.pod for record in self._admissions.active()] if candidates else [])
-        for record, pending in sorted(candidates, key=_order):
-            if not isinstance(record.call, _USES_ALLOCATION):
+        for uid, pending in [(record.uid, pending) for record, pending in sorted(candidates, key=_order)]:
+            record = self._pods.by_uid[uid]  # as it is now: a resize before may have preempted the pod
+            if _may_be_resized(record) and not isinstance(record.call, _USES_ALLOCATION):
                 touched += self._decide(record, pending, taken, now)
-                pod = self._pods.by_uid[record.uid].saved.pod
+                pod = self._pods.by_uid[uid].saved.pod
                 taken = taken if pod is record.saved.pod else taken.resized(record.saved.pod, pod)
         self.retry_at = now + (RETRY_SECONDS if self.retry_at else FIRST_RETRY_SECONDS) if self._waiting else 0.0
         return touched

@@ -3,6 +3,7 @@
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.pod.allocation import allocation_of
 from services.podsync.core.pod.events import Event, NodeChanged, NodePressureChanged
 from shared.model.quantity import Quantity, parse_quantity
 from shared.podspec import resources
@@ -57,3 +58,14 @@ def test_a_resized_pod_does_not_collide_with_its_own_host_port() -> None:
         play.want(pod)
     assert play.core.records["u1"].saved.pending_resize is None
     assert play.resources["c002"]["cpu_quota"] == 40_000
+
+
+def test_a_pod_that_is_preempted_for_a_resize_ends_though_its_own_resize_is_decided_next() -> None:
+    play = Play(source="api", facts=MachineFacts(allocatable={"cpu": "1", "pods": "10"}))
+    play.want(sized({"requests": {"cpu": "400m"}}, uid="u0"))
+    play.want(sized({"requests": {"cpu": "100m"}}, priority=2_000_000_000))
+    play.want(sized({"requests": {"cpu": "950m"}}, 2, uid="u0"))
+    assert condition(play, uid="u0")["reason"] == "Deferred"
+    play.want(sized({"requests": {"cpu": "800m"}}, 2, priority=2_000_000_000))
+    assert [event for event in play.events if "Preempting" in event] and play.running("u0") == []
+    assert play.core.records["u1"].saved.allocation == allocation_of(play.wanted["u1"])
