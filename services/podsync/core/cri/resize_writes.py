@@ -59,7 +59,7 @@ def memory_decreases(
     if current is not None and target and (current.memory_limit is None or target < current.memory_limit):
         found.append(MemoryDecrease(container="", container_id="", limit=target))
     for update in updates:
-        before, after = (_limit(pod, spec, "memory") for spec in _specs(pod, update))
+        before, after = _limits(pod, update, "memory")
         if after and (not before or after < before):
             limit = after.base()
             found.append(MemoryDecrease(container=update.container, container_id=update.container_id, limit=limit))
@@ -125,7 +125,7 @@ def _container_writes(pod: Object, updates: Sequence[ContainerUpdate], resource:
     increases: list[Write] = []
     for update in updates:
         before, after = _specs(pod, update)
-        limits = (_limit(pod, before, resource), _limit(pod, after, resource))
+        limits = _limits(pod, update, resource)
         requests = (_request(before, resource), _request(after, resource))
         if limits[0] == limits[1] and requests[0] == requests[1]:
             continue
@@ -146,17 +146,18 @@ def _specs(pod: Object, update: ContainerUpdate) -> tuple[Object, Object]:
 def _mixed(before: Object, after: Object) -> Object:
     """With the memory of `after` and everything else of `before`."""
     resources: Object = dict(after.get("resources") or {})
-    for kind in ("requests", "limits"):
+    for kind, default in (("requests", {}), ("limits", {"cpu": "0"})):  # not the limit that the pod may have by now
         old, new = ((spec.get("resources") or {}).get(kind) or {} for spec in (before, after))
-        amounts = {name: amount for name, amount in old.items() if name != "memory"}
+        amounts = default | {name: amount for name, amount in old.items() if name != "memory"}
         resources[kind] = amounts | {name: amount for name, amount in new.items() if name == "memory"}
     return {**after, "resources": resources}
 
 
-def _limit(pod: Object, spec: Object, resource: str) -> Quantity:
-    """Zero where there is none."""
-    limits = {**pod_level(pod, "limits"), **resource_list(spec, "limits")}
-    return limits.get(resource, ZERO)
+def _limits(pod: Object, update: ContainerUpdate, resource: str) -> tuple[Quantity, Quantity]:
+    """The limit that the container was given and the one that is allocated to it; zero where there is none. What it was
+    given has the limits of the pod as they were then."""
+    before, after = (resource_list(spec, "limits") for spec in _specs(pod, update))
+    return before.get(resource, ZERO), {**pod_level(pod, "limits"), **after}.get(resource, ZERO)
 
 
 def _request(spec: Object, resource: str) -> Quantity:

@@ -8,19 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.podsync.play import Play, a_container, a_pod
-
-MI = 1 << 20
-
-
-def amounts(text: str) -> dict[str, Any]:
-    """`100m/64Mi 200m/-`: cpu and memory of requests, then of limits."""
-    found: dict[str, Any] = {}
-    for kind, pair in zip(("requests", "limits"), text.split(), strict=False):
-        cpu, memory = pair.split("/")
-        given = {name: value for name, value in (("cpu", cpu), ("memory", memory)) if value != "-"}
-        found |= {kind: given} if given else {}
-    return found
-
+from tests.unit.podsync.resize_table import MI, amounts
 
 # before, after, what the pod's cgroup has then and what the container has: shares, quota, memory.
 TABLE = [
@@ -68,13 +56,3 @@ def test_the_values_after_a_resize(
     shown = play.statuses["u1"].status
     assert shown["containerStatuses"][0]["resources"] == amounts(after)
     assert not [c for c in shown["conditions"] if "Resize" in c["type"]]
-
-
-def test_the_container_of_a_pod_of_several_that_shrinks_is_written_before_the_one_that_grows() -> None:
-    play = Play(source="api")
-    for generation, (a, b) in enumerate([("100m", "300m"), ("300m", "100m")], start=1):
-        containers = [a_container(n, resources=amounts(f"{cpu}/- {cpu}/-")) for n, cpu in (("a", a), ("b", b))]
-        pod = a_pod(containers=containers)
-        pod["metadata"]["generation"] = generation
-        play.want(pod)
-    assert play.writes == ["b shares 102 cpu 10000", "a shares 307 cpu 30000"]

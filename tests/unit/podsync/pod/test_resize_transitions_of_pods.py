@@ -1,0 +1,257 @@
+"""What a resize writes for pods of several containers and with resize policies, in which order.
+
+Worked out by hand from pods.md 5.6, 6.5 and 6.6. Units as in `test_resize_transitions`.
+"""
+
+import pytest
+
+from tests.unit.podsync.resize_table import MI, Row, check
+
+EVEN = "100m/64Mi 100m/64Mi"
+
+CONTAINERS = [
+    Row(
+        name="one of two Guaranteed containers gets more CPU",
+        before={"a": EVEN, "b": EVEN},
+        after={"a": "200m/64Mi 200m/64Mi", "b": EVEN},
+        pod=(307, 30_000, 128 * MI),
+        containers={"a": (204, 20_000, 64 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=["pod cpu 30000", "pod shares 307", "a shares 204 cpu 20000"],
+    ),
+    Row(
+        name="one of two Guaranteed containers gets less CPU",
+        before={"a": "200m/64Mi 200m/64Mi", "b": EVEN},
+        after={"a": EVEN, "b": EVEN},
+        pod=(204, 20_000, 128 * MI),
+        containers={"a": (102, 10_000, 64 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=["a shares 102 cpu 10000", "pod shares 204", "pod cpu 20000"],
+    ),
+    Row(
+        name="one shrinks by what the other grows",
+        before={"a": "100m/- 100m/-", "b": "300m/- 300m/-"},
+        after={"a": "300m/- 300m/-", "b": "100m/- 100m/-"},
+        pod=(409, 40_000, None),
+        containers={"a": (307, 30_000, 0), "b": (102, 10_000, 0)},
+        writes=["b shares 102 cpu 10000", "a shares 307 cpu 30000"],
+    ),
+    Row(
+        name="one grows by more than the other shrinks",
+        before={"a": "100m/64Mi 100m/64Mi", "b": "300m/64Mi 300m/64Mi"},
+        after={"a": "400m/64Mi 400m/64Mi", "b": "100m/64Mi 100m/64Mi"},
+        pod=(512, 50_000, 128 * MI),
+        containers={"a": (409, 40_000, 64 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=["pod cpu 50000", "pod shares 512", "b shares 102 cpu 10000", "a shares 409 cpu 40000"],
+    ),
+    Row(
+        name="one shrinks by more than the other grows",
+        before={"a": "100m/64Mi 100m/64Mi", "b": "300m/64Mi 300m/64Mi"},
+        after={"a": "200m/64Mi 200m/64Mi", "b": "100m/64Mi 100m/64Mi"},
+        pod=(307, 30_000, 128 * MI),
+        containers={"a": (204, 20_000, 64 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=["b shares 102 cpu 10000", "a shares 204 cpu 20000", "pod shares 307", "pod cpu 30000"],
+    ),
+    Row(
+        name="one gets the memory of the other",
+        before={"a": "100m/64Mi 100m/64Mi", "b": "100m/128Mi 100m/128Mi"},
+        after={"a": "100m/128Mi 100m/128Mi", "b": "100m/64Mi 100m/64Mi"},
+        pod=(204, 20_000, 192 * MI),
+        containers={"a": (102, 10_000, 128 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=["b memory 67108864", "a memory 134217728"],
+    ),
+    Row(
+        name="more memory and less CPU: memory first",
+        before={"a": "200m/64Mi 200m/64Mi", "b": EVEN},
+        after={"a": "100m/128Mi 100m/128Mi", "b": EVEN},
+        pod=(204, 20_000, 192 * MI),
+        containers={"a": (102, 10_000, 128 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=[
+            "pod memory 201326592",
+            "a memory 134217728",
+            "a shares 102 cpu 10000",
+            "pod shares 204",
+            "pod cpu 20000",
+        ],
+    ),
+    Row(
+        name="less memory and more CPU: memory first",
+        before={"a": "100m/128Mi 100m/128Mi", "b": EVEN},
+        after={"a": "200m/64Mi 200m/64Mi", "b": EVEN},
+        pod=(307, 30_000, 128 * MI),
+        containers={"a": (204, 20_000, 64 * MI), "b": (102, 10_000, 64 * MI)},
+        writes=[
+            "a memory 67108864",
+            "pod memory 134217728",
+            "pod cpu 30000",
+            "pod shares 307",
+            "a shares 204 cpu 20000",
+        ],
+    ),
+    Row(
+        name="the limit of one beside one without limits is none of the pod",
+        before={"a": "100m/- 200m/-", "b": "50m/- -/-"},
+        after={"a": "100m/- 400m/-", "b": "50m/- -/-"},
+        pod=(153, None, None),
+        containers={"a": (102, 40_000, 0), "b": (51, 0, 0)},
+        writes=["a cpu 40000"],
+    ),
+    Row(
+        name="the last container without a CPU limit gets one: so does the pod, after it",
+        before={"a": "100m/- 200m/-", "b": "50m/- -/-"},
+        after={"a": "100m/- 200m/-", "b": "50m/- 100m/-"},
+        pod=(153, 30_000, None),
+        containers={"a": (102, 20_000, 0), "b": (51, 10_000, 0)},
+        writes=["b cpu 10000", "pod cpu 30000"],
+    ),
+    Row(
+        name="the last container without a memory limit gets one: so does the pod, after it",
+        before={"a": "100m/64Mi -/128Mi", "b": "100m/64Mi -/-"},
+        after={"a": "100m/64Mi -/128Mi", "b": "100m/64Mi -/128Mi"},
+        pod=(204, None, 256 * MI),
+        containers={"a": (102, 0, 128 * MI), "b": (102, 0, 128 * MI)},
+        writes=["b memory 134217728", "pod memory 268435456"],
+    ),
+    Row(
+        name="one of several without a memory limit gets one: the pod gets none",
+        before={"a": "100m/64Mi -/-", "b": "100m/64Mi -/-"},
+        after={"a": "100m/64Mi -/128Mi", "b": "100m/64Mi -/-"},
+        pod=(204, None, None),
+        containers={"a": (102, 0, 128 * MI), "b": (102, 0, 0)},
+        writes=["a memory 134217728"],
+    ),
+    Row(
+        name="a higher request without limits",
+        before={"a": "100m/- -/-", "b": "100m/- -/-"},
+        after={"a": "250m/- -/-", "b": "100m/- -/-"},
+        pod=(358, None, None),
+        containers={"a": (256, 0, 0), "b": (102, 0, 0)},
+        writes=["pod shares 358", "a shares 256"],
+    ),
+    Row(
+        name="a lower request without limits",
+        before={"a": "250m/- -/-", "b": "100m/- -/-"},
+        after={"a": "50m/- -/-", "b": "100m/- -/-"},
+        pod=(153, None, None),
+        containers={"a": (51, 0, 0), "b": (102, 0, 0)},
+        writes=["a shares 51", "pod shares 153"],
+    ),
+    Row(
+        name="a memory request alone is in no file",
+        before={"a": "100m/64Mi -/-", "b": "100m/64Mi -/-"},
+        after={"a": "100m/256Mi -/-", "b": "100m/64Mi -/-"},
+        pod=(204, None, None),
+        containers={"a": (102, 0, 0), "b": (102, 0, 0)},
+        writes=["a"],
+    ),
+    Row(
+        name="a container without anything in a Burstable pod gets a request",
+        before={"a": "100m/- 200m/-", "b": "-/- -/-"},
+        after={"a": "100m/- 200m/-", "b": "50m/- -/-"},
+        pod=(153, None, None),
+        containers={"a": (102, 20_000, 0), "b": (51, 0, 0)},
+        writes=["pod shares 153", "b shares 51"],
+    ),
+    Row(
+        name="a container without anything in a Burstable pod gets a request and a limit",
+        before={"a": "100m/- 200m/-", "b": "-/- -/-"},
+        after={"a": "100m/- 200m/-", "b": "50m/- 100m/-"},
+        pod=(153, 30_000, None),
+        containers={"a": (102, 20_000, 0), "b": (51, 10_000, 0)},
+        writes=["pod shares 153", "b shares 51 cpu 10000", "pod cpu 30000"],
+    ),
+    Row(
+        name="all of three grow",
+        before={"a": "100m/- 100m/-", "b": "100m/- 100m/-", "c": "100m/- 100m/-"},
+        after={"a": "200m/- 200m/-", "b": "200m/- 200m/-", "c": "200m/- 200m/-"},
+        pod=(614, 60_000, None),
+        containers=dict.fromkeys("abc", (204, 20000, 0)),
+        writes=["pod cpu 60000", "pod shares 614", *(f"{name} shares 204 cpu 20000" for name in "cba")],
+    ),
+    Row(
+        name="limit up and request down",
+        before={"a": "200m/- 300m/-", "b": "100m/- 100m/-"},
+        after={"a": "100m/- 400m/-", "b": "100m/- 100m/-"},
+        pod=(204, 50_000, None),
+        containers={"a": (102, 40_000, 0), "b": (102, 10_000, 0)},
+        writes=["pod cpu 50000", "a shares 102 cpu 40000", "pod shares 204"],
+    ),
+    Row(
+        name="limit down and request up",
+        before={"a": "100m/- 400m/-", "b": "100m/- 100m/-"},
+        after={"a": "200m/- 300m/-", "b": "100m/- 100m/-"},
+        pod=(307, 40_000, None),
+        containers={"a": (204, 30_000, 0), "b": (102, 10_000, 0)},
+        writes=["pod shares 307", "a shares 204 cpu 30000", "pod cpu 40000"],
+    ),
+]
+
+RESTARTS = [
+    Row(
+        name="one is restarted and the other is not",
+        before={"a": "100m/- 100m/-", "b": "100m/- 100m/-"},
+        after={"a": "200m/- 200m/-", "b": "200m/- 200m/-"},
+        restart={"a": "cpu"},
+        restarted=("a",),
+        pod=(409, 40_000, None),
+        containers={"a": (204, 20_000, 0), "b": (204, 20_000, 0)},
+    ),
+    Row(
+        name="a policy of memory has no effect on CPU",
+        before={"a": "100m/64Mi 100m/64Mi"},
+        after={"a": "200m/64Mi 200m/64Mi"},
+        restart={"a": "memory"},
+        pod=(204, 20_000, 64 * MI),
+        containers={"a": (204, 20_000, 64 * MI)},
+        writes=["pod cpu 20000", "pod shares 204", "a shares 204 cpu 20000"],
+    ),
+    Row(
+        name="a policy of CPU has no effect on memory",
+        before={"a": "100m/64Mi 100m/64Mi"},
+        after={"a": "100m/32Mi 100m/32Mi"},
+        restart={"a": "cpu"},
+        pod=(102, 10_000, 32 * MI),
+        containers={"a": (102, 10_000, 32 * MI)},
+        writes=["a memory 33554432", "pod memory 33554432"],
+    ),
+    Row(
+        name="one of two changed resources restarts the container",
+        before={"a": "100m/64Mi 100m/64Mi"},
+        after={"a": "200m/128Mi 200m/128Mi"},
+        restart={"a": "memory"},
+        restarted=("a",),
+        pod=(204, 20_000, 128 * MI),
+        containers={"a": (204, 20_000, 128 * MI)},
+    ),
+    Row(
+        name="a request alone restarts the container too",
+        before={"a": "100m/- 200m/-"},
+        after={"a": "150m/- 200m/-"},
+        restart={"a": "cpu"},
+        restarted=("a",),
+        pod=(153, 20_000, None),
+        containers={"a": (153, 20_000, 0)},
+    ),
+    Row(
+        name="a container of restartPolicy Never is resized in place",
+        before={"a": "100m/- 200m/-"},
+        after={"a": "200m/- 400m/-"},
+        policy="Never",
+        pod=(204, 40_000, None),
+        containers={"a": (204, 40_000, 0)},
+        writes=["pod cpu 40000", "pod shares 204", "a shares 204 cpu 40000"],
+    ),
+    Row(
+        name="a container of restartPolicy OnFailure is restarted for its resize policy",
+        before={"a": "100m/- 200m/-"},
+        after={"a": "200m/- 400m/-"},
+        restart={"a": "cpu"},
+        restarted=("a",),
+        policy="OnFailure",
+        pod=(204, 40_000, None),
+        containers={"a": (204, 40_000, 0)},
+    ),
+]
+
+
+@pytest.mark.parametrize("row", [*CONTAINERS, *RESTARTS], ids=lambda row: row.name)
+def test_the_values_after_a_resize(row: Row) -> None:
+    check(row)
