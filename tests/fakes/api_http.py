@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 
 from shared.clock import SystemClock
-from shared.kube.interface import ApiClient, ApiStatusError
+from shared.kube.interface import ApiClient, ApiStatusError, PatchType
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
@@ -95,8 +95,17 @@ class HttpApiServer:
     async def _object(self, request: web.Request, client: ApiClient, query: dict[str, str]) -> dict[str, Any]:
         if request.method == "GET":
             return await client.get(request.path, query)
-        assert request.method == "POST", request.method
-        return await client.create(request.path, orjson.loads(await request.read()))
+        text = await request.read()
+        body = orjson.loads(text) if text else None
+        match request.method:
+            case "POST":
+                return await client.create(request.path, body)
+            case "PUT":
+                return await client.update(request.path, body)
+            case "PATCH":
+                return await client.patch(request.path, body, PatchType(request.content_type))
+            case _:
+                return await client.delete(request.path, body)
 
     async def _watch(self, request: web.Request, client: ApiClient, query: dict[str, str]) -> web.StreamResponse:
         seconds = float(query.pop("timeoutSeconds", "30"))

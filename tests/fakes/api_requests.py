@@ -11,6 +11,7 @@ from shared.podspec.defaults import apply_defaults
 from shared.podspec.qos import compute_qos_class
 from shared.timestamps import rfc3339
 from tests.fakes import api_node_rules as node_rules
+from tests.fakes.api_resize import RefusedError, needed_features, resized, resources_of
 from tests.fakes.api_resources import OlderServer, Resource, Target, selector_of, target_of
 from tests.fakes.api_store import ApiStore
 from tests.fakes.api_strategic_merge import merge_patch, strategic_merge
@@ -96,7 +97,7 @@ class ApiRequests:
     def update(self, user: str, target: Target, body: Object) -> Object:
         """PUT."""
         self._authorize(user, "update", target, {})
-        present = self._present(target)
+        present = self._present_to(target)
         obj = json_copy(body)
         version = obj.get("metadata", {}).get("resourceVersion")
         if not version and not target.resource.unconditional_update:
@@ -107,7 +108,7 @@ class ApiRequests:
     def patch(self, user: str, target: Target, body: Any, kind: PatchType) -> Object:
         """PATCH."""
         self._authorize(user, "patch", target, {})
-        present = self._present(target)
+        present = self._present_to(target)
         if not isinstance(body, dict) or kind is PatchType.JSON:
             message = "the body of the request was in an unknown format"
             raise ApiStatusError(415, "UnsupportedMediaType", message)
@@ -175,6 +176,12 @@ class ApiRequests:
         resource = target.resource
         obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
         self.server.drop(resource.kind, obj)
+        if target.subresource == "resize":
+            obj = self._resized(target, present, obj)
+            new = obj["metadata"]
+        elif resource.kind == "Pod" and target.subresource != "status" and resources_of(obj) != resources_of(present):
+            what = "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
+            raise _invalid(target, target.name, what)
         if resource.has_status:
             taken = "spec" if target.subresource in ("status", "approval") else "status"
             obj.pop(taken, None)
@@ -191,6 +198,22 @@ class ApiRequests:
             self.store.put(target.named(target.name).key, obj)
             return self.store.remove(target.named(target.name).key)
         return self.store.put(target.named(target.name).key, obj)
+
+    def _resized(self, target: Target, present: Object, sent: Object) -> Object:
+        """The pod after a request to its `resize`, whose metadata may not change."""
+        try:
+            pod = resized(present, sent)
+        except RefusedError as error:
+            raise _invalid(target, target.name, str(error)) from None
+        needed = needed_features(present, pod)
+        node = self.store.get(paths.node(str(present["spec"].get("nodeName", "")))) if needed else None
+        if node is not None:
+            missing = [name for name in needed if name not in (node.get("status", {}).get("declaredFeatures") or ())]
+            if missing:
+                what = f"pod update requires features {', '.join(missing)} which are not available on the node"
+                message = f'{target.resource.qualified} "{target.name}" is forbidden: {what}'
+                raise ApiStatusError(403, "Forbidden", message, details=_details(target))
+        return {**pod, "metadata": dict(present["metadata"])}
 
     def _prepare_new(self, resource: Resource, obj: Object) -> None:
         metadata = obj["metadata"]
@@ -227,6 +250,12 @@ class ApiRequests:
             message = f'{target.resource.qualified} "{target.name}" not found'
             raise ApiStatusError(404, "NotFound", message, details=_details(target))
         return obj
+
+    def _present_to(self, target: Target) -> Object:
+        """The object that a write changes; 404 for a subresource that the server does not have."""
+        if target.subresource == "resize" and not (target.resource.kind == "Pod" and self.server.resizes_pods):
+            raise ApiStatusError(404, "NotFound", "the server could not find the requested resource")
+        return self._present(target)
 
     def _in_a_namespace(self, target: Target) -> None:
         found = self.store.get(f"/api/v1/namespaces/{target.namespace}")

@@ -132,6 +132,7 @@ class OlderServer:
     pod_generation: bool = True
     version: tuple[int, int] = (1, 36)
     absent: tuple[str, ...] = ()  # prefixes of the APIs it does not have
+    resizes_pods: bool = True  # pods have the subresource `resize`
 
     def drop(self, kind: str, obj: Object) -> None:
         """Remove the unknown fields in place."""
@@ -149,7 +150,7 @@ _CONTAINER_STATUS = (
 )
 NEWEST = OlderServer()
 _TRUST_BUNDLES = f"{_CERTIFICATES}beta1/clustertrustbundles"
-V1_18 = OlderServer(version=(1, 18), absent=("/apis/certificates.k8s.io/v1/", _TRUST_BUNDLES))
+V1_18 = OlderServer(version=(1, 18), resizes_pods=False, absent=("/apis/certificates.k8s.io/v1/", _TRUST_BUNDLES))
 V1_20 = OlderServer(
     absent=(_TRUST_BUNDLES,),
     fields={
@@ -179,6 +180,7 @@ V1_20 = OlderServer(
     },
     selectors={"Service": ("spec.clusterIP", "spec.type")},
     pod_generation=False,
+    resizes_pods=False,
     version=(1, 20),
 )
 
