@@ -78,6 +78,10 @@ class HttpApiServer:
             except TimeoutError:
                 continue
         await runner.cleanup()
+        watches = asyncio.all_tasks() - {asyncio.current_task()}  # their clients are gone
+        for task in watches:
+            task.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -13,14 +13,14 @@ from shared.cgroup_layout import Hierarchies, find_hierarchies
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.resources import pod_requests, shares, weight
+from shared.podspec.resources import pod_requests, shares
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
+from tests.cgroup_values import cpu_share, memory, quota, share_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
 
 BOTH = {"cpu": "100m", "memory": "32Mi"}
-NO_LIMIT = str(2**63 - 4096)  # memory, as v1 shows it
 TREES: Hierarchies = find_hierarchies()
 
 
@@ -80,33 +80,6 @@ async def cgroup_of(node: Node, name: str, qos: str = "") -> str:
     pod = await node.agent.runtime_pod(name)
     assert pod is not None
     return "/".join((kubepods(node), *([qos] if qos else []), f"pod{pod.uid}"))
-
-
-def value(cgroup: str, controller: str, v1: str, v2: str) -> str:
-    """The text of the file of either version."""
-    if TREES.unified is not None:
-        return (TREES.unified / cgroup.strip("/") / v2).read_text().strip()
-    return (TREES.by_controller[controller] / cgroup.strip("/") / v1).read_text().strip()
-
-
-def cpu_share(cgroup: str) -> str:
-    return value(cgroup, "cpu", "cpu.shares", "cpu.weight")
-
-
-def share_of(cpu_shares: int) -> str:
-    """Of so many shares, as this machine writes it."""
-    return str(cpu_shares if TREES.unified is None else weight(cpu_shares))
-
-
-def quota(cgroup: str) -> str:
-    """Microseconds of 100 000, "" for no limit."""
-    text = value(cgroup, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0]
-    return "" if text in ("-1", "max") else text
-
-
-def memory(cgroup: str) -> str:
-    text = value(cgroup, "memory", "memory.limit_in_bytes", "memory.max")
-    return "" if text in (NO_LIMIT, "max") else text
 
 
 def left_of(cgroup: str) -> list[Path]:
