@@ -100,7 +100,7 @@ class HttpApiServer:
         if request.method == "GET":
             return await client.get(request.path, query)
         text = await request.read()
-        body = orjson.loads(text) if text else None
+        body: Any = orjson.loads(text) if text else None
         match request.method:
             case "POST":
                 return await client.create(request.path, body)

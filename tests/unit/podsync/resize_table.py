@@ -46,7 +46,7 @@ def listed(row: Row, generation: int) -> Pod:
         return a_container(name, resources=amounts(texts[name]), **fields)
 
     init = [one(name, **({"restartPolicy": "Always"} if name == "s" else {})) for name in texts if name in "si"]
-    spec = {"resources": amounts(texts["pod"])} if "pod" in texts else {}
+    spec: dict[str, Any] = {"resources": amounts(texts["pod"])} if "pod" in texts else {}
     regular = [one(name) for name in texts if name not in ("s", "i", "pod")]
     pod = a_pod(initContainers=init, containers=regular, restartPolicy=row.policy, **spec)
     pod["metadata"]["generation"] = generation
