@@ -13,7 +13,7 @@ _INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 
 
 class RefusedError(Exception):
-    """The resize is invalid; the text says which field and why."""
+    """The resize is invalid; the text names the field and the reason."""
 
 
 def resized(present: Object, sent: Object) -> Object:
