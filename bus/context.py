@@ -1,6 +1,5 @@
 """The ZeroMQ context of one bus, and the socket options every socket of it has."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +19,6 @@ Context = zmq.Context[Socket]
 def new_context() -> Context:
     """A context of its own per bus: one I/O thread."""
     return zmq.Context()
-
-
-async def close_context(context: Context) -> None:
-    """Wait, off the loop, until lingering answers are gone (<= 1 s); every socket must be closed already."""
-    await asyncio.to_thread(context.term)
 
 
 def new_socket(context: Context, kind: int, *, linger: int) -> Socket:

@@ -22,6 +22,7 @@ from bus.interface import Change, NoAnswerError, RequestRefusedError
 from bus.ledger import Ledger
 from bus.measured import SNAPSHOT_AGAIN, BusMetrics
 from bus.messages.beat import Beat
+from bus.messages.followed import Followed, GetFollowed
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import CARRY_TRACES, Stream
 from bus.owned import Owned
@@ -58,10 +59,12 @@ class Endpoint(ABC):
         self.tracer = tracer or Tracer()
         self.answers = Answers(service, clock, self.tracer)
         self.answers.register(GetSnapshot, self._answer_snapshot)
+        self.answers.register(GetFollowed, self._answer_followed)
         self._metrics = BusMetrics(metrics or Registry(service), self.drops, self.answers)
         self._beat_content = BeatContent(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
         self._followings: dict[str, Following[Any]] = {}
+        self._beats_sent: dict[str, float] = {}  # service -> when it sent the newest beat received
         self._foreign: set[str] = set()  # services whose last beat was of another major version
         self._beat_callbacks: list[Callable[[Beat], None]] = []
         self._fetches: set[asyncio.Task[None]] = set()
@@ -182,6 +185,7 @@ class Endpoint(ABC):
 
     def _take_beat(self, beat: Beat) -> None:
         self._compare_protocol(beat)
+        self._beats_sent[beat.service] = beat.sent_at
         now = self.clock.monotonic()
         for following in self._followings.values():
             if following.stream.owner == beat.service:
@@ -246,6 +250,10 @@ class Endpoint(ABC):
         if ledger is None:
             raise RequestRefusedError(f"{self.service} does not own the stream {request.stream}")
         return ledger.snapshot()
+
+    async def _answer_followed(self, request: GetFollowed) -> Followed:
+        streams = {name: following.replicated() for name, following in self._followings.items()}
+        return Followed(incarnation=self.incarnation, streams=streams, beats=dict(self._beats_sent))
 
     def _present_beat(self) -> Beat:
         return self._beat_content.beat(self.clock.monotonic(), self._ledgers.values())

@@ -10,6 +10,7 @@ from bus.drops import Drops
 from bus.frames import Update
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.beat import Beat
+from bus.messages.followed import Replicated
 from bus.messages.snapshot import Snapshot
 from bus.messages.streams import Stream
 from bus.replica import NOTHING, Outcome, Replica
@@ -57,6 +58,16 @@ class Following(Generic[T]):
     def stale(self) -> bool:
         """No proof of being in step for three beats."""
         return self._freshness.stale
+
+    def replicated(self) -> Replicated:
+        """The state of this copy, for an operator."""
+        return Replicated(
+            incarnation=self.replica.incarnation,
+            number=self.replica.number,
+            items=len(self._values),
+            complete=self.complete,
+            stale=self.stale,
+        )
 
     def update(self, update: Update, now: float) -> str:
         """An update arrived."""

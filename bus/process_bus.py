@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bus.answerer import Answerer
 from bus.beat import next_beat_in
 from bus.caller import Caller
-from bus.context import Context, close_context, new_context
+from bus.context import Context, new_context
 from bus.endpoint import Endpoint
 from bus.frames import AnswerHead, Frames
 from bus.interface import NoAnswerError
@@ -110,7 +110,7 @@ class ProcessBus(Endpoint):
             self._caller.close()
         if self._answerer:
             await self._answerer.close()
-        await close_context(self._context)
+        await asyncio.to_thread(self._context.term)  # off the loop: lingering answers take up to a second
         self._publisher = self._caller = None
         if self._lock_is_ours:
             self._lock.release()

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 5  # of one renewal, without a pause
 RETRIES = Backoff(initial=0.2, cap=7.0)  # between tries to find or create the Lease
 SHORTEST_PAUSE = 1.0  # seconds between two renewals
-TROUBLE = "lease"
+TROUBLE = "lease"  # also the loop whose progress is the time of the last renewal
 
 
 class Lease:
@@ -131,6 +131,7 @@ class Lease:
 
     def _renewed(self, lease: Object) -> None:
         self._cached = lease
+        self._bus.progress(TROUBLE)  # the beat carries when: `bulkhead status` shows the age of the lease
         if self._trouble:
             log.info("the lease is renewed again")
             self._trouble = ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.memory import MemoryNetwork
+from bus.messages.beat import Beat
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.podsync import NodePressure, NodeResources
 from bus.messages.sources import NodeObject
@@ -127,6 +128,8 @@ class NodeStage:
         )
         self.buses = {name: self.network.bus(name) for name in ("bootstrap", "sources", "podsync", "volume", "server")}
         self.buses["pleg"] = self.network.bus("pleg")
+        self.beats: dict[str, Beat] = {}  # the newest of each service
+        self.buses["server"].on_beat(lambda beat: self.beats.update({beat.service: beat}))
         self.node_object = self.buses["sources"].own(NODE_OBJECT)
         self.resources = self.buses["podsync"].own(NODE_RESOURCES)
         self.pressure = self.buses["podsync"].own(NODE_PRESSURE)

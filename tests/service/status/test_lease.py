@@ -30,6 +30,17 @@ async def test_the_lease_belongs_to_the_node_and_is_renewed_every_ten_seconds(tm
 
 
 @on_virtual_time
+async def test_the_beat_carries_the_time_of_the_last_renewal(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(60)
+        stage.api.down()
+        failed_at = stage.clock.monotonic()
+        await stage.pass_time(30)
+        assert failed_at - INTERVAL <= stage.beats["status"].progress["lease"] <= failed_at
+
+
+@on_virtual_time
 async def test_without_a_node_there_is_no_lease(tmp_path: Path) -> None:
     async with node_stage(tmp_path, register_node=False) as stage:
         await stage.start()

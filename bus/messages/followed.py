@@ -1,0 +1,28 @@
+"""What a process follows: how its copies of streams compare with their owners, and whose beats it has received."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetFollowed:
+    """Request to every service: the state of the streams that it follows, and the times of the beats it received."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicated:
+    """One followed stream: the copy of this process."""
+
+    incarnation: str  # of the owner; "" = nothing was received yet
+    number: int  # of the newest update that it contains
+    items: int
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed:
+    """Answer to GetFollowed."""
+
+    incarnation: str  # of the process that answers
+    streams: dict[str, Replicated] = field(default_factory=dict)  # by name of the stream
+    beats: dict[str, float] = field(default_factory=dict)  # service -> CLOCK_MONOTONIC seconds at which it sent it
