@@ -4,7 +4,6 @@ It follows no stream and imports no event loop, which takes longer to load than 
 """
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Client:
     def __init__(self, manifest: Manifest) -> None:
         self.beats: dict[str, Beat] = {}
         self._addresses = manifest.addresses
-        self._name = f"command-{os.getpid()}/{secrets.token_hex(6)}"
+        self._name = f"command-{os.getpid()}/{os.urandom(6).hex()}"
         self._context: Context = new_context()
         self._poller = zmq.Poller()
         self._lines: dict[str, Socket] = {}
@@ -105,15 +104,26 @@ class Client:
         self, wait: float, pending: dict[int, tuple[Question, Exchange]], answers: dict[Question, Any]
     ) -> None:
         for socket, _ in self._poller.poll(ceil(wait * 1000)):
-            message = socket.recv_multipart(zmq.DONTWAIT)
-            try:
-                if socket is self._subscriber:
-                    beat = frames.read_beat(message)
-                    self.beats[beat.service] = beat
-                else:
-                    self._take_answer(message, pending, answers)
-            except codec.UndecodableError:
-                continue  # of another version: the service counts as one that does not answer
+            while True:
+                try:
+                    self._take(socket, socket.recv_multipart(zmq.DONTWAIT), pending, answers)
+                except zmq.Again:
+                    break
+                except codec.UndecodableError:
+                    continue  # of another version: the service counts as one that does not answer
+
+    def _take(
+        self,
+        socket: Socket,
+        message: Sequence[bytes],
+        pending: dict[int, tuple[Question, Exchange]],
+        answers: dict[Question, Any],
+    ) -> None:
+        if socket is self._subscriber:
+            beat = frames.read_beat(message)
+            self.beats[beat.service] = beat
+        else:
+            self._take_answer(message, pending, answers)
 
     def _take_answer(
         self, message: Sequence[bytes], pending: dict[int, tuple[Question, Exchange]], answers: dict[Question, Any]

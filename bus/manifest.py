@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bus import codec
 from bus.messages.bootstrap import Manifest
-from bus.messages.streams import SERVICES
+from bus.messages.services import SERVICES
 from shared.errors import OperatorError
 from shared.files import write_atomically
 

@@ -7,6 +7,7 @@ from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
+from bus.messages.services import SERVICES as SERVICES
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.status import VolumesReported
 from bus.messages.usage import NodeUsage
@@ -14,8 +15,6 @@ from bus.messages.volume import MountedVolumes, RegisteredPlugin, VolumesInUse
 from shared.model.runtime import RuntimePod
 
 T = TypeVar("T")
-
-SERVICES = ("bootstrap", "sources", "podsync", "volume", "pleg", "status", "server")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The operator's command line `bulkhead`: explains a pod, checks and shows a configuration. Starts and changes nothing.
+"""The operator's command line `bulkhead`: shows the agent, its pods and events, explains a pod, checks and shows a
+configuration, restarts a service.
 
-`command` imports the code of each subcommand when that subcommand runs.
+`agent` asks the processes of a run directory, `report` and `pod_rows` decide what that means, `command` and
+`agent_commands` name options and exit codes and import the code of each subcommand when that subcommand runs.
 """

@@ -1,12 +1,12 @@
-"""The command `bulkhead`: parses its arguments and runs the subcommand. Reads and prints; starts nothing."""
+"""The command `bulkhead`: parses its arguments and runs the subcommand, whose code is imported then."""
 
-import os
 import sys
 from collections.abc import Callable
-from importlib.metadata import version as version_of
 
 import click
 
+from services.cli.agent_commands import COMMANDS, namespace_option, output_option
+from services.cli.output import write, write_error
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 from shared.places import find_arguments, find_places
@@ -14,7 +14,8 @@ from shared.places import find_arguments, find_places
 _KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
-@click.group()
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(None, "--version", package_name="bulkhead-kubelet", message="bulkhead %(version)s")
 def main() -> None:
     """Bulkhead: a Kubernetes node agent made of separate, supervised processes."""
 
@@ -22,14 +23,16 @@ def main() -> None:
 @main.command()
 def version() -> None:
     """Print the version."""
+    from importlib.metadata import version as version_of
+
     click.echo(f"bulkhead {version_of('bulkhead-kubelet')}")
 
 
 @main.command()
 @click.argument("pod")
-@click.option("-n", "--namespace", default="", help="Namespace of the pod; without it, any.")
+@namespace_option
 @click.option("--root-dir", default="", help="The agent's root directory; without it, the configured one.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@output_option("text", "json")
 def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
     """Show what happened to a pod on this node, in order and with causes, and why its containers were restarted.
 
@@ -43,7 +46,7 @@ def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
     except (ConfigurationRefusedError, OperatorError) as error:
         click.echo(f"{error}\nname the agent's root directory with --root-dir", err=True)
         sys.exit(1)
-    sys.exit(explain_pod(root, pod, namespace, output, _write, lambda line: click.echo(line, err=True)))
+    sys.exit(explain_pod(root, pod, namespace, output, write, write_error))
 
 
 def _root_dir() -> str:
@@ -107,19 +110,7 @@ def _run(
         except OperatorError as error:
             raise ConfigurationRefusedError((str(error),)) from error
 
-    sys.exit(command(arguments, form, _write, lambda line: click.echo(line, err=True)))
-
-
-def _write(line: str) -> None:
-    """Write the line to standard output. Where that fails, as on a full disk, end the process with exit code 1."""
-    try:
-        click.echo(line)
-        sys.stdout.flush()  # here, where a failure can still be reported
-    except BrokenPipeError:
-        raise  # `| head`: click ends the process without a message
-    except OSError as error:
-        click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
-        os._exit(1)  # the interpreter's own end would try to write it again
+    sys.exit(command(arguments, form, write, write_error))
 
 
 def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:
@@ -144,7 +135,11 @@ def list_flags() -> None:
     from shared.config.flag_table import FLAGS
 
     for name, flag in FLAGS.items():
-        _write(f"--{name:45} {flag.key}".rstrip())
+        write(f"--{name:45} {flag.key}".rstrip())
+
+
+for _command in COMMANDS:
+    main.add_command(_command)
 
 
 if __name__ == "__main__":

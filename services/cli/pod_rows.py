@@ -1,0 +1,182 @@
+"""What a pod does and what it waits for, from the streams about it. Pure: JSON values in, rows out.
+
+Without podsync, which computes statuses, a row shows what the runtime has.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+_LONGEST = 300  # characters of one reason
+_ENDED_WELL = ("Completed", "Succeeded")
+_NOT_SEEN, _NO_STATUS = "Pending", "Unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodFacts:
+    """The items of one pod, as JSON; {} = the stream has none. `status_known`: podsync answered."""
+
+    uid: str
+    desired: dict[str, Any] = field(default_factory=dict)  # pods.desired
+    status: dict[str, Any] = field(default_factory=dict)  # pods.status
+    admitted: dict[str, Any] = field(default_factory=dict)  # pods.admitted
+    runtime: dict[str, Any] = field(default_factory=dict)  # runtime.pods
+    volumes: dict[str, Any] = field(default_factory=dict)  # volumes.mounted
+    status_known: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodRow:
+    """One pod for an operator. `state` as kubectl's STATUS; `waits_for` is "" for a pod that waits for nothing."""
+
+    namespace: str
+    name: str
+    uid: str
+    source: str  # file | http | api | runtime: nothing else knows it
+    state: str
+    ready: int
+    containers: int
+    restarts: int
+    ip: str
+    started: str  # RFC3339, "" = not started
+    waits_for: str
+
+
+def pod_row(facts: PodFacts) -> PodRow:
+    """The row of one pod."""
+    pod = facts.desired.get("pod") or {}
+    spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
+    status = facts.status.get("status") or {}
+    named = [one for one in (metadata, facts.status, facts.admitted, facts.runtime) if one.get("name")]
+    statuses = status.get("containerStatuses") or []
+    if facts.status_known:
+        state, waits_for = _state(facts, status, metadata), _waits_for(facts, spec, status)
+        ready, restarts = sum(bool(one.get("ready")) for one in statuses), _restarts(status)
+    else:
+        running = _running_in_runtime(facts)
+        state, waits_for = ("Running", "") if running else (_NO_STATUS, "podsync, which does not answer")
+        ready, restarts = len(running), 0
+    return PodRow(
+        namespace=str(named[0].get("namespace") or "default") if named else "",
+        name=str(named[0]["name"]) if named else facts.uid,
+        uid=facts.uid,
+        source=str(facts.desired.get("source") or facts.admitted.get("source") or "runtime"),
+        state=state,
+        ready=ready,
+        containers=len(spec.get("containers") or statuses),
+        restarts=restarts,
+        ip=str(status.get("podIP") or ""),
+        started=str(status.get("startTime") or ""),
+        waits_for=waits_for,
+    )
+
+
+def one_line(text: Any) -> str:
+    """The text in one line without control characters, at most 300 characters: a container may have written it."""
+    line = " ".join(str(text).split())
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+
+
+def _restarts(status: dict[str, Any]) -> int:
+    kinds = ("initContainerStatuses", "containerStatuses")
+    return sum(int(one.get("restartCount") or 0) for kind in kinds for one in status.get(kind) or [])
+
+
+def _running_in_runtime(facts: PodFacts) -> set[str]:
+    return {one["name"] for one in facts.runtime.get("containers") or [] if one.get("state") == "RUNNING"}
+
+
+def _state(facts: PodFacts, status: dict[str, Any], metadata: dict[str, Any]) -> str:
+    if facts.admitted.get("state") in ("terminating", "terminated") and not facts.admitted.get("rejected"):
+        phase = str(status.get("phase") or "")
+        over = phase in ("Succeeded", "Failed") and not metadata.get("deletionTimestamp")
+        return str(status.get("reason") or phase) if over else "Terminating"
+    if not status:
+        return str(facts.admitted.get("rejected") or _NOT_SEEN)
+    if init := _init_state(status):
+        return init
+    reasons = [_reason(one) for one in status.get("containerStatuses") or []]
+    poor = next((reason for reason in reasons if reason not in ("", *_ENDED_WELL)), "")
+    if status.get("reason") or poor:
+        return str(status.get("reason") or poor)
+    if reasons and all(reason in _ENDED_WELL for reason in reasons):
+        return "Completed"
+    return str(status.get("phase") or _NOT_SEEN)
+
+
+def _init_state(status: dict[str, Any]) -> str:
+    statuses = status.get("initContainerStatuses") or []
+    for number, one in enumerate(statuses):
+        state = one.get("state") or {}
+        if (state.get("terminated") or {}).get("exitCode") == 0 or (state.get("running") and one.get("started")):
+            continue
+        reason = _reason(one)
+        return f"Init:{reason}" if reason not in ("", "PodInitializing") else f"Init:{number}/{len(statuses)}"
+    return ""
+
+
+def _reason(container: dict[str, Any]) -> str:
+    """Why the container does not run; "" = it runs, or nothing is known."""
+    state = container.get("state") or {}
+    if waiting := state.get("waiting"):
+        return str(waiting.get("reason") or "Waiting")
+    if ended := state.get("terminated"):
+        code = ended.get("exitCode") or 0
+        return str(ended.get("reason") or (f"ExitCode:{code}" if code else "Completed"))
+    return ""
+
+
+def _waits_for(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> str:
+    if rejected := facts.admitted.get("rejected"):
+        return one_line(f"nothing: it is rejected ({status.get('message') or rejected})")
+    if facts.admitted.get("state") in ("terminating", "terminated"):
+        return _end_of(facts, status)
+    if not status:
+        return "its admission" if facts.desired else "podsync"
+    return one_line(next(_waits(facts, spec, status), ""))
+
+
+def _end_of(facts: PodFacts, status: dict[str, Any]) -> str:
+    if running := sorted(_running_in_runtime(facts)):
+        grace = facts.admitted.get("grace_seconds")
+        limit = f" (grace period {grace} s)" if grace is not None else ""
+        return one_line(f"the end of {', '.join(running)}{limit}")
+    if mounted := facts.volumes.get("volumes"):
+        return one_line(f"the unmounting of {_volumes(mounted)}")
+    ended = status.get("phase") in ("Succeeded", "Failed")
+    return "" if ended and facts.desired else "its removal"
+
+
+def _volumes(volumes: dict[str, Any]) -> str:
+    errors = [f"{name}: {one['error']}" for name, one in sorted(volumes.items()) if one.get("error")]
+    return "; ".join(errors) or ", ".join(sorted(volumes))
+
+
+def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Iterator[str]:
+    """Each thing that the pod waits for, the first in time first."""
+    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    if any((one.get("state") or {}).get("waiting") for one in containers) or not containers:
+        mounted = facts.volumes.get("volumes") or {}
+        for name, volume in sorted(mounted.items()):
+            if volume.get("error"):
+                yield f"volume {name}: {volume['error']}"
+        waiting = sorted(name for name, volume in mounted.items() if volume.get("state") == "pending")
+        if waiting:
+            yield f"the mounting of {', '.join(waiting)}"
+    sidecars = {one.get("name") for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"}
+    for one in status.get("initContainerStatuses") or []:
+        state = one.get("state") or {}
+        if state.get("running") and one.get("name") not in sidecars:
+            yield f"the end of the init container {one.get('name')}"
+    for one in containers:
+        state = one.get("state") or {}
+        waiting_state = state.get("waiting") or {}
+        if waiting_state.get("reason") not in (None, "PodInitializing"):
+            message = f" ({waiting_state['message']})" if waiting_state.get("message") else ""
+            yield f"{one.get('name')}: {waiting_state['reason']}{message}"
+    for one in containers:
+        if (one.get("state") or {}).get("running") and not one.get("ready"):
+            yield f"the {'readiness' if one.get('started') else 'startup'} of {one.get('name')}"
+    if status.get("phase") == "Pending":
+        yield "its start"

@@ -1,0 +1,94 @@
+"""Tables and marks for a terminal or a file: fits columns into a width, colours only for a terminal. Pure but for the
+two questions at the end."""
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+
+_GAP = 2
+_NARROWEST = 4  # characters that a shortened column keeps
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) -> list[str]:
+    """Lines of aligned columns. `width`: no line is longer, the widest columns are shortened first; 0 = any width."""
+    cells = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    if width:
+        gaps = _GAP * (len(widths) - 1)
+        while sum(widths) + gaps > width and max(widths) > _NARROWEST:
+            widest = widths.index(max(widths))
+            rest = max((size for number, size in enumerate(widths) if number != widest), default=0)
+            too_many = sum(widths) + gaps - width
+            widths[widest] -= max(1, min(too_many, widths[widest] - max(rest, _NARROWEST)))
+    lines = []
+    for row in cells:
+        shown = [shortened(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
+        lines.append(shortened((" " * _GAP).join(shown).rstrip(), width))
+    return lines
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, cut to `width` characters with a mark at its end; 0 = not cut."""
+    return text if not width or len(text) <= width else text[: max(width - 1, 0)] + "~"
+
+
+def size(number: int | None) -> str:
+    """Bytes as `12 MiB`; None as `-`."""
+    if number is None:
+        return "-"
+    amount = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024 or unit == "GiB":
+            break
+        amount /= 1024
+    return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as `0.4s`, `12s`, `5m`, `3h`, `2d`; None as `-`."""
+    if seconds is None:
+        return "-"
+    seconds = max(seconds, 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    for unit, length, limit in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < limit:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"
+
+
+class Paint:
+    """Colours words for a terminal; without one every word stays as it is."""
+
+    def __init__(self, on: bool) -> None:
+        self._on = on
+
+    def good(self, text: str) -> str:
+        """Green."""
+        return self._in("32", text)
+
+    def bad(self, text: str) -> str:
+        """Red, bold."""
+        return self._in("1;31", text)
+
+    def dim(self, text: str) -> str:
+        """Grey."""
+        return self._in("2", text)
+
+    def service(self, number: int, text: str) -> str:
+        """One of seven colours."""
+        return self._in(str(31 + number % 6) if number < 6 else "1;36", text)
+
+    def _in(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._on and text else text
+
+
+def terminal_width() -> int:
+    """Columns of standard output; 0 = it is no terminal, lines have any width."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def paint() -> Paint:
+    """Colours for standard output, where it is a terminal and neither NO_COLOR nor TERM=dumb is set."""
+    return Paint(sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")

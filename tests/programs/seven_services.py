@@ -1,0 +1,142 @@
+"""Runs services of an agent that only publish: each in its process, with pods and beats, until SIGTERM.
+
+argv: the run directory, the number of pods, the services. Prints one line when all of them beat.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bus.lock import ServiceLock
+from bus.manifest import new_manifest
+from bus.messages.event import KubeEvent
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.sources import DesiredPod
+from bus.messages.streams import (
+    NODE_OBSERVED,
+    PODS_ADMITTED,
+    PODS_DESIRED,
+    PODS_STATUS,
+    RUNTIME_PODS,
+    VOLUMES_MOUNTED,
+    Stream,
+    events_of,
+)
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from bus.process_bus import ProcessBus
+from services.frame.generation import generation_of
+from shared.model.runtime import Container, ContainerState, RuntimePod
+
+STARTED = "2026-01-02T03:04:05Z"
+FOLLOWED: dict[str, tuple[Stream[Any], ...]] = {
+    "podsync": (PODS_DESIRED, RUNTIME_PODS),
+    "server": (PODS_DESIRED, PODS_STATUS),
+    "status": (PODS_STATUS,),
+}
+ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(40)]  # a pod of some kilobytes
+
+
+def pod(number: int) -> dict[str, Any]:
+    """The Pod with this number."""
+    containers = [{"name": "web", "image": "registry.example/web:1", "env": ENVIRONMENT}]
+    return {
+        "metadata": {"name": f"web-{number}", "namespace": "shop", "uid": f"u{number}"},
+        "spec": {"containers": containers},
+    }
+
+
+def status(number: int) -> dict[str, Any]:
+    """Pod 0 cannot pull its image, pod 1 waits for a volume, the others run."""
+    started = {"name": "web", "image": "registry.example/web:1", "restartCount": number % 3}
+    if number == 0:
+        message = 'Back-off pulling image "registry.example/web:1"\x1b[31m'
+        waiting = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+        return {"phase": "Pending", "containerStatuses": [{**started, "state": waiting, "ready": False}]}
+    if number == 1:
+        waiting = {"waiting": {"reason": "ContainerCreating"}}
+        return {"phase": "Pending", "containerStatuses": [{**started, "state": waiting, "ready": False}]}
+    running = {"running": {"startedAt": STARTED}}
+    container = {**started, "state": running, "ready": True, "started": True, "containerID": f"containerd://c{number}"}
+    return {"phase": "Running", "podIP": f"192.0.2.{number}", "startTime": STARTED, "containerStatuses": [container]}
+
+
+def publish(bus: ProcessBus, count: int) -> None:
+    """Own the streams of this service, filled."""
+    names = [(f"u{number}", f"web-{number}", number) for number in range(count)]
+    if bus.service == "sources":
+        desired = bus.own(PODS_DESIRED)
+        for uid, _, number in names:
+            desired.put(uid, DesiredPod(uid=uid, source="api", pod=pod(number)))
+        desired.mark_complete()
+    if bus.service == "podsync":
+        statuses, admitted = bus.own(PODS_STATUS), bus.own(PODS_ADMITTED)
+        events = bus.own(events_of("podsync"))
+        for uid, name, number in names:
+            known = PodStatus(uid=uid, name=name, namespace="shop", version=(1, 1), status=status(number))
+            statuses.put(uid, known)
+            admitted.put(uid, AdmittedPod(uid=uid, name=name, namespace="shop", state=PodState.SYNC, source="api"))
+        for number, reason in enumerate(("Pulling", "Failed")):
+            event = KubeEvent(
+                type="Normal", reason=reason, message="x", time=STARTED, namespace="shop", name="web-0", uid="u0"
+            )
+            events.put(str(number), event)
+        statuses.mark_complete()
+        admitted.mark_complete()
+    if bus.service == "volume":
+        mounted = bus.own(VOLUMES_MOUNTED)
+        failed = MountedVolume(state=VolumeState.ERROR, error="no such secret")
+        mounted.put("u1", MountedVolumes(uid="u1", volumes={"data": failed}))
+        mounted.mark_complete()
+    if bus.service == "pleg":
+        observed, pods = bus.own(NODE_OBSERVED), bus.own(RUNTIME_PODS)
+        runtime = NodeObserved(
+            observed_at=time.monotonic(),
+            runtime_reachable=True,
+            runtime_name="containerd",
+            runtime_version="2.0",
+            runtime_ready=True,
+            network_ready=True,
+        )
+        observed.put("node", runtime)
+        for uid, name, number in names[2:]:
+            container = Container(
+                id=f"c{number}", name="web", attempt=0, sandbox_id="s", state=ContainerState.RUNNING, created_at=1
+            )
+            known_pod = RuntimePod(
+                uid=uid, name=name, namespace="shop", observed_at=time.monotonic(), containers=(container,)
+            )
+            pods.put(uid, known_pod)
+        observed.mark_complete()
+        pods.mark_complete()
+
+
+async def run(run_dir: Path, count: int, services: list[str]) -> None:
+    """Run until SIGTERM."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    buses = []
+    for service in services:
+        lock = ServiceLock(run_dir, service, generation_of(os.getppid()))
+        if not lock.try_acquire():
+            raise SystemExit(f"{service} runs already")
+        lock.record_start(time.monotonic())
+        bus = ProcessBus(service, new_manifest(run_dir), lock=lock)
+        publish(bus, count)
+        for stream in FOLLOWED.get(service, ()):
+            bus.follow(stream)
+        buses.append(bus)
+    for bus in buses:
+        await bus.start()
+    print("started", flush=True)
+    await ended.wait()
+    for bus in buses:
+        await bus.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))

@@ -1,0 +1,187 @@
+"""`bulkhead status` and its kin ask running processes, and answer while some of them do not."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from services.cli.agent import TIMEOUT
+from services.cli.status import READY
+from tests.service.cli.stage import DEADLINE, Stage
+
+PODS = 110
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path, PODS)
+    yield stage
+    stage.stop()
+
+
+def settled(stage: Stage, *ignored: str) -> dict[str, Any]:
+    """The report once the node is ready, or has only the problems that begin with one of `ignored`."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        found: dict[str, Any] = json.loads(stage.command("status", "-o", "json").stdout)
+        if all(line.startswith(ignored) for line in found["problems"] if ignored) and (ignored or found["ready"]):
+            return found
+        assert time.monotonic() < deadline, found["problems"]
+
+
+def test_a_ready_node_is_shown_in_every_form(stage: Stage) -> None:
+    found = settled(stage)
+    assert (found["node"], found["standalone"], len(found["pods"])) == ("here", True, PODS)
+    assert found["pods_by_state"] == {"ContainerCreating": 1, "ImagePullBackOff": 1, "Running": PODS - 2}
+    assert found["runtime"]["name"] == "containerd"
+    processes = {row["service"]: row for row in found["processes"]}
+    assert processes["podsync"]["pid"] == stage.processes["podsync"].pid
+    assert all(row["state"] == "running" and row["memory_bytes"] > 0 for row in processes.values())
+    assert all(row["beat_age"] < 30 for row in processes.values())
+    streams = {row["name"]: row for row in found["streams"]}
+    assert streams["pods.desired"]["followers"] == ["podsync", "server"]
+    assert streams["pods.desired"]["items"] == PODS
+
+    text = stage.command("status")
+    assert text.returncode == READY and text.stdout.startswith("node here: ready\n")
+    assert "\x1b" not in text.stdout
+    assert 'web: ImagePullBackOff (Back-off pulling image "registry.example/web:1"\\x1b[31m)' in text.stdout
+    assert "volume data: no such secret" in text.stdout
+    assert "web-5 " not in text.stdout
+    wide = stage.command("status", "-o", "wide")
+    assert "web-5 " in wide.stdout and "in step: podsync, server" in wide.stdout
+    assert yaml.safe_load(stage.command("status", "-o", "yaml").stdout)["node"] == "here"
+
+
+def test_a_stopped_podsync_is_named_and_pods_are_shown_as_the_runtime_has_them(stage: Stage) -> None:
+    settled(stage)
+    stage.processes["podsync"].send_signal(signal.SIGSTOP)
+    answer = stage.command("status", "-o", "json")
+    assert answer.returncode == 3
+    found = json.loads(answer.stdout)
+    assert any(line.startswith("podsync is stopped by a signal (") for line in found["problems"])
+    assert {row["service"]: row["state"] for row in found["processes"]}["podsync"] == "stopped"
+    assert found["pods_by_state"] == {"Running": PODS - 2, "Unknown": 2}
+
+
+def test_a_killed_podsync_does_not_run(stage: Stage) -> None:
+    settled(stage)
+    stage.processes["podsync"].kill()
+    stage.processes["podsync"].wait()
+    found = json.loads(stage.command("status", "-o", "json").stdout)
+    assert "podsync does not run (bulkhead logs --service podsync)" in found["problems"]
+    assert stage.command("pods").returncode == 0
+
+
+def test_the_age_of_the_last_beat_of_a_stopped_process_is_that_of_its_followers(stage: Stage) -> None:
+    settled(stage)
+    stage.processes["podsync"].send_signal(signal.SIGSTOP)
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        found = json.loads(stage.command("status", "-o", "json").stdout)
+        podsync = next(row for row in found["processes"] if row["service"] == "podsync")
+        stale = {row["name"]: row["stale_in"] for row in found["streams"] if row["stale_in"]}
+        if podsync["beat_age"] > 3 and stale.get("pods.status") == ["server", "status"]:
+            return
+    pytest.fail(f"{podsync} {stale}")
+
+
+def test_a_stopped_process_is_not_waited_for(stage: Stage) -> None:
+    settled(stage)
+    running = sorted(duration_of_status(stage) for _ in range(8))
+    stage.processes["podsync"].send_signal(signal.SIGSTOP)
+    stopped = sorted(duration_of_status(stage) for _ in range(8))
+    assert stopped[1] < running[1] + 0.5 * TIMEOUT
+
+
+def duration_of_status(stage: Stage) -> float:
+    """Seconds that one call takes."""
+    began = time.monotonic()
+    stage.command("status")
+    return time.monotonic() - began
+
+
+def test_wait_ready_returns_once_the_missing_service_runs(stage: Stage) -> None:
+    stage.processes["podsync"].kill()
+    stage.processes["podsync"].wait()
+    assert stage.command("status", "--wait-ready", "0.5").returncode == 3
+    waiting: list[subprocess.CompletedProcess[str]] = []
+    thread = threading.Thread(target=lambda: waiting.append(stage.command("status", "--wait-ready", str(DEADLINE - 5))))
+    thread.start()
+    stage.run("podsync")
+    thread.join()
+    assert (waiting[0].returncode, waiting[0].stdout.splitlines()[0]) == (READY, "node here: ready")
+
+
+def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage: Stage) -> None:
+    ascii_only = stage.command("status", "-o", "wide", environment={"PYTHONIOENCODING": "ascii"})
+    assert ascii_only.stderr == "" and "web-5" in ascii_only.stdout
+    command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(stage.run_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline().startswith("node here: ")
+        process.stdout.close()
+        assert process.wait(DEADLINE) in (0, 1)
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_ends_a_watch_with_130(stage: Stage) -> None:
+    command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(stage.run_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stderr
+        assert process.stdout.readline().startswith("node here: ")
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, errors) == (130, "")
+
+
+def test_without_an_agent_it_fails_with_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "services.cli.command", "status", "--run-dir", str(tmp_path / "none")]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr.startswith(f"{tmp_path}/none: no agent was started with this run directory (")
+
+
+def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
+    rows = json.loads(stage.command("pods", "-o", "json").stdout)
+    assert len(rows) == PODS and rows[0]["name"] == "web-0"
+    one = stage.command("pods", "web-1", "-n", "shop").stdout.splitlines()
+    assert len(one) == 2 and "volume data: no such secret" in one[1]
+    described = stage.command("describe", "shop/web-0").stdout
+    assert "  State:      ImagePullBackOff\n" in described and "Failed" in described
+    assert json.loads(stage.command("describe", "u5", "-o", "json").stdout)["status"]["podIP"] == "192.0.2.5"
+    missing = stage.command("describe", "nothing")
+    assert missing.returncode == 1 and missing.stderr.startswith("no pod 'nothing' on this node (")
+    events = json.loads(stage.command("events", "web-0", "-o", "json").stdout)
+    assert [event["reason"] for event in events] == ["Pulling", "Failed"]
+    assert events[0]["from"] == "podsync"
+
+
+def test_restart_ends_the_process_and_waits_for_the_next_one(stage: Stage) -> None:
+    settled(stage)
+    before = stage.processes["podsync"]
+
+    def start_again() -> None:  # as supervisord does
+        before.wait()
+        stage.run("podsync")
+
+    supervisor = threading.Thread(target=start_again)
+    supervisor.start()
+    before.send_signal(signal.SIGSTOP)
+    answer = stage.command("restart", "podsync")
+    supervisor.join()
+    after = stage.processes["podsync"]
+    assert answer.stdout.startswith(f"podsync: process {before.pid} ended, {after.pid} runs after "), answer.stderr
+    assert answer.returncode == 0
+
+
+def test_an_unknown_service_is_wrong_usage(stage: Stage) -> None:
+    assert stage.command("restart", "kubelet").returncode == 2

@@ -1,0 +1,49 @@
+"""Tables fit into the terminal; a file gets whole lines and no colours."""
+
+import pytest
+
+from services.cli.table import Paint, duration, paint, shortened, size, table
+
+HEADER = ["NAME", "STATUS", "WAITS FOR"]
+ROWS = [["web", "Running", ""], ["a-name-of-some-length", "ImagePullBackOff", "a: " + "x" * 200]]
+
+
+def test_columns_are_aligned_and_whole_without_a_terminal() -> None:
+    lines = table(HEADER, ROWS)
+    assert lines[0].index("STATUS") == lines[1].index("Running") == lines[2].index("ImagePullBackOff")
+    assert lines[2].endswith("x" * 200) and lines[1] == lines[1].rstrip()
+
+
+@pytest.mark.parametrize("width", [10, 40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert max(len(line) for line in table(HEADER, ROWS, width)) <= width
+
+
+def test_at_40_columns_every_column_is_still_there() -> None:
+    lines = table(HEADER, ROWS, 40)
+    assert lines[0].split() == ["NAME", "STATUS", "WAITS", "FOR"]
+    assert lines[2].startswith("a-name") and "Image" in lines[2] and lines[2].endswith("~")
+
+
+def test_a_short_text_is_not_marked() -> None:
+    assert (shortened("abc", 3), shortened("abcd", 3), shortened("abcd", 0)) == ("abc", "ab~", "abcd")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(None, "-"), (0, "0 B"), (1536, "1.5 KiB"), (23 << 20, "23 MiB"), (5 << 40, "5120 GiB")]
+)
+def test_sizes_have_a_unit(number: int | None, text: str) -> None:
+    assert size(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.04, "0.0s"), (-1, "0.0s"), (59, "59s"), (600, "10m"), (86_400, "24h"), (1e6, "12d")],
+)
+def test_durations_have_a_unit(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_there_is_no_colour_without_a_terminal() -> None:
+    assert paint().bad("x") == Paint(False).good("x") == "x"
+    assert Paint(True).bad("x") == "\x1b[1;31mx\x1b[0m"
