@@ -1,4 +1,4 @@
-"""The operator's command line `bulkhead`: shows the agent, its pods and events, explains a pod, checks and shows a
+"""The operator's command line `bulkhead`: shows the agent, its logs, pods and events, explains a pod, checks and shows a
 configuration, restarts a service.
 
 `agent` asks the processes of a run directory, `report` and `pod_rows` decide what that means, `command` and

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
+from bus.messages.services import SERVICES
 from services.cli.output import write, write_error
 
 F = TypeVar("F", bound=Callable[..., Any])
-SERVICES = ("bootstrap", "sources", "podsync", "volume", "pleg", "status", "server")
 
 
 def run_dir_option(command: F) -> F:
@@ -122,4 +122,27 @@ def events(pod: str, namespace: str, run_dir: str, output: str) -> None:
     sys.exit(list_events(run_dir, pod, namespace, output, write, write_error))
 
 
-COMMANDS = (status, restart, pods, describe, events)
+@click.command()
+@click.option(
+    "--service", "services", multiple=True, required=True, type=click.Choice((*SERVICES, "all")),
+    help="Service whose log is shown; may be repeated.",
+)  # fmt: skip
+@click.option("--pod", default="", help="Only records that contain this name or UID.")
+@click.option(
+    "--tail", type=click.IntRange(0, 1_000_000), help="Only this many of the newest records; without it, all."
+)
+@click.option("-f", "--follow", is_flag=True, help="Show new records as they are written, until Ctrl-C.")
+@run_dir_option
+def logs(services: tuple[str, ...], pod: str, tail: int | None, follow: bool, run_dir: str) -> None:
+    """Show the logs of services, merged by time; also while the agent is down.
+
+    \b
+    Exit codes: 0 = shown, 1 = the logs cannot be read, 2 = wrong usage, 130 = ended by Ctrl-C.
+    """
+    from services.cli.service_logs import show_service_logs
+
+    chosen = tuple(service for service in SERVICES if service in services or "all" in services)
+    sys.exit(show_service_logs(run_dir, chosen, pod, tail, follow, write, write_error))
+
+
+COMMANDS = (status, restart, pods, describe, events, logs)

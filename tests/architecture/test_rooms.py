@@ -33,6 +33,7 @@ WHO_MAY_IMPORT = {
     "asyncinotify": (
         "services/frame/configuration_wait.py",
         "services/bootstrap/",
+        "services/cli/service_logs.py",
         "services/sources/adapters/",
         "services/server/adapters/",
         "services/volume/adapters/plugin_sockets.py",
