@@ -94,7 +94,9 @@ def report(given: Gathered) -> Report:
     """The report of this moment."""
     processes = tuple(_process(service, given) for service in SERVICES)
     owners = {name: service for service, beat in given.beats.items() for name in beat.streams}
-    names = {*owners, *(name for one in given.followed.values() for name in one.streams)}
+    # A copy that never received anything, of a stream that no process publishes: without a cluster there are some.
+    copies = ((name, copy) for one in given.followed.values() for name, copy in one.streams.items())
+    names = {*owners, *(name for name, copy in copies if copy.incarnation)}
     streams = tuple(_stream(name, owners.get(name, ""), given) for name in sorted(names))
     runtime = _runtime(given.observed)
     api_server, node_ready = _api_server(given), _node_ready(given)
