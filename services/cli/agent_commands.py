@@ -145,4 +145,20 @@ def logs(services: tuple[str, ...], pod: str, tail: int | None, follow: bool, ru
     sys.exit(show_service_logs(run_dir, chosen, pod, tail, follow, write, write_error))
 
 
-COMMANDS = (status, restart, pods, describe, events, logs)
+@click.command()
+@run_dir_option
+@output_option("text", "json", "yaml")
+@click.option("--containers", is_flag=True, help="Show each container, too.")
+@click.option("-w", "--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
+def top(run_dir: str, output: str, containers: bool, watch: bool) -> None:
+    """Show CPU and memory of the node and its pods, the pod with the highest CPU usage first.
+
+    \b
+    Exit codes: 0 = shown, 1 = pleg does not answer, 2 = wrong usage, 130 = ended by Ctrl-C.
+    """
+    from services.cli.top import show_usage
+
+    sys.exit(show_usage(run_dir, output, containers, watch, write, write_error))
+
+
+COMMANDS = (status, restart, pods, describe, events, logs, top)

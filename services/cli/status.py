@@ -10,14 +10,13 @@ from services.cli.agent import Agent, local_agent
 from services.cli.output import dump
 from services.cli.pod_rows import PodRow, one_line
 from services.cli.report import ProcessRow, Report
-from services.cli.table import Paint, duration, paint, shortened, size, table, terminal_width
+from services.cli.table import CLEAR, Paint, duration, paint, shortened, size, table, terminal_width
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]
 READY, FAILED, NOT_READY = 0, 1, 3  # exit codes
 INTERVAL = 2.0  # seconds between two reports of --watch
 _BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
-_CLEAR = "\x1b[H\x1b[2J"
 
 
 def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, out: Write, err: Write) -> int:
@@ -91,7 +90,7 @@ def _watch(agent: Agent, form: str, out: Write) -> int:
             found = agent.report()
             lines = status_lines(found, form, terminal_width(), paint(), earlier)
             earlier = found
-            out((_CLEAR if terminal and form in ("text", "wide") else "") + "\n".join(lines))
+            out((CLEAR if terminal and form in ("text", "wide") else "") + "\n".join(lines))
             time.sleep(INTERVAL)
     except KeyboardInterrupt:
         return 130

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+CLEAR = "\x1b[H\x1b[2J"  # the terminal, before the next report
 _GAP = 2
 _NARROWEST = 4  # characters that a shortened column keeps
 

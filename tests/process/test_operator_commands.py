@@ -56,6 +56,15 @@ async def test_pods_describe_events_and_logs_show_the_pod(world: World) -> None:
     assert "steady" in (await bulkhead(world, "logs", "--service", "sources", "--pod", "steady")).stdout
 
 
+async def test_top_shows_the_memory_of_the_pod_and_its_container(world: World) -> None:
+    answer = await bulkhead(world, "top", "--containers")
+    assert answer.returncode == 0, answer.stderr
+    names = [line.split()[0] for line in answer.stdout.splitlines()]
+    assert names == ["NAME", "node", "default/steady-node-a", "main"]
+    found = json.loads((await bulkhead(world, "top", "-o", "json")).stdout)
+    assert found["pods"][0]["cgroup"]["memory_working_set"] > 0
+
+
 async def test_restart_replaces_services_and_leaves_the_others_alone(world: World) -> None:
     before = {name: world.pid_of(name) for name in SERVICES}
     answer = await bulkhead(world, "restart", "pleg", "volume")

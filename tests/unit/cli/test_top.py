@@ -1,0 +1,37 @@
+"""CPU and memory of pods and containers as a table."""
+
+from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
+from services.cli.top import usage_lines
+
+
+def cgroup(millicores: int | None, mebibytes: int) -> CgroupUsage:
+    nanocores = None if millicores is None else millicores * 1_000_000
+    return CgroupUsage(time=1.0, cpu_nanocores=nanocores, memory_working_set=mebibytes << 20)
+
+
+def pod(name: str, usage: CgroupUsage | None) -> PodUsage:
+    container = ContainerUsage(id="c", name="main", created_at=1, cgroup=usage)
+    return PodUsage(
+        uid=name, name=name, namespace="shop", created_at=1, read_at=1.0, cgroup=usage, containers=(container,)
+    )
+
+
+NODE = NodeUsage(read_at=1.0, started_at=1.0, cgroup=cgroup(1500, 4096))
+PODS = (pod("idle", cgroup(1, 5)), pod("busy", cgroup(700, 64)), pod("new", cgroup(None, 2)), pod("gone", None))
+
+
+def test_the_busiest_pod_is_first_and_what_is_not_known_is_a_dash() -> None:
+    lines = usage_lines(FoundUsage(node=NODE, pods=PODS), containers=False, width=0)
+    assert [line.split() for line in lines] == [
+        ["NAME", "CPU", "MEMORY"],
+        ["node", "1500m", "4.0", "GiB"],
+        ["shop/busy", "700m", "64", "MiB"],
+        ["shop/idle", "1m", "5.0", "MiB"],
+        ["shop/new", "-", "2.0", "MiB"],
+        ["shop/gone", "-", "-"],
+    ]
+
+
+def test_containers_are_below_their_pod() -> None:
+    lines = usage_lines(FoundUsage(node=NODE, pods=PODS[1:2]), containers=True, width=0)
+    assert [line.split()[0] for line in lines] == ["NAME", "node", "shop/busy", "main"]
