@@ -11,6 +11,8 @@ from pathlib import Path
 
 from shared.errors import OperatorError
 
+LOCAL_SOCKET = "server.sock"  # below the run directory: the HTTP API for the commands of this machine
+
 
 @dataclass(frozen=True)
 class Places:

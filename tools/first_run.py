@@ -174,11 +174,11 @@ def where_to_look(agent: Agent, pods: list[dict[str, Any]]) -> list[tuple[str, s
         directory = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
         looks.append(("ask the pod", f"curl http://{pod['status']['podIP']}/"))
         looks.append(("its log", f"tail -f {config.pod_logs_dir}/{directory}/{container['name']}/0.log"))
-    control = f"{BIN}/supervisorctl -c {home.supervisord_conf}"
+    commands = f"BULKHEAD_HOME={home.path} {BIN}/bulkhead"
     looks += [
         ("all pods", f"curl {agent.read_only_url}/pods"),
-        ("the seven processes", f"{control} status"),
-        ("kill one", f"kill -9 $({control} pid podsync)"),
+        ("the seven processes", f"{commands} status"),
+        ("kill one", "pkill -9 -x podsync"),
         ("their logs", f"tail -F {home.log_dir}/*.log"),
         ("more pods", f"cp your-pod.yaml {home.manifests}/"),
         ("settings", f"{home.path}/kubelet.yaml"),

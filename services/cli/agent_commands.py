@@ -3,14 +3,34 @@ it runs."""
 
 import sys
 from collections.abc import Callable
+from math import ceil
 from typing import Any, TypeVar
 
 import click
 
 from bus.messages.services import SERVICES
 from services.cli.output import write, write_error
+from shared.config.durations import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
+_LONGEST = 10 * 365 * 86_400.0  # seconds of --since
+
+
+def since_option(help_text: str) -> Callable[[F], F]:
+    """`--since`, a duration such as 90s, 5m or 1h30m, passed in seconds; 0 = not given."""
+
+    def seconds(_context: click.Context, _parameter: click.Parameter, given: str) -> float:
+        if not given:
+            return 0.0
+        try:
+            found = parse_duration(given)
+        except ValueError:
+            raise click.BadParameter(f"{given!r} is not a duration such as 90s, 5m or 1h30m") from None
+        if not 0 < found <= _LONGEST:
+            raise click.BadParameter("must be longer than 0s, and at most 87600h")
+        return found
+
+    return click.option("--since", metavar="DURATION", default="", callback=seconds, help=help_text)
 
 
 def run_dir_option(command: F) -> F:
@@ -25,6 +45,24 @@ def run_dir_option(command: F) -> F:
 def namespace_option(command: F) -> F:
     """`-n`, which every command about pods has."""
     return click.option("-n", "--namespace", default="", help="Namespace of the pod; without it, any.")(command)
+
+
+def pod_argument(*, required: bool = True) -> Callable[[F], F]:
+    """`POD`, completed with the pods of the running agent."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        from services.cli.completion import pod_names
+
+        return pod_names(context.params.get("run_dir") or "", context.params.get("namespace") or "", typed)
+
+    return click.argument("pod", required=required, default=None if required else "", shell_complete=complete)
+
+
+def container_option(command: F) -> F:
+    """`-c`, which every command about one container has."""
+    return click.option(
+        "-c", "--container", default="", help="Name of the container; without it, the default or first one."
+    )(command)
 
 
 def output_option(*forms: str) -> Callable[[F], F]:
@@ -71,7 +109,7 @@ def restart(service: tuple[str, ...], run_dir: str) -> None:
 
 
 @click.command()
-@click.argument("pod", required=False, default="")
+@pod_argument(required=False)
 @namespace_option
 @run_dir_option
 @output_option("text", "json", "yaml")
@@ -89,7 +127,7 @@ def pods(pod: str, namespace: str, run_dir: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("pod")
+@pod_argument()
 @namespace_option
 @run_dir_option
 @output_option("text", "json", "yaml")
@@ -107,7 +145,7 @@ def describe(pod: str, namespace: str, run_dir: str, output: str) -> None:
 
 
 @click.command()
-@click.argument("pod", required=False, default="")
+@pod_argument(required=False)
 @namespace_option
 @run_dir_option
 @output_option("text", "json", "yaml")
@@ -123,26 +161,83 @@ def events(pod: str, namespace: str, run_dir: str, output: str) -> None:
 
 
 @click.command()
+@pod_argument(required=False)
+@namespace_option
+@container_option
+@click.option("-f", "--follow", is_flag=True, help="Show new lines as they are written, until Ctrl-C.")
+@click.option("-p", "--previous", is_flag=True, help="The log of the container's instance before this one.")
+@click.option("--timestamps", is_flag=True, help="Begin each line of a container with its time.")
+@since_option("Only lines of a container not older, such as 5m or 1h30m.")
+@click.option("--tail", type=click.IntRange(0, 1_000_000), help="Only so many of the newest lines, or records.")
 @click.option(
-    "--service", "services", multiple=True, required=True, type=click.Choice((*SERVICES, "all")),
-    help="Service whose log is shown; may be repeated.",
+    "--service", "services", multiple=True, type=click.Choice((*SERVICES, "all")),
+    help="Show the log of this service; may be repeated.",
 )  # fmt: skip
-@click.option("--pod", default="", help="Only records that contain this name or UID.")
-@click.option(
-    "--tail", type=click.IntRange(0, 1_000_000), help="Only this many of the newest records; without it, all."
-)
-@click.option("-f", "--follow", is_flag=True, help="Show new records as they are written, until Ctrl-C.")
 @run_dir_option
-def logs(services: tuple[str, ...], pod: str, tail: int | None, follow: bool, run_dir: str) -> None:
-    """Show the logs of services, merged by time; also while the agent is down.
+def logs(
+    pod: str,
+    namespace: str,
+    container: str,
+    follow: bool,
+    previous: bool,
+    timestamps: bool,
+    since: float,
+    tail: int | None,
+    services: tuple[str, ...],
+    run_dir: str,
+) -> None:
+    """Show the log of a container of POD; with --service the logs of services, merged by time.
+
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest. With --service it is a text, such as a
+    name or UID: only records that contain it are shown. Logs of services are shown while the agent is down, too.
 
     \b
-    Exit codes: 0 = shown, 1 = the logs cannot be read, 2 = wrong usage, 130 = ended by Ctrl-C.
+    Exit codes: 0 = shown, 1 = the log cannot be read, 2 = wrong usage, 130 = ended by Ctrl-C.
     """
-    from services.cli.service_logs import show_service_logs
+    if services:
+        given = {"-n": namespace, "-c": container, "-p": previous, "--timestamps": timestamps, "--since": since}
+        if wrong := [name for name, value in given.items() if value]:
+            raise click.UsageError(f"{', '.join(wrong)}: not with --service")
+        from services.cli.service_logs import show_service_logs
 
-    chosen = tuple(service for service in SERVICES if service in services or "all" in services)
-    sys.exit(show_service_logs(run_dir, chosen, pod, tail, follow, write, write_error))
+        chosen = tuple(service for service in SERVICES if service in services or "all" in services)
+        sys.exit(show_service_logs(run_dir, chosen, pod, tail, follow, write, write_error))
+    if not pod:
+        raise click.UsageError("name a POD, or a service with --service")
+    from services.cli.pod_logs import LogOptions, show_pod_logs
+
+    options = LogOptions(
+        container=container,
+        follow=follow,
+        previous=previous,
+        timestamps=timestamps,
+        tail=tail,
+        since=ceil(since),
+    )
+    sys.exit(show_pod_logs(run_dir, pod, namespace, options, write_error))
+
+
+@click.command("exec")
+@pod_argument()
+@click.argument("command", nargs=-1, required=True)
+@namespace_option
+@container_option
+@click.option("-i", "--stdin", is_flag=True, help="Pass standard input to the command.")
+@click.option("-t", "--tty", "terminal", is_flag=True, help="Give the command a terminal.")
+@run_dir_option
+def execute(
+    pod: str, command: tuple[str, ...], namespace: str, container: str, stdin: bool, terminal: bool, run_dir: str
+) -> None:
+    """Run a command in a container of POD: bulkhead exec -it POD -- sh
+
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest. Options of the command follow `--`.
+
+    \b
+    Exit codes: that of the command; 1 = it was not run, 2 = wrong usage, 130 = ended by Ctrl-C.
+    """
+    from services.cli.remote_command import run_in_container
+
+    sys.exit(run_in_container(run_dir, pod, namespace, container, command, write_error, stdin=stdin, terminal=terminal))
 
 
 @click.command()
@@ -161,4 +256,4 @@ def top(run_dir: str, output: str, containers: bool, watch: bool) -> None:
     sys.exit(show_usage(run_dir, output, containers, watch, write, write_error))
 
 
-COMMANDS = (status, restart, pods, describe, events, logs, top)
+COMMANDS = (status, restart, pods, describe, events, logs, execute, top)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,20 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 from shared.places import find_arguments, find_places
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 _KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+
+
+class KubeletFlagsCommand(click.Command):
+    """A command whose arguments are kubelet flags, which a shell completes."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Called by click for a word that begins with a dash."""
+        from services.cli.completion import kubelet_flags
+
+        return [*super().shell_complete(ctx, incomplete), *kubelet_flags(incomplete)]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,10 +36,14 @@ def main() -> None:
 
 @main.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version, as --version does.
+
+    \b
+    Exit codes: 0 = printed, 2 = wrong usage.
+    """
     from importlib.metadata import version as version_of
 
-    click.echo(f"bulkhead {version_of('bulkhead-kubelet')}")
+    write(f"bulkhead {version_of('bulkhead-kubelet')}")
 
 
 @main.command()
@@ -38,6 +56,9 @@ def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
 
     POD is a name, namespace/name or UID, or the name in a static pod's manifest. Reads the agent's own record, so it
     works while the agent is down; the records of removed pods are kept for a while.
+
+    \b
+    Exit codes: 0 = shown, 1 = there is no such pod, or its record cannot be read, 2 = wrong usage.
     """
     from services.cli.explain import explain_pod
 
@@ -60,29 +81,34 @@ def config() -> None:
     """The kubelet configuration."""
 
 
-@config.command(context_settings=_KUBELET_FLAGS)
+@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Check a configuration: `bulkhead config check [kubelet flags] [--output text|json]`.
+    """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json]`.
 
     Without flags it checks those bootstrap would use (KUBELET_ARGS, or the args file). Prints every problem with its
-    place, the text there and the remedy; exits 1 if there is any. Keys that the kubelet would silently ignore are
-    problems here.
+    place, the text there and the remedy. Keys that the kubelet would silently ignore are problems here.
+
+    \b
+    Exit codes: 0 = good, 1 = there is a problem.
     """
     from services.cli.config_check import check_configuration
 
     _run(context, flags, ("text", "json"), check_configuration)
 
 
-@config.command(context_settings=_KUBELET_FLAGS)
+@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def show(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Show the effective configuration: `bulkhead config show [kubelet flags] [--output text|yaml|json]`.
+    """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|yaml|json]`.
 
     Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it shows those
     bootstrap would use.
+
+    \b
+    Exit codes: 0 = shown, 1 = the configuration is refused.
     """
     from services.cli.config_show import show_configuration
 
@@ -114,13 +140,15 @@ def _run(
 
 
 def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:
-    """Return the flags without our own `--output`, in any position, and its value. Raise ConfigurationRefusedError."""
+    """Return the flags without our own `-o` or `--output`, in any position, and its value. Raise
+    ConfigurationRefusedError."""
     rest: list[str] = []
     form = forms[0]
     words = iter(flags)
     for word in words:
-        if word == "--output" or word.startswith("--output="):
-            form = word.partition("=")[2] if "=" in word else next(words, "")
+        name, sign, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:].lstrip("="))
+        if name in ("-o", "--output"):
+            form = value if sign else next(words, "")
             if form not in forms:
                 line = f'--output: is "{form}", must be one of {", ".join(forms)} (the kubelet has no such flag)'
                 raise ConfigurationRefusedError((line,))
@@ -131,11 +159,31 @@ def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], s
 
 @config.command("flags")
 def list_flags() -> None:
-    """List the kubelet flags that exist, with the configuration key each one sets."""
+    """List the kubelet flags that exist, with the configuration key each one sets.
+
+    \b
+    Exit codes: 0 = listed, 2 = wrong usage.
+    """
     from shared.config.flag_table import FLAGS
 
     for name, flag in FLAGS.items():
         write(f"--{name:45} {flag.key}".rstrip())
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.argument("program", type=click.Choice(("bulkhead", "kubelet")), default="bulkhead")
+def completion(shell: str, program: str) -> None:
+    """Print the completion of a program, bulkhead or kubelet, for a shell.
+
+    bash loads it with `source <(bulkhead completion bash)`.
+
+    \b
+    Exit codes: 0 = printed, 2 = wrong usage.
+    """
+    from services.cli.completion import script
+
+    write(script(shell, program, main))
 
 
 for _command in COMMANDS:

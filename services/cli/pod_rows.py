@@ -180,3 +180,18 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
             yield f"the {'readiness' if one.get('started') else 'startup'} of {one.get('name')}"
     if status.get("phase") == "Pending":
         yield "its start"
+
+
+def container_names(facts: PodFacts) -> list[str]:
+    """The names of the pod's containers, the regular ones first; of a pod in no source those that the runtime has."""
+    spec = (facts.desired.get("pod") or {}).get("spec") or {}
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    named = [str(one.get("name")) for kind in kinds for one in spec.get(kind) or []]
+    return named or sorted({str(one.get("name")) for one in facts.runtime.get("containers") or []})
+
+
+def default_container(facts: PodFacts) -> str:
+    """The container that the pod's annotation names as the default of commands; "" = none that it has."""
+    metadata = (facts.desired.get("pod") or {}).get("metadata") or {}
+    name = str((metadata.get("annotations") or {}).get("kubectl.kubernetes.io/default-container") or "")
+    return name if name in container_names(facts) else ""

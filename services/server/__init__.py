@@ -7,6 +7,8 @@ Purpose
     `/debug/flags/v`, with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over
     SPDY or WebSocket. Paths that are not served are answered as a kubelet answers paths it does not register (404
     before authentication). The PodResources API is served on `pod-resources/kubelet.sock` below the root directory.
+    `server.sock` in the run directory, which only the agent's user and root may enter, serves the same as the HTTPS
+    listener, debugging handlers always included, without credentials: the command `bulkhead` uses it.
 
 Owns
     No stream and no state. The listeners, the PodResources socket, open streams and log files, a cache of who may do
@@ -32,9 +34,9 @@ On restart
     by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. An open
     stream needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
-    complete again. The PodResources socket is replaced by a rename. Counters on `/metrics` begin at what the present
-    processes have counted. A check of `/healthz` that depends on another service fails only after 30 s without a beat
-    of it.
+    complete again. The PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` begin at
+    what the present processes have counted. A check of `/healthz` that depends on another service fails only after 30 s
+    without a beat of it.
 
 Clients that are not authorized cost little: they have few connections (`core/connections.py`), of which an old one ends
 for a new one; a head has 10 s, 200 fields and 1 MiB, and what such clients have sent is bounded together. A token over

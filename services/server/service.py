@@ -62,7 +62,7 @@ class ServerService:
 
     @property
     def listeners(self) -> dict[str, Listener]:
-        """The open listeners by name: main, read-only, healthz."""
+        """The open listeners by name: main, read-only, local, healthz."""
         return self._listeners.by_name
 
     @property
@@ -87,7 +87,7 @@ class ServerService:
                     self._health.start(tasks)
                     if tls is not None:
                         tasks.create_task(tls.follow_files(self._watch), name="tls-files")
-                    self._listeners.start(tasks)
+                    self._listeners.start(tasks, self.handlers)
                     self._pod_resources.start(tasks)
             except ExceptionGroup as group:
                 raise group.exceptions[0] from group

@@ -29,7 +29,7 @@ WHO_MAY_IMPORT = {
     "kubernetes": ("services/bootstrap/adapters/",),
     "cryptography": ("services/bootstrap/adapters/", "services/volume/adapters/certificate_keys.py"),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
-    "aiohttp": ("services/server/", "shared/kube/"),
+    "aiohttp": ("services/server/", "services/cli/local_server.py", "services/cli/remote_command.py", "shared/kube/"),
     "asyncinotify": (
         "services/frame/configuration_wait.py",
         "services/bootstrap/",

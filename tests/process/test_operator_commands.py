@@ -53,7 +53,7 @@ async def test_pods_describe_events_and_logs_show_the_pod(world: World) -> None:
     described = (await bulkhead(world, "describe", "steady")).stdout
     assert "State:      Running" in described and "running since" in described
     assert "Started" in (await bulkhead(world, "events", "-o", "json")).stdout
-    assert "steady" in (await bulkhead(world, "logs", "--service", "sources", "--pod", "steady")).stdout
+    assert "steady" in (await bulkhead(world, "logs", "--service", "sources", "steady")).stdout
 
 
 async def test_top_shows_the_memory_of_the_pod_and_its_container(world: World) -> None:

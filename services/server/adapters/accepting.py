@@ -91,7 +91,7 @@ class Acceptor:
             except OSError as error:
                 self._rest(error)
                 return
-            self._take(sock, str(address[0]))
+            self._take(sock, str(address[0]) if address else "")  # a Unix socket has none
 
     def _rest(self, error: OSError) -> None:
         if self._log.count("shortage", time.monotonic()):

@@ -5,7 +5,9 @@ import logging
 import os
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from ipaddress import IPv6Address, ip_address
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -55,8 +57,33 @@ async def listen(
 ) -> Listener:
     """Open a listener; port 0 takes a free one. Raises OSError or ValueError when the address
     cannot be bound."""
-    sock = _bind(address, port)
+    return _serve(_bind(address, port), handler, limits, tls)
 
+
+async def listen_at(path: Path, handler: Handler, limits: ConnectionLimits) -> Listener:
+    """Open a listener on a Unix socket with access for this user alone; it replaces that of an earlier process. Raises
+    OSError."""
+    return _serve(_bind_at(path), handler, limits)
+
+
+async def open_at_last(opening: Callable[[], Awaitable[Listener]], where: str, retry: float = 5.0) -> Listener:
+    """Return what `opening` opens at `where`; a failure is logged and tried again every `retry` seconds."""
+    while True:
+        try:
+            return await opening()
+        except (OSError, ValueError) as error:
+            log.error("cannot listen on %s: %s; trying again in %d s", where, error_text(error), retry)
+            await asyncio.sleep(retry)
+
+
+def error_text(error: OSError | ValueError) -> str:
+    """The reason why a listener could not be opened, without the address, which the caller adds."""
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+
+
+def _serve(
+    sock: socket.socket, handler: Handler, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+) -> Listener:
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         response = await handler(request)
         if not response.prepared:
@@ -68,24 +95,8 @@ async def listen(
     server = LimitedServer(handle, connections, handler_cancellation=True, logger=_http_log(), access_log=None)
     acceptor = Acceptor(sock, server, connections, tls)
     acceptor.start()
-    return Listener(acceptor, server, connections, int(sock.getsockname()[1]))
-
-
-async def listen_until_open(
-    address: str, port: int, handler: Handler, limits: ConnectionLimits, retry: float = 5.0
-) -> Listener:
-    """As `listen`, but a failure is logged and tried again every `retry` seconds."""
-    while True:
-        try:
-            return await listen(address, port, handler, limits)
-        except (OSError, ValueError) as error:
-            log.error("cannot listen on %s port %d: %s; trying again in %d s", address, port, error_text(error), retry)
-            await asyncio.sleep(retry)
-
-
-def error_text(error: OSError | ValueError) -> str:
-    """The reason why a listener could not be opened, without the address, which the caller adds."""
-    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+    port = 0 if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
+    return Listener(acceptor, server, connections, port)
 
 
 def _bind(address: str, port: int) -> socket.socket:
@@ -95,6 +106,23 @@ def _bind(address: str, port: int) -> socket.socket:
             (address, port), family=socket.AF_INET6, dualstack_ipv6=address == "::", backlog=BACKLOG
         )
     return socket.create_server((address, port), backlog=BACKLOG)
+
+
+def _bind_at(path: Path) -> socket.socket:
+    """Bound beside the path and renamed: a client finds the old or the new socket."""
+    for left in path.parent.glob(".[0-9]*.sock"):  # of processes that were killed before they renamed it
+        left.unlink(missing_ok=True)
+    own = path.with_name(f".{os.getpid()}.sock")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(str(own))
+        own.chmod(0o600)
+        sock.listen(BACKLOG)
+        own.rename(path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _http_log() -> logging.Logger:

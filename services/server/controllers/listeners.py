@@ -1,13 +1,16 @@
 """The listeners of this process: opens them in order, hands the ports over to a successor, waits for open streams.
 
-Order: TLS files, main and read-only listeners, then the health listener, which is tried until its port is free.
+Order: TLS files, main and read-only listeners, then the local socket and the health listener, which are tried until
+they can be opened.
 """
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from functools import partial
+from pathlib import Path
 
 from services.server.adapters.http_limits import LONGEST, Handler
-from services.server.adapters.listener import Listener, error_text, listen, listen_until_open
+from services.server.adapters.listener import Listener, error_text, listen, listen_at, open_at_last
 from services.server.adapters.tls import ServingTls
 from services.server.controllers.endpoints import health_handler
 from services.server.controllers.health_checks import HealthChecks
@@ -29,6 +32,7 @@ from services.server.core.routes import Endpoint, Served
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
+from shared.places import LOCAL_SOCKET
 from shared.tracing.tracer import Tracer
 
 _GATES = {
@@ -51,9 +55,9 @@ class Listeners:
     ) -> None:
         self._tracer = tracer
         self._config, self._health, self._reviews, self._metrics = config, health, reviews, metrics
-        self.by_name: dict[str, Listener] = {}  # main, read-only, healthz
+        self.by_name: dict[str, Listener] = {}  # main, read-only, local, healthz
         self.opened = asyncio.Event()
-        self._opening_healthz: asyncio.Task[None] | None = None
+        self._opening: list[asyncio.Task[None]] = []
 
     async def open(self, handlers: Mapping[Endpoint, EndpointHandler]) -> ServingTls | None:
         """Open the main and the read-only listener. Return the TLS of the main one, None where it is off. Raise
@@ -80,10 +84,12 @@ class Listeners:
         self.opened.set()
         return tls
 
-    def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Add the opening of the health listener to `tasks`, where the configuration has one."""
+    def start(self, tasks: asyncio.TaskGroup, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
+        """Add the opening of the local socket to `tasks`, and of the health listener where the configuration has
+        one."""
+        self._opening.append(tasks.create_task(self._open_local(handlers), name="local"))
         if self._config.healthz_port:
-            self._opening_healthz = tasks.create_task(self._open_healthz(), name="healthz")
+            self._opening.append(tasks.create_task(self._open_healthz(), name="healthz"))
 
     async def close(self) -> None:
         """Close all listeners and their connections."""
@@ -92,8 +98,8 @@ class Listeners:
 
     async def stop_listening(self) -> None:
         """Release the ports for the successor; open requests and streams stay open."""
-        if self._opening_healthz is not None:
-            self._opening_healthz.cancel()
+        for opening in self._opening:
+            opening.cancel()
         await asyncio.gather(*(listener.stop_listening() for listener in self.by_name.values()))
 
     async def drain(self) -> None:
@@ -121,11 +127,19 @@ class Listeners:
             return None
         return self._reviews.user_of if self._config.joins_cluster else undecidable
 
+    async def _open_local(self, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
+        """Who may open the socket is the agent's user or root, and may do the same with the runtime's own tools."""
+        handler = RequestHandler(Served(debugging=True, checks=self._health.names), handlers)
+        path = Path(self._config.run_dir) / LOCAL_SOCKET
+        opening = partial(listen_at, path, handler, connections.LOCAL)
+        self.by_name["local"] = await open_at_last(opening, str(path))
+
     async def _open_healthz(self) -> None:
         served = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
         handler: Handler = RequestHandler(served, {Endpoint.HEALTHZ: health_handler(lambda: (Check("ping"),))})
         address, port = self._config.healthz_bind_address, self._config.healthz_port
-        self.by_name["healthz"] = await listen_until_open(address, port, handler, connections.HEALTHZ)
+        opening = partial(listen, address, port, handler, connections.HEALTHZ)
+        self.by_name["healthz"] = await open_at_last(opening, f"{address} port {port}")
 
 
 def main_served(config: EffectiveConfig, checks: tuple[str, ...]) -> Served:

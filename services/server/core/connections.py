@@ -33,6 +33,7 @@ MAIN = ConnectionLimits(
 )
 READ_ONLY = ConnectionLimits(unauthorized=128, unauthorized_of_address=64, unauthorized_bytes=8 << 20)
 HEALTHZ = ConnectionLimits(unauthorized=64, unauthorized_of_address=32, unauthorized_bytes=2 << 20)
+LOCAL = ConnectionLimits(unauthorized=64, unauthorized_of_address=64, unauthorized_bytes=2 << 20)
 
 
 def group_of(address: str) -> str:

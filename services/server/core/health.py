@@ -74,7 +74,7 @@ class Health:
         if silent <= ABSENT_AFTER:
             return ""
         since = "since this server started" if last is None else "for too long"
-        return f"{service} has sent no beat {since} ({silent:.0f} s); see supervisorctl status {service}"
+        return f"{service} has sent no beat {since} ({silent:.0f} s); see bulkhead status"
 
 
 def answer_all(checks: Sequence[Check], query: Mapping[str, Sequence[str]]) -> HealthAnswer:

@@ -45,6 +45,7 @@ def pod_log(directory: Path, name: str = "0.log") -> Path:
 
 def configuration(directory: Path, **more: Any) -> EffectiveConfig:
     """Listeners on loopback without TLS files; what a test needs goes on top."""
+    (directory / "run").mkdir(exist_ok=True)
     config = EffectiveConfig(
         node_name="node-1",
         root_dir=str(directory / "root"),

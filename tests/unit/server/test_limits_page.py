@@ -8,11 +8,11 @@ from services.frame import debugging, sampling
 from services.server.adapters import accepting, http_limits, system_log_files
 from services.server.controllers import debug_endpoints, pod_resources, reviews, system_logs
 from services.server.core import bearer, node_log_query
-from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY
+from services.server.core.connections import HEALTHZ, LOCAL, MAIN, READ_ONLY
 from shared.plugin_grpc import serving
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
-LISTENERS = MAIN, READ_ONLY, HEALTHZ
+LISTENERS = MAIN, READ_ONLY, HEALTHZ, LOCAL
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""Shell completion: the scripts that bash, zsh and fish load, for `bulkhead` and `kubelet`, and what is completed.
+
+The script of `bulkhead` runs the command for each completion, that of `kubelet` holds all flags.
+"""
+
+from collections.abc import Iterable
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from shared.config.fields import FlagKind
+from shared.config.flag_table import FLAGS, Flag
+from shared.errors import OperatorError
+
+_VARIABLE = "_BULKHEAD_COMPLETE"  # with which the script runs `bulkhead`, as click names it
+_WITHOUT_VALUE = (FlagKind.BOOL, FlagKind.VERSION)
+
+
+def script(shell: str, program: str, command: click.Command) -> str:
+    """The script of `program`, bulkhead or kubelet, for `shell`, bash, zsh or fish; `command` is that of `bulkhead`."""
+    if program == "kubelet":
+        return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](FLAGS.values())
+    kind = get_completion_class(shell)
+    assert kind is not None
+    return kind(command, {}, program, _VARIABLE).source().rstrip("\n")
+
+
+def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
+    """The names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent answers."""
+    from services.cli.agent import local_agent
+
+    try:
+        with local_agent(run_dir) as agent:
+            rows, _ = agent.pods()
+    except OperatorError:
+        return []
+    here = (row for row in rows if namespace in ("", row.namespace))
+    names = (f"{row.namespace}/{row.name}" if "/" in typed else row.name for row in here)
+    return sorted({name for name in names if name.startswith(typed)})
+
+
+def kubelet_flags(typed: str) -> list[CompletionItem]:
+    """The kubelet flags that begin with `typed`."""
+    flags = (CompletionItem(f"--{flag.name}", help=flag.doc) for flag in FLAGS.values())
+    return [one for one in flags if one.value.startswith(typed)]
+
+
+def _bash(flags: Iterable[Flag]) -> str:
+    names = " ".join(f"--{flag.name}" for flag in flags)
+    return f"""\
+# bash completion of kubelet; load it with: source <(bulkhead completion bash kubelet)
+_kubelet_completion() {{
+    local word="${{COMP_WORDS[COMP_CWORD]}}"
+    if [[ $word == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "{names}" -- "$word")
+    else
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+    fi
+}}
+complete -o filenames -F _kubelet_completion kubelet"""
+
+
+def _zsh(flags: Iterable[Flag]) -> str:
+    lines = []
+    for flag in flags:
+        text = flag.doc.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("'", "'\\''")
+        value = "" if flag.kind in _WITHOUT_VALUE else "=:value:_files"
+        lines.append(f"    '--{flag.name}{value[:1]}[{text}]{value[1:]}' \\")
+    head = "#compdef kubelet\n# zsh completion of kubelet; put it into a directory of $fpath as _kubelet"
+    return "\n".join([head, "_arguments -s \\", *lines, "    '*:file:_files'"])
+
+
+def _fish(flags: Iterable[Flag]) -> str:
+    lines = ["# fish completion of kubelet; put it into ~/.config/fish/completions/kubelet.fish"]
+    for flag in flags:
+        text = flag.doc.replace("\\", "\\\\").replace("'", "\\'")
+        value = "" if flag.kind in _WITHOUT_VALUE else " -r"
+        letter = f" -s {flag.shorthand}" if flag.shorthand else ""
+        lines.append(f"complete -c kubelet -l {flag.name}{letter}{value} -d '{text}'")
+    return "\n".join(lines)

@@ -1,0 +1,95 @@
+"""`bulkhead logs POD` and `bulkhead exec` against a server on its local socket, and a runtime that echoes."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.cli import remote_command
+from services.cli.local_server import local_server
+from services.cli.pod_logs import LogOptions
+from shared.errors import OperatorError
+from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
+from tests.service.server.spdy_backend import Backend, streaming_backend
+
+EXEC = f"/exec/{NAMESPACE}/{POD}/{CONTAINER}"
+LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}"
+QUERY = [("command", "cat"), ("command", "a b&c"), ("input", "1"), ("output", "1"), ("error", "1")]
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[Backend]:
+    async with streaming_backend() as backend:
+        yield backend
+
+
+@pytest.fixture
+async def server(tmp_path: Path, backend: Backend) -> AsyncIterator[Running]:
+    async with running(configuration(tmp_path)) as server:
+        server.node.cri.streaming_url = f"http://127.0.0.1:{backend.port}"
+        await server.node.run_pod()
+        yield server
+
+
+async def test_exec_passes_words_input_output_and_the_exit_code(
+    server: Running, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = b"x" * 100_000 + b"\xff\n"
+    (tmp_path / "input").write_bytes(given)
+    with (tmp_path / "input").open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        status = await asyncio.wait_for(
+            remote_command.run(server.config.run_dir, EXEC, QUERY, stdin=True, terminal=False), 60
+        )
+    assert remote_command.outcome(status) == (7, "")
+    assert capfdbinary.readouterr().out == given
+    assert server.node.cri.requests("Exec")[0]["cmd"] == ["cat", "a b&c"]
+
+
+async def test_what_the_agent_refuses_is_the_error_of_the_command(server: Running) -> None:
+    path = f"/exec/{NAMESPACE}/{POD}/other"
+    with pytest.raises(OperatorError, match=r'^container not found \("other"\)$'):
+        await remote_command.run(server.config.run_dir, path, QUERY, stdin=False, terminal=False)
+
+
+async def test_a_server_that_is_away_is_named_with_its_socket(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match=r"server.sock: server cannot be reached \(bulkhead status"):
+        async with local_server(str(tmp_path)) as server, server.get("/pods", ()):
+            pytest.fail("it answered")
+
+
+async def test_logs_are_those_that_the_options_choose(server: Running, tmp_path: Path) -> None:
+    path = pod_log(tmp_path)
+    path.write_bytes(b"".join(b"2024-01-01T00:00:0%d.000000000Z stdout F line %d\n" % (n, n) for n in range(9)))
+    await server.node.run_pod(path)
+    query = LogOptions(tail=2, timestamps=True).query()
+    async with local_server(server.config.run_dir) as local, local.get(LOGS, query) as answer:
+        lines = (await answer.text()).splitlines()
+    assert lines == ["2024-01-01T00:00:07.000000000Z line 7", "2024-01-01T00:00:08.000000000Z line 8"]
+    async with local_server(server.config.run_dir) as local, local.get(LOGS, LogOptions(since=60).query()) as answer:
+        assert await answer.text() == ""
+    with pytest.raises(OperatorError, match="previous terminated container"):
+        async with local_server(server.config.run_dir) as local, local.get(LOGS, LogOptions(previous=True).query()):
+            pytest.fail("it answered")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        ({"status": "Success"}, 0, ""),
+        ({"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}, 3, ""),
+        ({"status": "Failure", "message": "no such program"}, 1, "no such program"),
+        ({"status": "Failure", "details": {"causes": "x"}}, 1, "the end of the command cannot be read"),
+        ([], 1, "the end of the command cannot be read"),
+    ],
+)
+def test_the_end_of_a_command_is_its_exit_code(status: object, code: int, message: str) -> None:
+    found, text = remote_command.outcome(json.dumps(status).encode())
+    assert (found, text.split(" (")[0]) == (code, message)
+
+
+def test_a_session_that_broke_off_is_a_failure() -> None:
+    assert remote_command.outcome(b"")[0] == 1
