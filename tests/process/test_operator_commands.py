@@ -1,9 +1,13 @@
 """The commands of `bulkhead` on a real agent, alone on its machine: ready, restarted, with a stopped service."""
 
 import asyncio
+import fcntl
 import json
+import os
 import signal
+import struct
 import subprocess
+import termios
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,15 +24,27 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world() -> AsyncIterator[World]:
     async with World() as world:
-        world.put_manifest("steady", busybox_pod("steady"))
+        world.put_manifest("steady", busybox_pod("steady", "sh", "-c", "echo started; exec sleep 1000000"))
         await world.wait_running("steady")
         yield world
 
 
-async def bulkhead(world: World, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command; the test follows the agent meanwhile."""
-    command = [str(BIN / "bulkhead"), *words, "--run-dir", str(world.home.run_dir)]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False, text=True, timeout=200)
+def command_of(world: World, name: str, *words: str) -> list[str]:
+    """The command line of `bulkhead` for this agent."""
+    return [str(BIN / "bulkhead"), name, "--run-dir", str(world.home.run_dir), *words]
+
+
+async def bulkhead(world: World, *words: str, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command, with `given` as its input; the test follows the agent meanwhile."""
+    return await asyncio.to_thread(
+        subprocess.run,
+        command_of(world, *words),
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=200,
+        input=given,
+    )
 
 
 async def report(world: World, *words: str) -> dict[str, Any]:
@@ -54,6 +70,46 @@ async def test_pods_describe_events_and_logs_show_the_pod(world: World) -> None:
     assert "State:      Running" in described and "running since" in described
     assert "Started" in (await bulkhead(world, "events", "-o", "json")).stdout
     assert "steady" in (await bulkhead(world, "logs", "--service", "sources", "steady")).stdout
+
+
+async def test_logs_shows_and_follows_what_the_container_writes(world: World) -> None:
+    assert (await bulkhead(world, "logs", "steady")).stdout == "started\n"
+    missing = await bulkhead(world, "logs", "steady", "-c", "other")
+    assert (missing.returncode, missing.stderr) == (1, "the pod has no container 'other' (it has main)\n")
+
+    def follow() -> tuple[str, int]:
+        with subprocess.Popen(command_of(world, "logs", "-f", "steady"), stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout
+            line = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            return line, process.wait(60)
+
+    assert await asyncio.to_thread(follow) == ("started\n", 130)
+
+
+async def test_exec_passes_input_output_and_exit_code(world: World) -> None:
+    answer = await bulkhead(world, "exec", "-i", "steady", "--", "sh", "-c", "cat; echo bad >&2; exit 7", given="hello")
+    assert (answer.stdout, answer.stderr, answer.returncode) == ("hello", "bad\n", 7)
+    assert (await bulkhead(world, "exec", "steady", "--", "true")).returncode == 0
+    missing = await bulkhead(world, "exec", "steady", "--", "no-such-program")
+    assert missing.returncode != 0 and "no-such-program" in missing.stderr
+
+
+async def test_exec_gives_a_command_a_terminal_of_the_same_size(world: World) -> None:
+    ours, theirs = os.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+    wait_for_size = 'until [ "$(stty size)" = "33 77" ]; do sleep 0.1; done; tty; exit 3'
+    words = command_of(world, "exec", "-it", "steady", "--", "sh", "-c", wait_for_size)
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    before = termios.tcgetattr(theirs)
+    process = await asyncio.to_thread(
+        subprocess.run, words, stdin=theirs, stdout=theirs, stderr=theirs, check=False, timeout=200, env=environment
+    )
+    assert os.read(ours, 4096).startswith(b"/dev/")
+    assert process.returncode == 3
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)
 
 
 async def test_top_shows_the_memory_of_the_pod_and_its_container(world: World) -> None:
