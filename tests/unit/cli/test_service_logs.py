@@ -64,11 +64,22 @@ def test_rotated_files_come_first_and_one_service_has_no_prefix(agent: Path) -> 
     assert shown == "".join(line(number, f"number {number}") for number in (1, 2, 3))
 
 
-def test_pod_and_tail_choose_records(agent: Path) -> None:
+def test_a_text_and_tail_choose_records(agent: Path) -> None:
     (agent / "log" / "podsync.log").write_text("".join(line(n, f"pod shop/web-{n % 2} turn {n}") for n in range(10)))
-    chosen = logs(agent, "--service", "podsync", "--pod", "shop/web-1", "--tail", "2").stdout.splitlines()
+    chosen = logs(agent, "--service", "podsync", "shop/web-1", "--tail", "2").stdout.splitlines()
     assert [text.rsplit(maxsplit=1)[1] for text in chosen] == ["7", "9"]
     assert logs(agent, "--service", "podsync", "--tail", "0").stdout == ""
+
+
+@pytest.mark.parametrize("words", [("-c", "main"), ("--since", "5m"), ("-p",), ("-n", "shop")])
+def test_options_of_containers_are_wrong_usage_for_a_service(agent: Path, words: tuple[str, ...]) -> None:
+    answer = logs(agent, "--service", "podsync", *words)
+    assert answer.exit_code == 2 and f"{words[0]}: not with --service" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("web", "--since", "soon"), ("web", "--since", "-1s"), ("web", "--tail", "-1")])
+def test_bad_words_are_wrong_usage(agent: Path, words: tuple[str, ...]) -> None:
+    assert logs(agent, *words).exit_code == 2
 
 
 def test_growth_is_read_over_a_rotation_and_a_line_in_two_halves(tmp_path: Path) -> None:
