@@ -87,8 +87,9 @@ def config() -> None:
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
     """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json]`.
 
-    Without flags it checks those bootstrap would use (KUBELET_ARGS, or the args file). Prints every problem with its
-    place, the text there and the remedy. Keys that the kubelet would silently ignore are problems here.
+    Without flags it checks those of the running agent, else those with which it would be started: KUBELET_ARGS, the
+    args file, or the systemd unit bulkhead or kubelet; a note names them. Prints every problem with its place, the text
+    there and the remedy. Keys that the kubelet would silently ignore are problems here.
 
     \b
     Exit codes: 0 = good, 1 = there is a problem.
@@ -104,8 +105,8 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
 def show(context: click.Context, flags: tuple[str, ...]) -> None:
     """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|yaml|json]`.
 
-    Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it shows those
-    bootstrap would use.
+    Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it uses those that
+    `config check` finds.
 
     \b
     Exit codes: 0 = shown, 1 = the configuration is refused.
@@ -131,10 +132,16 @@ def _run(
         sys.exit(1)
 
     def arguments() -> list[str]:
+        if flags:
+            return flags
+        from services.cli.found_configuration import found_arguments
+
         try:
-            return flags or find_arguments(find_places())
+            found = found_arguments()
         except OperatorError as error:
             raise ConfigurationRefusedError((str(error),)) from error
+        write_error(f"note: without flags here, these are {found.origin}")
+        return found.arguments
 
     sys.exit(command(arguments, form, write, write_error))
 

@@ -35,7 +35,9 @@ def restart_services(run_dir: str, services: Sequence[str], out: Write, err: Wri
 def _restart(agent: Agent, service: str) -> str:
     holder, stopped = (facts := process_of(agent.run_dir, service)).holder, facts.stopped
     if holder is None:
-        raise OperatorError("does not run", where=service, remedy="bulkhead status shows the processes; start the agent if none runs")
+        raise OperatorError(
+            "does not run", where=service, remedy="bulkhead status shows the processes; start the agent if none runs"
+        )
     supervisord = "/".join(holder.supervisord.split("/")[:3])
     if not supervisord or not is_running(supervisord):
         raise OperatorError(

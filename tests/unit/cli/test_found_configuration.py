@@ -1,0 +1,111 @@
+"""Without flags, a configuration is found: that of the environment, the running agent, the args file or a unit."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bus.lock import ServiceLock
+from services.cli import found_configuration
+from services.cli.command import main
+from services.cli.found_configuration import found_arguments, given_arguments
+from services.cli.systemd_unit import environment_files, unit_arguments
+from shared.config.evaluation import evaluate
+from shared.config.loader import CONFIG_NAME, encode_effective
+
+# As systemd 252 prints it for the unit and drop-in of kubeadm's packages.
+SHOWN = """\
+ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS --v=${LEVEL} ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/b.conf --kubeconfig=/etc/k.conf" KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml LEVEL=2
+EnvironmentFiles=/var/lib/kubelet/kubeadm-flags.env (ignore_errors=yes)
+EnvironmentFiles=/etc/default/kubelet (ignore_errors=yes)
+LoadState=loaded
+"""  # noqa: E501
+FLAGS_FILE = '# made by kubeadm\nKUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --pod-infra-container-image=pause:3.10"\n'
+FLAGS = [
+    "--bootstrap-kubeconfig=/etc/b.conf",
+    "--kubeconfig=/etc/k.conf",
+    "--config=/var/lib/kubelet/config.yaml",
+    "--node-ip=192.0.2.1",
+    "--pod-infra-container-image=pause:3.10",
+    "--v=2",
+]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("KUBELET_ARGS", raising=False)
+    monkeypatch.delenv("BULKHEAD_RUN_DIR", raising=False)
+    monkeypatch.setenv("BULKHEAD_HOME", str(tmp_path))
+    (tmp_path / "run" / "locks").mkdir(parents=True)
+    return tmp_path
+
+
+def systemctl(directory: Path, monkeypatch: pytest.MonkeyPatch, shown: str, unit: str) -> None:
+    """Put a systemctl into PATH that prints this for `unit`, and that no other unit is there."""
+    (directory / "shown").write_text(shown)
+    program = directory / "systemctl"
+    absent = "ExecStart=\\nLoadState=not-found\\n"
+    program.write_text(f'#!/bin/sh\nif [ "$2" = {unit} ]; then cat {directory}/shown; else printf "{absent}"; fi\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
+
+
+def test_the_command_line_of_kubeadms_unit_is_expanded_as_systemd_does() -> None:
+    assert environment_files(SHOWN) == ["/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet"]
+    assert unit_arguments(SHOWN, {"/var/lib/kubelet/kubeadm-flags.env": FLAGS_FILE}) == FLAGS
+
+
+@pytest.mark.parametrize("shown", ["", "LoadState=not-found\nExecStart=\n", "LoadState=loaded\n"])
+def test_without_a_unit_or_command_there_are_no_arguments(shown: str) -> None:
+    assert unit_arguments(shown, {}) is None
+
+
+def test_the_flags_of_a_unit_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = home / "flags.env"
+    flags.write_text(FLAGS_FILE)
+    shown = SHOWN.replace("/var/lib/kubelet/kubeadm-flags.env", str(flags))
+    systemctl(home, monkeypatch, shown, "kubelet.service")
+    found = found_arguments()
+    assert (found.arguments, found.origin) == (FLAGS, "the flags of kubelet.service")
+    (home / "kubelet.args").write_text("--v=3\n")
+    assert found_arguments().arguments == ["--v=3"], "an args file is used before the unit of another kubelet"
+
+
+def test_a_machine_without_systemd_has_the_defaults(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    found = found_arguments()
+    assert found.arguments == [] and found.origin.startswith(f"the defaults (no agent runs in {home}/run, and")
+
+
+def test_a_unit_with_an_open_quote_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    systemctl(home, monkeypatch, SHOWN.replace("LEVEL=2", 'LEVEL="2'), "kubelet.service")
+    answer = CliRunner().invoke(main, ["config", "check"])
+    assert answer.exit_code == 1
+    assert answer.stderr == (
+        "kubelet.service: its command line cannot be split: No closing quotation (close the quote, or give flags)\n"
+    )
+
+
+def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["--cluster-dns=192.0.2.1,192.0.2.2", "--node-labels=a=b", "--eviction-hard=memory.available<5%", "-v=3"]
+    config = evaluate([*arguments, "--register-with-taints=x=y:NoSchedule", "--feature-gates=AllAlpha=false"]).config
+    (home / "run" / CONFIG_NAME).write_bytes(encode_effective(config, ""))
+    (home / "kubelet.args").write_text("--v=9\n")
+    assert found_arguments().arguments == ["--v=9"], "no agent runs"
+    lock = ServiceLock(home / "run", "bootstrap")
+    assert lock.try_acquire()
+    found = found_arguments()
+    assert found.origin == f"the flags of the running agent ({home}/run)"
+    assert evaluate(found.arguments).config == config
+    answer = CliRunner().invoke(main, ["config", "check"])
+    assert answer.stderr.startswith(f"note: without flags here, these are the flags of the running agent ({home}/run)\n")
+    monkeypatch.setenv("KUBELET_ARGS", "--v=1")
+    assert found_arguments().arguments == ["--v=1"]
+
+
+def test_secret_flags_are_not_passed_on() -> None:
+    config = evaluate(["--manifest-url-header=Authorization:Bearer x", "--manifest-url=http://192.0.2.1/"]).config
+    assert given_arguments(config) == ["--manifest-url=http://192.0.2.1/"]
+    assert found_configuration.UNITS[0] == "bulkhead.service"
