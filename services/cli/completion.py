@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from services.cli.agent import local_agent
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
 from shared.errors import OperatorError
@@ -27,8 +28,6 @@ def script(shell: str, program: str, command: click.Command) -> str:
 
 def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
     """The names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent answers."""
-    from services.cli.agent import local_agent
-
     try:
         with local_agent(run_dir) as agent:
             rows, _ = agent.pods()

@@ -33,7 +33,7 @@ def unit_arguments(shown: str, files: Mapping[str, str]) -> list[str] | None:
                 variables |= dict(_assignments([_without_quotes(line)]))
     words: list[str] = []
     for word in shlex.split(commands[-1])[1:]:
-        if re.fullmatch(r"\$\w+", word):  # a word of its own is split, and is left out where it is empty
+        if re.fullmatch(r"\$\w+", word):  # a variable alone is split, and left out where it is empty
             words += shlex.split(variables.get(word[1:], ""))
         else:
             words.append(_BRACES.sub(lambda found: variables.get(found[1], ""), word))

@@ -89,7 +89,12 @@ def test_a_unit_with_an_open_quote_is_one_line(home: Path, monkeypatch: pytest.M
 
 
 def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["--cluster-dns=192.0.2.1,192.0.2.2", "--node-labels=a=b", "--eviction-hard=memory.available<5%", "-v=3"]
+    arguments = [
+        "--cluster-dns=192.0.2.1,192.0.2.2",
+        "--node-labels=a=b",
+        "--eviction-hard=memory.available<5%",
+        "-v=3",
+    ]
     config = evaluate([*arguments, "--register-with-taints=x=y:NoSchedule", "--feature-gates=AllAlpha=false"]).config
     (home / "run" / CONFIG_NAME).write_bytes(encode_effective(config, ""))
     (home / "kubelet.args").write_text("--v=9\n")
@@ -100,7 +105,9 @@ def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytes
     assert found.origin == f"the flags of the running agent ({home}/run)"
     assert evaluate(found.arguments).config == config
     answer = CliRunner().invoke(main, ["config", "check"])
-    assert answer.stderr.startswith(f"note: without flags here, these are the flags of the running agent ({home}/run)\n")
+    assert answer.stderr.startswith(
+        f"note: without flags here, these are the flags of the running agent ({home}/run)\n"
+    )
     monkeypatch.setenv("KUBELET_ARGS", "--v=1")
     assert found_arguments().arguments == ["--v=1"]
 
