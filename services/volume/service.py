@@ -38,6 +38,7 @@ from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.controllers.volume_usage import VolumeUsages
+from services.volume.core import gates
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.attachments import Attachments
 from services.volume.core.plugin_answers import CSI
@@ -47,8 +48,6 @@ from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.pod_failures import PodFailures
-
-GATES = ("ClusterTrustBundleProjection", "PodCertificateRequest")  # of volumes, off by default
 
 
 def build(context: Context) -> "Volume":
@@ -72,7 +71,8 @@ class Volume:
             plugins, host_resources.read(), clock, failures, claims, changed,
             node_name=context.config.node_name,
             alone=alone,
-            gates=frozenset(gate for gate in GATES if context.config.feature_gates.get(gate, False)),
+            gates=gates.enabled(context.config.feature_gates),
+            file_label=host_resources.file_label(),
         )  # fmt: skip
         reconciler = self.reconciler = Reconciler(
             populator.desired,

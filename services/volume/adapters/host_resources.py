@@ -1,10 +1,16 @@
-"""The resources of this host, a guess at the allocatable ones until podsync publishes them."""
+"""The resources of this host, a guess at the allocatable ones until podsync publishes them; its SELinux label."""
 
 import os
 
 from shared.host import meminfo
+from shared.selinux import container_file_label, selinux_enabled
 
 
 def read() -> dict[str, str]:
     """Return cpu and memory of the host: resource -> quantity text."""
     return {"cpu": str(os.cpu_count() or 1), "memory": str(meminfo().get("MemTotal", 0))}
+
+
+def file_label() -> str:
+    """Return the default SELinux label of files that containers use; "" = SELinux is off, or its policy has none."""
+    return container_file_label() if selinux_enabled() else ""

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class DesiredStateOfWorldPopulator:
     """`changed` receives the pods of each event. `machine`: resource -> quantity text, a guess at the node's
     allocatable resources until podsync publishes them; `alone`: there is no API server; `gates`: the feature gates of
-    volumes that are on."""
+    volumes that are on; `file_label`: the default SELinux label of files, "" = SELinux is off."""
 
     def __init__(
         self,
@@ -40,9 +40,11 @@ class DesiredStateOfWorldPopulator:
         node_name: str,
         alone: bool,
         gates: frozenset[str] = frozenset(),
+        file_label: str = "",
     ) -> None:
         self._plugins, self._clock, self._failures, self._changed = plugins, clock, failures, changed
-        self._node = replace(node_of(machine, provisional=True, alone=alone), name=node_name, gates=gates)
+        node = node_of(machine, provisional=True, alone=alone)
+        self._node = replace(node, name=node_name, gates=gates, file_label=file_label)
         self._claims = claims
         self.desired = DesiredStateOfWorld(self._spec_of)
         claims.on_read = self._on_claim

@@ -51,6 +51,7 @@ class ActualDevice:
     path: str = ""  # where it is mounted
     error: str = ""  # of the last MountDevice
     attachable: bool = False  # or may be so: it stays in volumesInUse
+    label: str = ""  # the SELinux label that it is mounted with, "" = none
 
 
 @dataclass

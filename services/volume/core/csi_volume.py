@@ -5,7 +5,7 @@ The names and texts are the kubelet's (volumes.md 14).
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from services.volume.core.object_key import ObjectKey
@@ -17,6 +17,7 @@ from shared.model import objects
 from shared.model.objects import Object
 
 PREFIX = "kubernetes.io/csi: "
+LABEL = "seLinuxMountContext"  # in a record
 PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
 _TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
 _MODES = {"ReadWriteOnce": "SINGLE_NODE_WRITER", "ReadOnlyMany": "MULTI_NODE_READER_ONLY",
@@ -52,6 +53,7 @@ class CsiVolume:
     always_change_group: bool = True  # fsGroupChangePolicy is not OnRootMismatch
     republish: bool = False
     block: bool = False
+    mount_label: str = ""  # the SELinux label in the mount options, "" = none
 
     @property
     def objects(self) -> frozenset[ObjectKey]:
@@ -82,6 +84,7 @@ class CsiVolume:
     def record(self) -> dict[str, str]:
         """Return the content of vol_data.json beside the published volume."""
         mode = {} if self.block else {"volumeLifecycleMode": EPHEMERAL if self.ephemeral else PERSISTENT}
+        label = {LABEL: self.mount_label} if self.mount_label else {}
         return {
             "specVolID": self.spec_name,
             "volumeHandle": self.handle,
@@ -89,7 +92,13 @@ class CsiVolume:
             "nodeName": self.node,
             **mode,
             "attachmentID": attachment_name(self.handle, self.driver, self.node),
+            **label,
         }
+
+    def staging_record(self) -> dict[str, str]:
+        """Return the content of vol_data.json beside the staged file system."""
+        label = {LABEL: self.mount_label} if self.mount_label else {}
+        return {"volumeHandle": self.handle, "driverName": self.driver, **label}
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,19 @@ def persistent_csi_volume(
         block=persistent.block,
         **of_driver,
     )
+
+
+def with_mount_label(volume: CsiVolume, label: str) -> CsiVolume:
+    """Return the volume mounted with this SELinux label, "" = without. Quotes let a label contain commas."""
+    if not label:
+        return volume
+    option = f"context={json.dumps(label, ensure_ascii=False)}"
+    return replace(volume, mount_label=label, mount_options=(*volume.mount_options, option))
+
+
+def takes_mount_label(csi_driver: Object | None) -> bool:
+    """Return whether the driver mounts volumes with an SELinux label."""
+    return csi_driver is not None and dictionary(csi_driver.get("spec")).get("seLinuxMount") is True
 
 
 def _of_driver(pod: Object, csi_driver: Object | None, *, ephemeral: bool) -> Object:

@@ -1,10 +1,11 @@
 """The devices below volumes that pods share: mounted before the first volume, unmounted after the last one; pure."""
 
-from services.volume.core.actual_state_of_world import ActualStateOfWorld, MountState
+from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, MountState
 from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import DeviceOperation, MountDevice, UnmountDevice
+from services.volume.core.outcome import FoundDevice, Outcome
 from services.volume.core.volume_spec import VolumeSpec
 
 
@@ -12,7 +13,8 @@ def due(
     desired: DesiredStateOfWorld, actual: ActualStateOfWorld, attachments: Attachments, *, may_unmount: bool
 ) -> list[DeviceOperation]:
     """Return the operations that bring the devices to what the pods need. `may_unmount`: every volume on disk is known
-    and so is every pod. An attachable device waits until it is attached."""
+    and so is every pod. An attachable device waits until it is attached. One that is mounted with another SELinux label
+    is unmounted first, once no pod has a volume on it or needs that label."""
     mounts = [
         MountDevice(unique_name, spec)
         for unique_name in desired.unique_names()
@@ -23,7 +25,7 @@ def due(
     unmounts = [
         UnmountDevice(unique_name, device.plugin, device.volume_name)
         for unique_name, device in actual.devices.items()
-        if may_unmount and not desired.sharing(unique_name) and not actual.is_used(unique_name)
+        if may_unmount and not is_needed(desired, unique_name, device) and not actual.is_used(unique_name)
     ]
     return [*mounts, *unmounts]
 
@@ -40,20 +42,58 @@ def is_mounted(actual: ActualStateOfWorld, unique_name: str) -> bool:
     return device is not None and device.state is MountState.MOUNTED
 
 
+def found(device: FoundDevice) -> ActualDevice:
+    """Return the state of a device that was found at start."""
+    state = MountState.UNCERTAIN
+    return ActualDevice(device.plugin, device.volume_name, state, attachable=device.attachable, label=device.label)
+
+
+def done(operation: DeviceOperation, outcome: Outcome, actual: ActualStateOfWorld, *, shown: str) -> None:
+    """Take how an operation ended into the actual state. `shown`: its error as it is shown."""
+    match operation:
+        case MountDevice(unique_name, spec):
+            actual.devices[unique_name] = ActualDevice(
+                spec.plugin,
+                spec.volume_name,
+                MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
+                outcome.host_path,
+                shown,
+                attachable=spec.attachable,
+                label=spec.mount_label,
+            )
+        case UnmountDevice(unique_name) if outcome.error:
+            actual.devices[unique_name].state = MountState.UNCERTAIN
+        case UnmountDevice(unique_name):
+            del actual.devices[unique_name]
+
+
+def is_needed(desired: DesiredStateOfWorld, unique_name: str, device: ActualDevice) -> bool:
+    """Return whether a pod needs the device with the SELinux label that it is mounted with."""
+    sharing = desired.sharing(unique_name)
+    return any(desired.pods[uid].mounts[name].mount_label == device.label for uid, name in sharing)
+
+
 def path_for(spec: VolumeSpec, actual: ActualStateOfWorld, backoff: OperationBackoff) -> str | None:
     """Return where the device of a volume is mounted, "" where the volume has none; None = the volume has to wait."""
     if not spec.unique_name:
         return ""
     if not is_mounted(actual, spec.unique_name) or backoff.running("", spec.unique_name) is not None:
         return None
-    return actual.devices[spec.unique_name].path
+    device = actual.devices[spec.unique_name]
+    return device.path if device.label == spec.mount_label else None
 
 
 def _waiting(desired: DesiredStateOfWorld, actual: ActualStateOfWorld, unique_name: str) -> VolumeSpec | None:
-    """The first volume that needs the device: of a pod that starts or runs, or found on disk after a restart."""
+    """The volume that needs the device: the first one of which something is mounted, as after a restart, else the first
+    one of a pod that starts. A device of which something is there serves volumes of its own SELinux label only."""
+    device, first = actual.devices.get(unique_name), None
     for uid, name in desired.sharing(unique_name):
         pod = desired.pods[uid]
         spec, volume = pod.mounts[name], actual.get(uid, name)
-        if not pod.finished and ((volume is not None and volume.unique_name) or (pod.mounting and not spec.elsewhere)):
+        if pod.finished or (device is not None and device.label != spec.mount_label):
+            continue
+        if volume is not None and volume.unique_name:
             return spec
-    return None
+        if first is None and pod.mounting and not spec.elsewhere:
+            first = spec
+    return first

@@ -1,14 +1,23 @@
 """Why a volume may not be mounted for a pod now, though its claim is resolved (volumes.md 3.2, 5.5); pure."""
 
+import json
+
+from services.volume.core import devices
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.attachments import Attachments
-from services.volume.core.volume_spec import Refused, VolumeSpec
+from services.volume.core.desired_state_of_world import DesiredStateOfWorld
+from services.volume.core.volume_spec import Refused, VolumeSpec, spec_name
 
 ATTACH = "AttachVolume.Attach"
 
 
 def refusal_of(
-    uid: str, key: str, spec: VolumeSpec, actual: ActualStateOfWorld, attachments: Attachments
+    uid: str,
+    key: str,
+    spec: VolumeSpec,
+    desired: DesiredStateOfWorld,
+    actual: ActualStateOfWorld,
+    attachments: Attachments,
 ) -> Refused | None:
     """Return the kubelet's reason; None = it may be mounted. One of which something is mounted already is not
     refused."""
@@ -22,4 +31,9 @@ def refusal_of(
         return Refused("no matching NodeSelectorTerms", f"{step}.NodeAffinity check")
     if spec.one_pod and actual.is_used_by_others(spec.unique_name, uid):
         return Refused("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+    device = actual.devices.get(spec.unique_name)
+    if device is not None and device.label != spec.mount_label:
+        used = actual.is_used_by_others(spec.unique_name, uid) or devices.is_needed(desired, spec.unique_name, device)
+        labels = f"{json.dumps(device.label)} and {json.dumps(spec.mount_label)}"
+        return Refused(f"conflicting SELinux labels of volume {spec_name(key)}: {labels}") if used else None
     return None

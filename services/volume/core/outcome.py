@@ -29,11 +29,13 @@ class FoundVolume:
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device of which its plugin found something at start, mounted or half-way; `attachable`: or may be so."""
+    """A device of which its plugin found something at start, mounted or half-way; `attachable`: or may be so; `label`:
+    the SELinux label of its mount, "" = none."""
 
     plugin: str
     volume_name: str
     attachable: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,15 @@ _GROUP = "pv.beta.kubernetes.io/gid"
 @dataclass(frozen=True, kw_only=True)
 class PersistentVolume:
     """`spec`, `annotations`: as the API server has them; `claim`: the PersistentVolumeClaim; `read_only`: as the pod's
-    volume has it; `name`: the spec name, after which its directories are named; `node`: where it is used."""
+    volume has it; `name`: the spec name, after which its directories are named; `volume`: its name in the pod;
+    `node`: where it is used."""
 
     name: str
     spec: Object
     annotations: Mapping[str, object]
     claim: Object
     read_only: bool = False
+    volume: str = ""
     node: Node = field(default_factory=Node)
 
     @property

@@ -6,20 +6,25 @@ from shared.model.objects import Object
 from shared.podspec.resources import main_containers, pod_level, pod_limits, resource_list
 
 
+def security_context(pod: Object) -> Object:
+    """Return spec.securityContext."""
+    return dictionary(dictionary(pod.get("spec")).get("securityContext"))
+
+
 def fs_group(pod: Object) -> int | None:
     """Return the group ID that the pod's volumes belong to (spec.securityContext.fsGroup)."""
-    return number(_security_context(pod).get("fsGroup"))
+    return number(security_context(pod).get("fsGroup"))
 
 
 def changes_group_always(pod: Object) -> bool:
     """Return whether fsGroup is given to every file of a volume at each mount (fsGroupChangePolicy is not
     OnRootMismatch)."""
-    return _security_context(pod).get("fsGroupChangePolicy") != "OnRootMismatch"
+    return security_context(pod).get("fsGroupChangePolicy") != "OnRootMismatch"
 
 
 def fs_user(pod: Object) -> int | None:
     """Return the user ID that every container of the pod runs as; None unless all have the same (volumes.md 5.5)."""
-    of_pod = _security_context(pod).get("runAsUser")
+    of_pod = security_context(pod).get("runAsUser")
     users = set()
     for container in main_containers(pod):
         own = dictionary(container.get("securityContext")).get("runAsUser")
@@ -51,10 +56,6 @@ def text(value: Any) -> str:
 def number(value: Any) -> int | None:
     """Return the integer, None in place of anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _security_context(pod: Object) -> Object:
-    return dictionary(dictionary(pod.get("spec")).get("securityContext"))
 
 
 def _memory_limit(pod: Object) -> int:

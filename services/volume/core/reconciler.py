@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumesInUse, VolumeState
 from services.volume.core import devices, expansions
-from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, ActualVolume, MountState
+from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from services.volume.core.mount_events import of_failure, of_success
@@ -30,7 +30,7 @@ from services.volume.core.payload import FailureKind
 from services.volume.core.pod_events import PodEvents
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import may_belong, message, mount_step, settling, usable, view
-from services.volume.core.volume_spec import Refused, spec_name
+from services.volume.core.volume_spec import Refused, VolumeSpec, spec_name
 
 # LAGGING and UNANSWERED failures are not reported for this long (seconds).
 QUIET = 10.0
@@ -81,8 +81,7 @@ class Reconciler:
     def found_devices(self, found: Iterable[FoundDevice]) -> None:
         """At start something of these devices was found on disk or in the mount table."""
         for device in found:
-            state = ActualDevice(device.plugin, device.volume_name, MountState.UNCERTAIN, attachable=device.attachable)
-            self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", state)
+            self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", devices.found(device))
 
     def begin_subpath(self, uid: str, volume: str) -> str:
         """A subpath of this volume is to be bound: return where the volume is, "" = it is not mounted for a pod that
@@ -243,18 +242,8 @@ class Reconciler:
                     self._orphans.forget(uid)
                     self._backoff.forget(uid)
                     self.refreshes.forget_pod(uid)
-            case MountDevice(unique_name, spec):
-                state = MountState.UNCERTAIN if error else MountState.MOUNTED
-                shown = "" if quiet else error
-                device = ActualDevice(
-                    spec.plugin, spec.volume_name, state, outcome.host_path, shown, attachable=spec.attachable
-                )
-                self.actual.devices[unique_name] = device
-            case UnmountDevice(unique_name):
-                if not error:
-                    del self.actual.devices[unique_name]
-                else:
-                    self.actual.devices[unique_name].state = MountState.UNCERTAIN
+            case MountDevice() | UnmountDevice():
+                devices.done(operation, outcome, self.actual, shown="" if quiet else error)
         if error:
             events = of_failure(operation, error, self.desired, self.actual) if not quiet else ()
         else:
@@ -262,7 +251,10 @@ class Reconciler:
         return Done(retry_in=wait, events=tuple(events), quiet=quiet)
 
     def _refusal(self, operation: MountVolume) -> Refused | None:
-        return refusal_of(operation.uid, operation.volume, operation.spec, self.actual, self.attachments)
+        return self._refusal_of(operation.uid, operation.volume, operation.spec)
+
+    def _refusal_of(self, uid: str, key: str, spec: VolumeSpec) -> Refused | None:
+        return refusal_of(uid, key, spec, self.desired, self.actual, self.attachments)
 
     def _refuse(self, operation: MountVolume, refusal: Refused, now: float) -> None:
         """The operation fails before it begins: nothing of the volume is there."""
@@ -347,7 +339,7 @@ class Reconciler:
             mounted = volume is not None and volume.state is MountState.MOUNTED and volume.spec == spec
             if spec.requires_remount and self.refreshes.due((uid, name), now):
                 mounted = False
-            refused = refusal_of(uid, name, spec, self.actual, self.attachments) is not None
+            refused = self._refusal_of(uid, name, spec) is not None
             device_path = "" if refused else devices.path_for(spec, self.actual, self._backoff)
             if not mounted and device_path is not None and (desired.mounting or volume is not None):
                 operations.append(MountVolume(uid, name, spec, device_path))

@@ -61,6 +61,7 @@ def resolve(pod: Object, volume: Object, found: Found) -> PersistentVolume | Unp
         annotations=objects.annotations(persistent),
         claim=claim,
         read_only=read_only,
+        volume=text(volume.get("name")),
     )
     return _checked_mode(pod, text(volume.get("name")), resolved)
 

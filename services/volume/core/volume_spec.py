@@ -44,6 +44,7 @@ class VolumeSpec:
     claim: str = ""  # `<namespace>/<name>` of the PersistentVolumeClaim; "" = it has none
     group: int | None = field(default=None, compare=False)  # a supplemental group of the pods that use it
     one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it
+    mount_label: str = ""  # the SELinux label that its device and the volume are mounted with; "" = none
     elsewhere: bool = field(default=False, compare=False)  # a PersistentVolume that may not be used on this node
 
     @property
@@ -79,7 +80,8 @@ class Node:
     """What a volume depends on beside its pod. `memory`: bytes that pods may have, 0 = not known; `allocatable`:
     resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server; `name`, `labels`: of
     the Node, labels None = not read yet; `csi_driver`: the CSIDriver of the volume at hand, None = it has none;
-    `gates`: the feature gates of volumes that are on."""
+    `gates`: the feature gates of volumes that are on; `file_label`: the default SELinux label of files that containers
+    use, "" = SELinux is off."""
 
     memory: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class Node:
     labels: Mapping[str, str] | None = None
     csi_driver: Object | None = None
     gates: frozenset[str] = frozenset()
+    file_label: str = ""
 
 
 def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:

@@ -18,6 +18,7 @@ from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
     EPHEMERAL,
+    LABEL,
     PERSISTENT,
     PREFIX,
     CsiVolume,
@@ -25,11 +26,14 @@ from services.volume.core.csi_volume import (
     persistent_csi_volume,
     publish_context,
     refused_mode,
+    takes_mount_label,
+    with_mount_label,
 )
 from services.volume.core.expansion import ExpansionError, ExpansionFailure, failure_of_code
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
 from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.selinux_mount import mount_label
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, require_unmounted
@@ -69,7 +73,8 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
         if not found.handle:
             return Refused(f"{PREFIX}the PersistentVolume has no volumeHandle")
-        return _spec(found)
+        label = mount_label(pod, persistent) if takes_mount_label(driver) else ""
+        return label if isinstance(label, Refused) else _spec(with_mount_label(found, label))
 
     def mount_device(self, volume_name: str, source: CsiVolume, gathered: Gathered) -> str:
         """Stage the volume; "" = the driver stages none."""
@@ -85,7 +90,10 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         """See DeviceMountableVolumePlugin."""
         self._blocks.directories.remove_unrecorded()
         records = [*self._staged.records(), *self._blocks.directories.records().values()]
-        return [FoundDevice(self.name, f"{record['driverName']}^{record['volumeHandle']}") for record in records]
+        return [
+            FoundDevice(self.name, f"{record['driverName']}^{record['volumeHandle']}", label=record.get(LABEL, ""))
+            for record in records
+        ]
 
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
         """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away."""
@@ -245,7 +253,8 @@ def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
         volume_name=volume.volume_name,
         block=volume.block,
         read_only=volume.read_only,
-        selinux_relabel=not volume.read_only and not volume.block,
+        selinux_relabel=not volume.read_only and not volume.block and not volume.mount_label,
+        mount_label=volume.mount_label,
         requires_remount=volume.republish,
         objects=volume.objects,
         expansion_objects=frozenset({volume.expand_secret} if volume.expand_secret is not None else ()),

@@ -104,7 +104,7 @@ class CsiStagedVolumes:
             blocks = self._blocks.directories
             return blocks.data(source.spec_name), blocks.staging(source.spec_name), source.record()
         directory = self._directory(source.driver, source.handle)
-        return directory, directory / _GLOBAL, {"volumeHandle": source.handle, "driverName": source.driver}
+        return directory, directory / _GLOBAL, source.staging_record()
 
     def _directory(self, driver: str, handle: str) -> Path:
         return self._root / driver / sha256(handle.encode()).hexdigest()

@@ -105,18 +105,21 @@ class CsiCluster(Cluster):
         inline: Any = None,
         group: int | None = None,
         block: bool = False,
+        selinux: Any = None,
+        containers: Any = None,
     ) -> None:
-        """A pod with the volume `v`; without it from TERMINATED on."""
+        """A pod with the volume `v`; without it from TERMINATED on. `selinux`: more of its securityContext."""
         source = {"persistentVolumeClaim": {"claimName": "data"}} if inline is None else {"csi": inline}
         spec = {
             "volumes": [{"name": "v", **source}],
-            "containers": [
+            "containers": containers
+            or [
                 {"name": "c", "volumeDevices": [{"name": "v", "devicePath": "/dev/v"}]}
                 if block
                 else {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
             ],
             "serviceAccountName": "builder",
-            "securityContext": {} if group is None else {"fsGroup": group},
+            "securityContext": {**({} if group is None else {"fsGroup": group}), **(selinux or {})},
         }
         pod = {"metadata": {"name": f"web-{uid}", "namespace": "shop", "uid": uid}, "spec": spec}
         needs = state in (PodState.SYNC, PodState.TERMINATING)

@@ -14,6 +14,7 @@ from services.podsync.core.node.node_resources import Machine, Reservations, nod
 from shared.config.effective import EffectiveConfig
 from shared.config.nested import value_of
 from shared.host import architecture, default_route_addresses, meminfo
+from shared.selinux import selinux_enabled
 
 _LARGEST_RESOLV_CONF = 10 << 20  # bytes, of which the rest is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
@@ -45,7 +46,7 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         pod_pids_limit=config.pod_pids_limit,
         seccomp_default=config.seccomp_default,
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
-        selinux_enabled=selinux_enabled(Path("/sys/fs/selinux"), Path("/proc/self/attr/current")),
+        selinux_enabled=selinux_enabled(),
     )
 
 
@@ -129,16 +130,6 @@ def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
         and value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
         resizes_pod_level=config.feature_gates.get("InPlacePodLevelResourcesVerticalScaling", True),
     )
-
-
-def selinux_enabled(selinuxfs: Path, own_label: Path) -> bool:
-    """Whether SELinux is on: its file system is mounted and may be written to, and a policy has given this process a
-    label. False too where that cannot be read."""
-    try:
-        writable = not os.statvfs(selinuxfs).f_flag & os.ST_RDONLY
-        return (selinuxfs / "enforce").exists() and writable and own_label.read_text().rstrip("\0\n") != "kernel"
-    except OSError:
-        return False
 
 
 def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,0 +1,10 @@
+"""The feature gates of volumes that are off by default; pure."""
+
+from collections.abc import Mapping
+
+_GATES = ("ClusterTrustBundleProjection", "PodCertificateRequest", "SELinuxMount")
+
+
+def enabled(feature_gates: Mapping[str, bool]) -> frozenset[str]:
+    """Return the names of those that are on. `feature_gates`: as configured."""
+    return frozenset(gate for gate in _GATES if feature_gates.get(gate, False))

@@ -1,0 +1,40 @@
+"""Whether SELinux is on, and the label of files that containers use by default. Only reads."""
+
+import os
+from pathlib import Path
+
+_CONTEXTS = Path("/usr/share/containers/selinux/contexts")  # else in the directory of the policy
+_LARGEST = 1 << 20  # bytes of a file
+
+
+def selinux_enabled(
+    selinuxfs: Path = Path("/sys/fs/selinux"), own_label: Path = Path("/proc/self/attr/current")
+) -> bool:
+    """Whether SELinux is on: its file system is mounted and may be written to, and a policy has given this process a
+    label. False too where that cannot be read."""
+    try:
+        writable = not os.statvfs(selinuxfs).f_flag & os.ST_RDONLY
+        return (selinuxfs / "enforce").exists() and writable and own_label.read_text().rstrip("\0\n") != "kernel"
+    except OSError:
+        return False
+
+
+def container_file_label(contexts: Path = _CONTEXTS, etc: Path = Path("/etc/selinux")) -> str:
+    """Return the label of files that containers use, as `system_u:object_r:container_file_t:s0`; "" = the policy of the
+    node names none. `contexts`: the file of container-selinux; `etc`: the configuration of SELinux."""
+    policy = _settings(etc / "config").get("SELINUXTYPE", "targeted")
+    for path in (contexts, etc / policy / "contexts" / "lxc_contexts"):
+        if settings := _settings(path):
+            return settings.get("file", "") if settings.get("process") else ""
+    return ""
+
+
+def _settings(path: Path) -> dict[str, str]:
+    """The lines `key = "value"` of a file; {} where it cannot be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = file.read(_LARGEST).splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split("=", 1) for line in lines if "=" in line and line.strip()[:1] not in ("#", ";"))
+    return {key.strip(): value.strip().strip('"') for key, value in pairs}

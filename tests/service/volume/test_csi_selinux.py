@@ -1,0 +1,118 @@
+"""On a host with SELinux, a CSI volume is mounted with the label of its pod where the driver takes labels."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from bus.messages.volume import VolumeState
+from services.volume.adapters import host_resources
+from services.volume.core.selinux_mount import GATE
+from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
+from tests.unit.volume.claims import PV
+
+DEFAULT = "system_u:object_r:container_file_t:s0"
+CONTEXT = f'context="{DEFAULT}:c1,c2"'
+
+
+@pytest.fixture
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
+    monkeypatch.setattr(host_resources, "file_label", lambda: DEFAULT)
+    async with running_csi_cluster(monkeypatch) as cluster:
+        cluster.csi_driver(attachRequired=False, seLinuxMount=True)
+        cluster.bind()
+        cluster.objects[PV]["spec"] |= {"accessModes": ["ReadWriteOncePod"], "mountOptions": ["noatime"]}
+        yield cluster
+
+
+def run(cluster: CsiCluster, uid: str, level: str = "s0:c1,c2", state: PodState = PodState.SYNC) -> None:
+    cluster.run(uid, state, selinux={"seLinuxOptions": {"level": level}})
+
+
+def flags(call: dict[str, Any]) -> list[str]:
+    found: list[str] = call["volume_capability"]["mount"].get("mount_flags", [])
+    return found
+
+
+def record(cluster: CsiCluster, pattern: str) -> dict[str, str]:
+    (path,) = cluster.root.glob(pattern)
+    found: dict[str, str] = json.loads(path.read_text())
+    return found
+
+
+async def test_the_volume_is_staged_and_published_with_the_label_and_not_relabelled(cluster: CsiCluster) -> None:
+    async with cluster.volume():
+        run(cluster, "a")
+        await cluster.until_mounted("a")
+        assert (shown := cluster.shown("a")) is not None and not shown.selinux_relabel
+        (staged,), (published,) = cluster.driver.calls("NodeStageVolume"), cluster.driver.calls("NodePublishVolume")
+        assert flags(staged) == flags(published) == ["noatime", CONTEXT]
+        for pattern in ("plugins/kubernetes.io/csi/*/*/vol_data.json", "pods/a/volumes/*/*/vol_data.json"):
+            assert record(cluster, pattern)["seLinuxMountContext"] == f"{DEFAULT}:c1,c2"
+    async with cluster.volume():  # the device is found with its label, and stays
+        await cluster.until_mounted("a")
+        assert cluster.driver.calls("NodeUnstageVolume", "NodeUnpublishVolume") == []
+        run(cluster, "a", state=PodState.FINISHED)
+        await cluster.until_nothing_is_left()
+
+
+@pytest.mark.parametrize("takes_labels, modes", [(False, ["ReadWriteOncePod"]), (True, ["ReadWriteOnce"])])
+async def test_without_support_the_runtime_relabels(cluster: CsiCluster, takes_labels: bool, modes: list[str]) -> None:
+    cluster.csi_driver(attachRequired=False, seLinuxMount=takes_labels)
+    cluster.objects[PV]["spec"]["accessModes"] = modes
+    async with cluster.volume():
+        run(cluster, "a")
+        await cluster.until_mounted("a")
+        assert (shown := cluster.shown("a")) is not None and shown.selinux_relabel
+        assert [flags(call) for call in cluster.driver.calls("NodeStageVolume", "NodePublishVolume")] == [
+            ["noatime"],
+            ["noatime"],
+        ]
+        assert "seLinuxMountContext" not in record(cluster, "pods/a/volumes/*/*/vol_data.json")
+
+
+async def test_a_pod_with_another_label_waits_until_the_volume_is_unmounted(cluster: CsiCluster) -> None:
+    cluster.objects[PV]["spec"]["accessModes"] = ["ReadWriteMany"]
+    async with cluster.volume(gates={GATE: True}):
+        run(cluster, "a")
+        await cluster.until_mounted("a")
+        run(cluster, "b", level="s0:c7")
+        why = f'conflicting SELinux labels of volume pv-1: "{DEFAULT}:c1,c2" and "{DEFAULT}:c7"'
+        assert why in await cluster.until_error("b")
+        assert (shown := cluster.shown("a")) is not None and shown.state is VolumeState.MOUNTED
+        assert len(cluster.driver.calls("NodeStageVolume")) == 1
+        run(cluster, "a", state=PodState.FINISHED)
+        await cluster.until_mounted("b")
+        staged = cluster.driver.calls("NodeStageVolume", "NodeUnstageVolume")
+        assert [call["method"] for call in staged] == ["NodeStageVolume", "NodeUnstageVolume", "NodeStageVolume"]
+        assert flags(staged[-1]) == ["noatime", f'context="{DEFAULT}:c7"']
+
+
+@pytest.mark.parametrize("staged_as", ["s0:c1,c2", "s0:c7"])
+async def test_a_staged_volume_that_no_pod_has_gets_the_label_of_the_next_pod(
+    cluster: CsiCluster, staged_as: str
+) -> None:
+    """As a kill leaves it between the teardown for one pod and the removal of the device."""
+    async with cluster.volume():
+        run(cluster, "a", level=staged_as)
+        cluster.driver.fault("NodePublishVolume", "INTERNAL", times=1000)
+        await cluster.until_error("a")
+    cluster.driver.fault("NodePublishVolume")
+    async with cluster.volume():
+        run(cluster, "a", state=PodState.FINISHED)
+        run(cluster, "b")
+        await cluster.until_mounted("b")
+        methods = [call["method"] for call in cluster.driver.calls("NodeStageVolume", "NodeUnstageVolume")]
+        assert flags(cluster.driver.calls("NodeStageVolume")[-1]) == ["noatime", CONTEXT]
+        if staged_as != "s0:c1,c2":
+            assert methods[-2:] == ["NodeUnstageVolume", "NodeStageVolume"]
+
+
+async def test_containers_with_different_labels_are_an_error(cluster: CsiCluster) -> None:
+    async with cluster.volume():
+        two = [{"name": n, "volumeMounts": [{"name": "v"}], "securityContext": {"seLinuxOptions": {"level": n}}}
+               for n in ("s1", "s2")]  # fmt: skip
+        cluster.run("a", containers=two)
+        assert "multiple SELinux labels found: " in await cluster.until_error("a")

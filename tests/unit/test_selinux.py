@@ -1,0 +1,51 @@
+"""Whether SELinux is on, and the label of container files, are read from files of the host."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.selinux import container_file_label, selinux_enabled
+
+
+@pytest.mark.parametrize(
+    ("mounted", "label", "enabled"),
+    [
+        (True, "system_u:system_r:kubelet_t:s0\0", True),
+        (True, "kernel\0", False),  # SELinux is in the kernel and no policy is loaded
+        (True, None, False),
+        (False, "unconfined\0", False),  # the label is another security module's
+    ],
+)
+def test_selinux_is_on_with_its_file_system_and_a_label(
+    tmp_path: Path, mounted: bool, label: str | None, enabled: bool
+) -> None:
+    selinuxfs, own_label = tmp_path / "selinux", tmp_path / "current"
+    if mounted:
+        selinuxfs.mkdir()
+        (selinuxfs / "enforce").write_text("1")
+    if label is not None:
+        own_label.write_text(label)
+    assert selinux_enabled(selinuxfs, own_label) is enabled
+
+
+LABEL = "system_u:object_r:container_file_t:s0"
+CONTEXTS = f'''# of containers
+process = "system_u:system_r:container_t:s0"
+file = "{LABEL}"
+'''
+
+
+@pytest.mark.parametrize("path", ["contexts", "etc/mls/contexts/lxc_contexts"])
+def test_the_label_of_files_is_that_of_the_contexts_of_containers(tmp_path: Path, path: str) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "config").write_text("# targeted or mls\nSELINUX=enforcing\nSELINUXTYPE=mls\n")
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(CONTEXTS)
+    assert container_file_label(tmp_path / "contexts", tmp_path / "etc") == LABEL
+
+
+@pytest.mark.parametrize("content", [None, "", f'file = "{LABEL}"\n', "\xff\n= =\n"])
+def test_there_is_no_label_without_contexts_of_containers(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "contexts").write_text(content)
+    assert container_file_label(tmp_path / "contexts", tmp_path / "etc") == ""
