@@ -98,7 +98,7 @@ def folders_of(file: str) -> list[str]:
     """Folders of tests for the file, the nearest first."""
     parts = Path(file).parts
     room = [part for part in parts[1:-1] if part != "core"]
-    folders = ["tests/unit/bus"] if parts[0] == "bus" else []
+    folders = ["tests/unit/bus"] if parts[0] == "bus" else [f"tests/unit/{Path(file).stem}"]
     folders += [f"tests/unit/{'/'.join(room[:depth])}" for depth in range(len(room), 0, -1)]
     folders += [f"tests/service/{room[0]}"] if parts[0] == "services" else []
     return [folder for folder in folders if (CHECKOUT / folder).is_dir()]

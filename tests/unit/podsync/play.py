@@ -1,7 +1,4 @@
-"""Plays podsync's core against a tiny runtime model: calls take effect at once, or not, and the process may be killed.
-
-Not a test of the runtime client: just enough of a runtime to let the core's decisions run to their end.
-"""
+"""Plays podsync's core against `runtime_model`: calls take effect at once, or not, and the process may be killed."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,13 +7,9 @@ from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodStatus
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.admission.node_view import MachineFacts
-from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
-from services.podsync.core.cri.container_resources import container_resources
 from services.podsync.core.cri.resize_writes import MemoryInUseError
 from services.podsync.core.machine import PodSync, Settings
-from services.podsync.core.pod import results
 from services.podsync.core.pod.events import (
-    CallDone,
     CallFailed,
     Event,
     PodDesired,
@@ -30,39 +23,21 @@ from services.podsync.core.pod.events import (
 )
 from services.podsync.core.pod.instructions import (
     Call,
-    ContainerStop,
-    CreateContainer,
-    FetchNode,
     ForgetPod,
-    InspectImage,
     Instruction,
     InterruptCall,
-    KillContainer,
-    KillPod,
-    LookAtPod,
-    PreparePod,
     PublishAdmitted,
     PublishStatus,
-    PullImage,
     RecordEvent,
-    RemoveContainers,
-    RemoveSandboxes,
     ReportInternalError,
-    ResizePod,
-    RunPodSandbox,
-    RunPostStartHook,
     SavePod,
-    StartContainer,
     WakeAt,
 )
 from services.podsync.core.pod.published import Published
-from shared.cri.interface import ImageStatus
 from shared.model.probes import ProbeResult
-from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
-from shared.podspec.hashing import container_hash
-from tests.unit.podsync import resize_model
+from shared.model.runtime import ContainerState
 from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step
-from tests.unit.podsync.resize_model import NODE
+from tests.unit.podsync.runtime_model import RuntimeModel
 
 __all__ = ["KilledError", "Play", "Pod", "a_container", "a_pod", "every_step"]
 
@@ -72,23 +47,16 @@ class KilledError(Exception):
 
 
 @dataclass
-class Play:
+class Play(RuntimeModel):
     """One podsync process after another against one runtime."""
 
-    images: set[str] = field(default_factory=lambda: {"busybox:1"})
     fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
     fail_always: dict[str, tuple[str, str]] = field(default_factory=dict)
     hang: set[str] = field(default_factory=set)  # call names that are not answered
     unbegun: set[str] = field(default_factory=set)  # call names that are interrupted before they are performed
-    log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
     only_urgent: bool = False  # what is in no hurry to be saved never gets to the disk
     listed: bool = False  # pleg's list is complete
-    outside: set[str] = field(default_factory=set)  # pods whose cgroup is missing
-    deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     kill_at: int = -1  # number of the step at which the process dies; -1 = never
-    wall: float = 1_000_000.0
-    sandboxes: dict[str, list[Sandbox]] = field(default_factory=dict)
-    containers: dict[str, list[Container]] = field(default_factory=dict)
     disk: dict[str, dict[str, Any]] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -98,25 +66,15 @@ class Play:
     volumes: dict[str, MountedVolumes] = field(default_factory=dict)
     wanted: dict[str, Pod] = field(default_factory=dict)
     source: str = "file"
-    node: Pod | None = None  # what FetchNode finds
     facts: MachineFacts = field(default_factory=MachineFacts)
     joins_cluster: bool = False
     runtime_reported: bool = True
     sources_complete: bool = True  # as of the next start
     agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
     mistakes_expected: bool = False
-    stops: list[int] = field(default_factory=list)
-    stopped: list[ContainerStop] = field(default_factory=list)  # the same, complete
-    hooks: list[str] = field(default_factory=list)  # instances whose postStart was run
-    made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
-
-    cgroups: dict[str, CgroupValues] = field(default_factory=dict)  # pod's UID -> what its cgroup has
-    resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # container id -> LinuxContainerResources
-    usage: dict[str, int] = field(default_factory=dict)  # container id, or "" for the pod -> bytes of memory
-    writes: list[str] = field(default_factory=list)  # see `resize_model.perform`
 
     def __post_init__(self) -> None:
-        self.steps = self.ids = self.boot = 0
+        self.steps = self.boot = 0
         self.wakes: list[float] = []
         self.start()
 
@@ -212,36 +170,21 @@ class Play:
         self.start()
         self.run()
 
-    def look(self, uid: str) -> RuntimePod:
-        """What the runtime has."""
-        return RuntimePod(
-            uid=uid,
-            name="web",
-            namespace="default",
-            observed_at=self.wall,
-            sandboxes=tuple(sorted(self.sandboxes.get(uid, []), key=lambda s: -s.attempt)),
-            containers=tuple(sorted(self.containers.get(uid, []), key=lambda c: -c.created_at)),
-        )
-
     def reason(self, container: str, uid: str = "u1") -> tuple[str, str]:
         """Why the container waits: reason and message, "" where it does not."""
         return self.core.records[uid].progress(container).reason or ("", "")
 
-    def running(self, uid: str) -> list[tuple[str, int]]:
-        """Name and attempt of every running container."""
-        return [(c.name, c.attempt) for c in self.containers.get(uid, []) if c.state is ContainerState.RUNNING]
-
     def _take(self, instructions: list[Instruction]) -> None:
         self.queue += instructions
 
-    def _point(self) -> None:
+    def point(self) -> None:
         """A place where the process may die."""
         self.steps += 1
         if self.steps == self.kill_at:
             raise KilledError
 
     def _do(self, instruction: Instruction) -> None:
-        self._point()
+        self.point()
         match instruction:
             case SavePod(uid=uid, record=record, urgent=urgent):
                 if urgent or not self.only_urgent:
@@ -279,7 +222,7 @@ class Play:
             return
         failure = self.fail.pop(name, None) or self.fail_always.get(name)
         try:
-            done = self._effect(call) if failure is None else None
+            done = self.effect(call) if failure is None else None
         except MemoryInUseError as error:
             failure, done = ("", str(error)), None
         if failure is not None or done is None:
@@ -289,112 +232,5 @@ class Play:
                 CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
             )
             return
-        self._point()  # the runtime has done it, we have no answer
+        self.point()  # the runtime has done it, we have no answer
         self.handle(done)
-
-    def _effect(self, call: Call) -> CallDone:
-        self.wall += 0.01
-        uid = call.uid
-        done = CallDone(uid=uid, call=call, completed_at=self.wall)
-        match call:
-            case InspectImage(image=image):
-                found = ImageStatus(id=f"sha256:{image}", size=1) if image in self.images else None
-                return replace(done, result=results.ImageInspected(image=found))
-            case PullImage(image=image):
-                self.images.add(image)
-                return replace(done, result=results.ImagePulled(image=ImageStatus(id=f"sha256:{image}", size=1)))
-            case RunPodSandbox(attempt=attempt):
-                assert all(s.attempt != attempt for s in self.sandboxes.get(uid, [])), "sandbox name is reserved"
-                sandbox = Sandbox(
-                    id=self._id("s"),
-                    attempt=attempt,
-                    state=SandboxState.READY,
-                    created_at=self.ids,
-                    host_network=self.core.records[uid].host_network,
-                    ips=("10.0.0.9",),
-                )
-                self.sandboxes.setdefault(uid, []).append(sandbox)
-            case CreateContainer():
-                return replace(done, result=results.ContainerCreated(container_id=self._create(call)))
-            case StartContainer(container_id=container_id):
-                self._change(uid, container_id, ContainerState.RUNNING)
-            case RunPostStartHook(container_id=container_id):
-                self.hooks.append(container_id)
-                return done
-            case KillContainer(stop=stop):
-                self.stops.append(stop.grace_seconds)
-                self.stopped.append(stop)
-                if not self.deaf:
-                    self._change(uid, stop.container_id, ContainerState.EXITED)
-            case KillPod(containers=containers):
-                self.stops += [stop.grace_seconds for stop in containers]
-                self.stopped += containers
-                if self.deaf:
-                    return replace(done, result=results.PodListed(pod=self.look(uid)))
-                for stop in containers:
-                    self._change(uid, stop.container_id, ContainerState.EXITED)
-                self.sandboxes[uid] = [
-                    replace(s, state=SandboxState.NOTREADY) if s.id in call.sandboxes else s
-                    for s in self.sandboxes.get(uid, [])
-                ]
-            case RemoveContainers(containers=containers):
-                gone = {c[0] for c in containers}
-                self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
-            case RemoveSandboxes(sandboxes=sandboxes):
-                self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
-            case FetchNode():
-                return replace(done, result=results.NodeRead(node=self.node))
-            case ResizePod():
-                return self._resize(call, done)
-            case PreparePod(runs=runs):
-                if not runs:
-                    self.outside.discard(uid)
-                    self.cgroups.setdefault(uid, pod_cgroup_values(self.core.records[uid].saved.pod, NODE))
-                missing = uid in self.outside
-                return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
-            case LookAtPod():
-                return replace(done, result=results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside))
-        return replace(done, result=results.PodListed(pod=self.look(uid)))
-
-    def _create(self, call: CreateContainer) -> str:
-        mine = self.containers.setdefault(call.uid, [])
-        taken = [
-            c for c in mine if (c.name, c.attempt, c.sandbox_id) == (call.container, call.attempt, call.sandbox_id)
-        ]
-        assert not taken, f"a second container of attempt {call.attempt}"
-        found = self.core.records[call.uid].container(call.container)
-        assert found is not None, f"the spec has no container {call.container}"
-        created = Container(
-            id=self._id("c"),
-            name=call.container,
-            attempt=call.attempt,
-            sandbox_id=call.sandbox_id,
-            state=ContainerState.CREATED,
-            created_at=self.ids,
-            restart_count=call.attempt,
-            spec_hash=container_hash(found[1]),
-            image="busybox:1",
-        )
-        mine.append(created)
-        self.resources[created.id] = container_resources(self.core.records[call.uid].saved.pod, found[1], NODE)
-        self.made.append((call.uid, call.container, call.attempt))
-        return created.id
-
-    def _resize(self, call: ResizePod, done: CallDone) -> CallDone:
-        """The process may end after each write."""
-        pod = self.core.records[call.uid].saved.pod
-        for write in resize_model.writes(call, pod, self.cgroups[call.uid], self.usage):
-            self.writes.append(resize_model.perform(write, call, self.cgroups, self.resources))
-            self._point()
-        return done
-
-    def _change(self, uid: str, container_id: str, state: ContainerState) -> None:
-        for i, c in enumerate(self.containers[uid]):
-            if c.id == container_id and c.state is not ContainerState.EXITED:
-                at = int(self.wall * 1e9)
-                began, ended = (at, 0) if state is ContainerState.RUNNING else (c.started_at, at)
-                self.containers[uid][i] = replace(c, state=state, started_at=began, finished_at=ended)
-
-    def _id(self, kind: str) -> str:
-        self.ids += 1
-        return f"{kind}{self.ids:03d}"

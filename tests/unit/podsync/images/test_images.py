@@ -26,8 +26,8 @@ class Answers(Play):
 
     answer: Any = None
 
-    def _effect(self, call: Call) -> CallDone:
-        done = super()._effect(call)
+    def effect(self, call: Call) -> CallDone:
+        done = super().effect(call)
         changed: CallDone = self.answer(call, done) if self.answer else done
         return changed
 

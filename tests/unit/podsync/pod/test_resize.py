@@ -237,7 +237,7 @@ def test_a_container_that_is_created_with_the_resources_before_is_resized_once_i
     play.want(sized(SMALL))
     creation = play.calls[-1]
     play.want(sized(LARGE, 2))
-    play.handle(play._effect(creation))
+    play.handle(play.effect(creation))
     play.run()
     assert play.resources["c002"]["cpu_quota"] == play.cgroups["u1"].cpu_quota == 40_000
     assert resources(play)["resources"] == LARGE and not condition(play, "PodResizeInProgress")

@@ -87,7 +87,7 @@ def test_the_end_of_one_whose_pod_is_deleted_before_it_runs_again_is_shown_uncha
     pod = a_pod(restartPolicy="OnFailure")
     pod["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}
     play.want(pod)
-    play.handle(play._effect(play.calls[-1]))
+    play.handle(play.effect(play.calls[-1]))
     play.run()
     status = play.statuses["u1"].status
     assert status["phase"] == "Succeeded"
@@ -110,7 +110,7 @@ def test_an_image_that_the_spec_names_no_longer_makes_no_container(call: str) ->
     play.want(a_pod(containers=[a_container("c", image="old:1")]))
     held = play.calls[-1]
     play.want(a_pod(containers=[a_container("c", image="newer:1")]))
-    play.handle(play._effect(held))
+    play.handle(play.effect(held))
     play.run()
     made = [call for call in play.calls if isinstance(call, CreateContainer)]
     assert [create.image.id for create in made] == ["sha256:newer:1"]

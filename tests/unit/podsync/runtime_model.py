@@ -1,0 +1,187 @@
+"""A tiny runtime for `play`: sandboxes, containers and cgroups by pod, and what each call of podsync changes in them.
+
+Not a test of the runtime client: just enough of a runtime to let the core's decisions run to their end.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
+from services.podsync.core.cri.container_resources import container_resources
+from services.podsync.core.machine import PodSync
+from services.podsync.core.pod import results
+from services.podsync.core.pod.events import CallDone
+from services.podsync.core.pod.instructions import (
+    Call,
+    ContainerStop,
+    CreateContainer,
+    FetchNode,
+    InspectImage,
+    KillContainer,
+    KillPod,
+    LookAtPod,
+    PreparePod,
+    PullImage,
+    RemoveContainers,
+    RemoveSandboxes,
+    ResizePod,
+    RunPodSandbox,
+    RunPostStartHook,
+    StartContainer,
+)
+from shared.cri.interface import ImageStatus
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.podspec.hashing import container_hash
+from tests.unit.podsync import resize_model
+from tests.unit.podsync.pods import Pod
+from tests.unit.podsync.resize_model import NODE
+
+
+@dataclass
+class RuntimeModel:
+    """The outside of one podsync process after another; `core` is the one that runs now."""
+
+    images: set[str] = field(default_factory=lambda: {"busybox:1"})
+    log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
+    outside: set[str] = field(default_factory=set)  # pods whose cgroup is missing
+    deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
+    wall: float = 1_000_000.0
+    sandboxes: dict[str, list[Sandbox]] = field(default_factory=dict)
+    containers: dict[str, list[Container]] = field(default_factory=dict)
+    node: Pod | None = None  # what FetchNode finds
+    stops: list[int] = field(default_factory=list)
+    stopped: list[ContainerStop] = field(default_factory=list)  # the same, complete
+    hooks: list[str] = field(default_factory=list)  # instances whose postStart was run
+    made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
+    cgroups: dict[str, CgroupValues] = field(default_factory=dict)  # pod's UID -> what its cgroup has
+    resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # container id -> LinuxContainerResources
+    usage: dict[str, int] = field(default_factory=dict)  # container id, or "" for the pod -> bytes of memory
+    writes: list[str] = field(default_factory=list)  # see `resize_model.perform`
+    core: PodSync = field(init=False)
+    ids: int = field(default=0, init=False)
+
+    def point(self) -> None:
+        """A place where the process may die."""
+
+    def look(self, uid: str) -> RuntimePod:
+        """What the runtime has."""
+        return RuntimePod(
+            uid=uid,
+            name="web",
+            namespace="default",
+            observed_at=self.wall,
+            sandboxes=tuple(sorted(self.sandboxes.get(uid, []), key=lambda s: -s.attempt)),
+            containers=tuple(sorted(self.containers.get(uid, []), key=lambda c: -c.created_at)),
+        )
+
+    def running(self, uid: str) -> list[tuple[str, int]]:
+        """Name and attempt of every running container."""
+        return [(c.name, c.attempt) for c in self.containers.get(uid, []) if c.state is ContainerState.RUNNING]
+
+    def effect(self, call: Call) -> CallDone:
+        """What the call changes, and its result."""
+        self.wall += 0.01
+        uid = call.uid
+        done = CallDone(uid=uid, call=call, completed_at=self.wall)
+        match call:
+            case InspectImage(image=image):
+                found = ImageStatus(id=f"sha256:{image}", size=1) if image in self.images else None
+                return replace(done, result=results.ImageInspected(image=found))
+            case PullImage(image=image):
+                self.images.add(image)
+                return replace(done, result=results.ImagePulled(image=ImageStatus(id=f"sha256:{image}", size=1)))
+            case RunPodSandbox(attempt=attempt):
+                assert all(s.attempt != attempt for s in self.sandboxes.get(uid, [])), "sandbox name is reserved"
+                sandbox = Sandbox(
+                    id=self._id("s"),
+                    attempt=attempt,
+                    state=SandboxState.READY,
+                    created_at=self.ids,
+                    host_network=self.core.records[uid].host_network,
+                    ips=("10.0.0.9",),
+                )
+                self.sandboxes.setdefault(uid, []).append(sandbox)
+            case CreateContainer():
+                return replace(done, result=results.ContainerCreated(container_id=self._create(call)))
+            case StartContainer(container_id=container_id):
+                self._change(uid, container_id, ContainerState.RUNNING)
+            case RunPostStartHook(container_id=container_id):
+                self.hooks.append(container_id)
+                return done
+            case KillContainer(stop=stop):
+                self.stops.append(stop.grace_seconds)
+                self.stopped.append(stop)
+                if not self.deaf:
+                    self._change(uid, stop.container_id, ContainerState.EXITED)
+            case KillPod(containers=containers):
+                self.stops += [stop.grace_seconds for stop in containers]
+                self.stopped += containers
+                if self.deaf:
+                    return replace(done, result=results.PodListed(pod=self.look(uid)))
+                for stop in containers:
+                    self._change(uid, stop.container_id, ContainerState.EXITED)
+                self.sandboxes[uid] = [
+                    replace(s, state=SandboxState.NOTREADY) if s.id in call.sandboxes else s
+                    for s in self.sandboxes.get(uid, [])
+                ]
+            case RemoveContainers(containers=containers):
+                gone = {c[0] for c in containers}
+                self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
+            case RemoveSandboxes(sandboxes=sandboxes):
+                self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
+            case FetchNode():
+                return replace(done, result=results.NodeRead(node=self.node))
+            case ResizePod():
+                return self._resize(call, done)
+            case PreparePod(runs=runs):
+                if not runs:
+                    self.outside.discard(uid)
+                    self.cgroups.setdefault(uid, pod_cgroup_values(self.core.records[uid].saved.pod, NODE))
+                missing = uid in self.outside
+                return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
+            case LookAtPod():
+                return replace(done, result=results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside))
+        return replace(done, result=results.PodListed(pod=self.look(uid)))
+
+    def _create(self, call: CreateContainer) -> str:
+        mine = self.containers.setdefault(call.uid, [])
+        taken = [
+            c for c in mine if (c.name, c.attempt, c.sandbox_id) == (call.container, call.attempt, call.sandbox_id)
+        ]
+        assert not taken, f"a second container of attempt {call.attempt}"
+        found = self.core.records[call.uid].container(call.container)
+        assert found is not None, f"the spec has no container {call.container}"
+        created = Container(
+            id=self._id("c"),
+            name=call.container,
+            attempt=call.attempt,
+            sandbox_id=call.sandbox_id,
+            state=ContainerState.CREATED,
+            created_at=self.ids,
+            restart_count=call.attempt,
+            spec_hash=container_hash(found[1]),
+            image="busybox:1",
+        )
+        mine.append(created)
+        self.resources[created.id] = container_resources(self.core.records[call.uid].saved.pod, found[1], NODE)
+        self.made.append((call.uid, call.container, call.attempt))
+        return created.id
+
+    def _resize(self, call: ResizePod, done: CallDone) -> CallDone:
+        """The process may end after each write."""
+        pod = self.core.records[call.uid].saved.pod
+        for write in resize_model.writes(call, pod, self.cgroups[call.uid], self.usage):
+            self.writes.append(resize_model.perform(write, call, self.cgroups, self.resources))
+            self.point()
+        return done
+
+    def _change(self, uid: str, container_id: str, state: ContainerState) -> None:
+        for i, c in enumerate(self.containers[uid]):
+            if c.id == container_id and c.state is not ContainerState.EXITED:
+                at = int(self.wall * 1e9)
+                began, ended = (at, 0) if state is ContainerState.RUNNING else (c.started_at, at)
+                self.containers[uid][i] = replace(c, state=state, started_at=began, finished_at=ended)
+
+    def _id(self, kind: str) -> str:
+        self.ids += 1
+        return f"{kind}{self.ids:03d}"
