@@ -3,10 +3,13 @@
 Several may run side by side. `stop` takes down every pod it still has and leaves nothing of it on the machine.
 """
 
+import asyncio
 import itertools
 import os
 import subprocess
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from services.bootstrap.adapters import containerd_host
@@ -88,3 +91,16 @@ class PrivateContainerd:
         leftovers.end_processes(leftovers.shims_of(self.directory))
         leftovers.unmount_below(self.directory)
         leftovers.remove_network(self.embedded.bridge)
+
+
+@contextmanager
+def started_containerd() -> Iterator[PrivateContainerd]:
+    """One that runs with the images of `import_images`, in a new directory."""
+    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
+        made = PrivateContainerd(Path(directory))
+        try:
+            made.start()
+            made.import_images()
+            yield made
+        finally:
+            asyncio.run(made.stop())

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -25,7 +24,7 @@ from shared.config.effective import EffectiveConfig
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Message
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
-from tests.containerd import PrivateContainerd
+from tests.containerd import PrivateContainerd, started_containerd
 from tests.unit.cri.runtime_contract import World, look, started
 from tools.oci_image import BUSYBOX_IMAGE
 
@@ -36,14 +35,8 @@ ROUNDS = 5
 
 @pytest.fixture(scope="module")
 def containerd() -> Iterator[PrivateContainerd]:
-    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
-        containerd = PrivateContainerd(Path(directory))
-        try:
-            containerd.start()
-            containerd.import_images()
-            yield containerd
-        finally:
-            asyncio.run(containerd.stop())
+    with started_containerd() as containerd:
+        yield containerd
 
 
 class PlegOnContainerd(World):

@@ -1,9 +1,7 @@
 """The runtime contract against a real containerd."""
 
-import asyncio
 import os
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import uvloop
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import Container, ContainerState
-from tests.containerd import PrivateContainerd
+from tests.containerd import PrivateContainerd, started_containerd
 from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
 from tools.oci_image import BUSYBOX_IMAGE
 
@@ -22,14 +20,8 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(scope="module")
 def containerd() -> Iterator[PrivateContainerd]:
-    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
-        containerd = PrivateContainerd(Path(directory))
-        try:
-            containerd.start()
-            containerd.import_images()
-            yield containerd
-        finally:
-            asyncio.run(containerd.stop())
+    with started_containerd() as containerd:
+        yield containerd
 
 
 class ContainerdWorld(World):

@@ -15,7 +15,6 @@ import pytest
 from bus.manifest import read_manifest
 from bus.messages.beat import Beat
 from tests.bus_client import next_beat
-from tests.lacking import require_command
 from tests.process.supervised import CHECKOUT, Agent, alive, eventually
 
 
@@ -363,11 +362,3 @@ def test_a_service_stopped_for_longer_than_the_watchdog_waits_goes_on(agent: Age
     os.kill(pid, signal.SIGTERM)
     assert "did not turn for" not in agent.logged("status", "dummy was cancelled")
     eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "it is started again")
-
-
-def test_the_unit_file_is_one_that_systemd_takes(tmp_path: Path) -> None:
-    require_command("systemd-analyze")
-    unit = tmp_path / "bulkhead.service"
-    unit.write_text((CHECKOUT / "systemd/bulkhead.service").read_text().replace("/opt/bulkhead", str(CHECKOUT)))
-    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    assert (done.returncode, [line for line in done.stderr.splitlines() if "bulkhead" in line]) == (0, [])

@@ -65,7 +65,7 @@ def without_vanished_hugepages(status: Object, resources: NodeResources) -> None
             for name, amount in quantities(status, key).items()
             if not name.startswith("hugepages-") or name in resources.capacity
         }
-        if kept or key in status:
+        if key in status:
             status[key] = kept
 
 

@@ -52,26 +52,6 @@ PODS = {
         ],
         volumes=VOLUME,
     ),
-    "statuses-on-failure": pod_of(
-        "statuses-on-failure",
-        container("works", "exit 0"),
-        container("fails", "exit 5"),
-        restartPolicy="OnFailure",
-    ),
-    "statuses-not-ready": pod_of(
-        "statuses-not-ready",
-        container("z", readinessProbe={"exec": {"command": ["false"]}, "periodSeconds": 1}),
-        container("a", readinessProbe={"exec": {"command": ["false"]}, "periodSeconds": 1}),
-        container("fine"),
-    ),
-    "statuses-no-image": pod_of(
-        "statuses-no-image", container("c", image="localhost/statuses/none:1", imagePullPolicy="Never"), container("d")
-    ),
-    "statuses-mounts": pod_of(
-        "statuses-mounts",
-        container("c", volumeMounts=[*SHARED, {"name": "shared", "mountPath": "/again", "readOnly": True}]),
-        volumes=VOLUME,
-    ),
 }
 GATED = "statuses-gated"
 
@@ -150,44 +130,6 @@ async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) 
     )
     await touch(node, name, "helper", "/shared/ready")
     await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
-
-
-async def test_on_failure_one_container_is_done_and_one_is_tried_again(node: Node) -> None:
-    def again(pod: Object) -> bool:
-        return bool(status_of(pod, "fails").get("restartCount"))
-
-    pod = await node.wait_static("statuses-on-failure", again, "to try again", SOON)
-    assert pod["status"]["phase"] == "Running"
-    assert status_of(pod, "works")["state"]["terminated"]["reason"] == "Completed"
-    assert status_of(pod, "works")["restartCount"] == 0
-    assert reason_and_message(pod, "ContainersReady")[0] == "ContainersNotReady"
-
-
-async def test_what_is_not_ready_is_named_in_the_order_of_the_spec(node: Node) -> None:
-    pod = await node.wait_phase("statuses-not-ready", "Running", SOON)
-    assert reason_and_message(pod, "Ready") == ("ContainersNotReady", "containers with unready status: [z a]")
-    assert [s["name"] for s in pod["status"]["containerStatuses"]] == ["a", "fine", "z"]
-    assert [s["ready"] for s in pod["status"]["containerStatuses"]] == [False, True, False]
-
-
-async def test_one_container_without_an_image_keeps_the_pod_pending_and_not_the_other(node: Node) -> None:
-    def half(pod: Object) -> bool:
-        waiting = (status_of(pod, "c").get("state") or {}).get("waiting") or {}
-        return waiting.get("reason") == "ErrImageNeverPull" and "running" in status_of(pod, "d")["state"]
-
-    pod = await node.wait_static("statuses-no-image", half, "to be half up", SOON)
-    assert pod["status"]["phase"] == "Pending"
-    message = status_of(pod, "c")["state"]["waiting"]["message"]
-    assert message == 'Container image "localhost/statuses/none:1" is not present with pull policy of Never'
-    assert conditions(pod)["Initialized"] == conditions(pod)["PodReadyToStartContainers"] == "True"
-
-
-async def test_mounts(node: Node) -> None:
-    pod = await node.wait_phase("statuses-mounts", "Running", SOON)
-    assert status_of(pod, "c")["volumeMounts"] == [
-        {"name": "shared", "mountPath": "/shared"},
-        {"name": "shared", "mountPath": "/again", "readOnly": True, "recursiveReadOnly": "Disabled"},
-    ]
 
 
 async def test_a_readiness_gate_that_is_opened(node: Node) -> None:

@@ -11,8 +11,6 @@ from tests.behaviour import Node, container, pod_of, status_of
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
 
 FALLBACK = {"terminationMessagePolicy": "FallbackToLogsOnError"}
-LINES = "i=0; while [ $i -lt 100 ]; do echo line $i; i=$((i+1)); done"
-FULL = "head -c 4096 /dev/zero | tr '\\0' x > /dev/termination-log"
 # The file is a mount of its own: it can be neither removed nor replaced, only written.
 ATTACK = (
     "rm -f /dev/termination-log 2>/dev/null; ln -sf /etc/shadow /dev/termination-log 2>/dev/null;"
@@ -27,37 +25,15 @@ PODS = {
             "messages-once",
             container("file", "echo -n bye > /dev/termination-log; exit 3"),
             container("tail", "(head -c 5000 /dev/zero | tr '\\0' a; echo -n z) > /dev/termination-log"),
-            container("path", "echo -n elsewhere > /tmp/words", terminationMessagePath="/tmp/words"),
             restartPolicy="Never",
         ),
         pod_of(
             "messages-odd",
-            container("bytes", r"printf 'a\377b' > /dev/termination-log"),
             container("huge", "head -c 20000000 /dev/zero > /dev/termination-log; echo -n end >> /dev/termination-log"),
             container("attack", ATTACK),
             restartPolicy="Never",
         ),
-        pod_of(
-            "messages-logs",
-            container("lines", f"{LINES}; exit 1", **FALLBACK),
-            container("long", "head -c 6000 /dev/zero | tr '\\0' y; echo; exit 1", **FALLBACK),
-            container("good", "echo logged; exit 0", **FALLBACK),
-            container("both", "echo logged; echo -n written > /dev/termination-log; exit 1", **FALLBACK),
-            container("file", "echo logged; exit 1"),
-            restartPolicy="Never",
-        ),
-        pod_of(
-            "messages-cut",
-            *(container(name, FULL) for name in ("a", "b", "c", "d")),
-            restartPolicy="Never",
-        ),
         pod_of("messages-again", container("c", "echo -n round >> /dev/termination-log; exit 1")),
-        pod_of(
-            "messages-init",
-            container("c"),
-            initContainers=[container("init", "echo no database; exit 1", **FALLBACK)],
-            restartPolicy="Never",
-        ),
         pod_of(
             "messages-missing",
             container("c", command=["/no/such/program"], **FALLBACK),
@@ -93,14 +69,6 @@ async def test_of_a_long_one_the_end_is_shown(node: Node) -> None:
     assert await message(node, "messages-once", "tail") == "a" * 4095 + "z"
 
 
-async def test_the_file_has_the_path_of_the_spec(node: Node) -> None:
-    assert await message(node, "messages-once", "path") == "elsewhere"
-
-
-async def test_bytes_that_are_no_text_are_replaced(node: Node) -> None:
-    assert await message(node, "messages-odd", "bytes") == "a\ufffdb"
-
-
 async def test_a_huge_file_costs_no_more_than_its_end(node: Node) -> None:
     text = await message(node, "messages-odd", "huge")
     assert len(text) <= 4096 and text.endswith("end")
@@ -111,34 +79,9 @@ async def test_the_container_cannot_put_something_else_in_its_place(node: Node) 
     assert text.endswith("still here") and "root:" not in text.replace("root:x:0:0:root:/root:/bin/sh", "")
 
 
-async def test_the_last_80_lines_of_the_log_stand_in_after_a_failure(node: Node) -> None:
-    text = await message(node, "messages-logs", "lines")
-    assert text == "".join(f"line {number}\n" for number in range(20, 100))
-
-
-async def test_of_the_log_2048_bytes_are_shown(node: Node) -> None:
-    assert await message(node, "messages-logs", "long") == "y" * 2047 + "\n"
-
-
-@pytest.mark.parametrize(("container_name", "text"), [("good", ""), ("both", "written"), ("file", "")])
-async def test_the_log_is_the_message_only_where_the_policy_requests_it(
-    node: Node, container_name: str, text: str
-) -> None:
-    assert await message(node, "messages-logs", container_name) == text
-
-
-async def test_the_containers_of_a_pod_share_12_kib(node: Node) -> None:
-    text = [await message(node, "messages-cut", name) for name in ("a", "b", "c", "d")]
-    assert [len(words) for words in text] == [3072] * 4
-
-
 async def test_every_run_has_a_file_of_its_own(node: Node) -> None:
     await node.wait_static("messages-again", lambda p: status_of(p, "c").get("restartCount", 0) >= 1, "to restart")
     assert await message(node, "messages-again", "c") == "round"
-
-
-async def test_a_failed_init_container_has_its_message(node: Node) -> None:
-    assert await message(node, "messages-init", "init") == "no database\n"
 
 
 async def test_the_message_of_the_runtime_comes_first(node: Node) -> None:

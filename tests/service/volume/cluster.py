@@ -4,10 +4,13 @@ import asyncio
 import base64
 import contextlib
 import copy
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bus.memory import MemoryNetwork
 from bus.messages.podsync import PodState, PodVolumes
@@ -16,6 +19,7 @@ from bus.messages.status import IssuedToken, RequestToken
 from bus.messages.streams import NODE_OBJECT, NODE_RESOURCES, OBJECTS_CHANGED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import MountedVolumes, VolumeState
 from services.frame.launch import Context
+from services.volume.adapters import backing_directory, root_dir
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
@@ -57,6 +61,18 @@ FOLDERS = {
     "labels": "downward-api",
     "limit": "downward-api",
 }
+
+
+def without_mounts(patch: pytest.MonkeyPatch) -> None:
+    """Let tmpfs mounts succeed without root: they are remembered, not made."""
+    mounts: set[str] = set()
+
+    def mount_tmpfs(path: Path, *, size: int) -> None:
+        mounts.add(str(path))
+
+    patch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
+    patch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
+    patch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
 
 
 class Cluster:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -11,23 +10,16 @@ from bus.interface import Freshness
 from bus.messages.podsync import NodeResources, PodState
 from bus.messages.status import IssuedToken
 from bus.messages.volume import MountedVolume, VolumeState
-from services.volume.adapters import backing_directory, cluster_content, root_dir
+from services.volume.adapters import cluster_content
 from services.volume.controllers import reconciliation
 from services.volume.core import operation_backoff, reconciler, token_cache
 from shared.backoff import Backoff
-from tests.service.volume.cluster import Cluster
+from tests.service.volume.cluster import Cluster, without_mounts
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    mounts: set[str] = set()
-
-    def mount_tmpfs(path: Path, *, size: int) -> None:
-        mounts.add(str(path))
-
-    monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
-    monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
-    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
+    without_mounts(monkeypatch)
     cluster = Cluster(tmp_path)
     await cluster.start()
     cluster.put("ConfigMap", "ca", "1", **{"ca.crt": "CA"})

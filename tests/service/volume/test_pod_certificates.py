@@ -1,7 +1,6 @@
 """Certificates of pods in a projected volume, with sources and status played: requested, shown, refused, killed."""
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import pytest
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
 from bus.messages.status import RequestedPodCertificate, RequestPodCertificate
-from services.volume.adapters import backing_directory, root_dir
 from services.volume.core import operation_backoff, pod_certificates
 from shared.backoff import Backoff
-from tests.service.volume.cluster import FOLDERS, Cluster
+from tests.service.volume.cluster import FOLDERS, Cluster, without_mounts
 
 SOURCE = {
     "podCertificate": {
@@ -77,14 +75,7 @@ class Signing(Cluster):
 
 @pytest.fixture
 async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signing:
-    mounts: set[str] = set()
-
-    def mount_tmpfs(path: Path, *, size: int) -> None:
-        mounts.add(str(path))
-
-    monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
-    monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
-    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
+    without_mounts(monkeypatch)
     monkeypatch.setitem(FOLDERS, "identity", "projected")
     cluster = Signing(tmp_path)
     await cluster.start()

@@ -1,6 +1,5 @@
 """Trust anchors in a projected volume, with sources played: only with the feature gate, and kept up to date."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,7 @@ import pytest
 
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
-from services.volume.adapters import backing_directory, root_dir
-from tests.service.volume.cluster import FOLDERS, Cluster
+from tests.service.volume.cluster import FOLDERS, Cluster, without_mounts
 
 KEY = "ClusterTrustBundleList//example.com/ca"
 SOURCE = {"clusterTrustBundle": {"path": "ca.pem", "signerName": "example.com/ca", "labelSelector": {}}}
@@ -21,14 +19,7 @@ def certificate(text: str) -> str:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    mounts: set[str] = set()
-
-    def mount_tmpfs(path: Path, *, size: int) -> None:
-        mounts.add(str(path))
-
-    monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
-    monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
-    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
+    without_mounts(monkeypatch)
     monkeypatch.setitem(FOLDERS, "roots", "projected")
     cluster = Cluster(tmp_path)
     await cluster.start()

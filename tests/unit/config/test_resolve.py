@@ -89,38 +89,16 @@ def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
     assert (config.port, config.verbosity, config.max_pods) == (2222, 6, 3)
 
 
-def test_a_map_flag_replaces_the_map_of_the_file(tmp_path: Path) -> None:
-    config = given(
-        tmp_path, ALONE + 'evictionHard: {"nodefs.available": "5%"}\n', "--eviction-hard=memory.available<1Gi"
-    )
-    assert config.eviction_hard == {"memory.available": "1Gi"}
-
-
 def test_eviction_defaults_are_merged_when_asked(tmp_path: Path) -> None:
     config = given(tmp_path, ALONE + 'evictionHard: {"nodefs.available": "5%"}\nmergeDefaultEvictionSettings: true\n')
     assert config.eviction_hard["nodefs.available"] == "5%"
     assert config.eviction_hard["imagefs.inodesFree"] == "5%"
 
 
-def test_no_thresholds_is_kept(tmp_path: Path) -> None:
-    assert given(tmp_path, ALONE + "evictionHard: {}\n").eviction_hard == {}
-
-
-def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    config = given(tmp_path, ALONE + "staticPodPath: manifests\npodLogsDir: logs/../pods\n")
-    assert config.static_pod_path == f"{tmp_path}/manifests"
-    assert config.pod_logs_dir == f"{tmp_path}/pods"
-
-
 def test_zero_is_the_default_only_where_the_kubelet_has_it_so(tmp_path: Path) -> None:
     config = given(tmp_path, ALONE + "port: 0\nhealthzPort: 0\nregistryPullQPS: 0\nregistryBurst: 0\nresolvConf: ''\n")
     assert (config.port, config.healthz_port, config.registry_pull_qps, config.registry_burst) == (10250, 0, 0, 10)
     assert config.resolv_conf == ""
-
-
-def test_pulls_are_parallel_when_their_number_is_given(tmp_path: Path) -> None:
-    assert given(tmp_path, ALONE).serialize_image_pulls
-    assert not given(tmp_path, ALONE + "maxParallelImagePulls: 3\n").serialize_image_pulls
 
 
 def test_the_embedded_containerd_brings_its_own_socket(tmp_path: Path) -> None:
@@ -182,27 +160,6 @@ def test_zero_keeps_its_meaning_where_small_values_are_refused(tmp_path: Path) -
     )
     assert (config.file_check_frequency, config.sync_frequency, config.runtime_request_timeout) == (20, 60, 120)
     assert config.max_open_files == 1000000
-
-
-@pytest.mark.parametrize(
-    ("address", "healthz", "free"),
-    [
-        ("127.0.0.1", "127.0.0.2", True),
-        ("0.0.0.0", "::1", True),
-        ("0.0.0.0", "127.0.0.1", False),
-        ("127.0.0.1", "::", False),
-        ("::1", "::1", False),
-    ],
-)
-def test_one_port_is_for_two_listeners_only_on_different_addresses(
-    tmp_path: Path, address: str, healthz: str, free: bool
-) -> None:
-    text = ALONE + f"address: '{address}'\nhealthzBindAddress: '{healthz}'\nhealthzPort: 10250\n"
-    if free:
-        assert given(tmp_path, text).healthz_port == 10250
-    else:
-        [line] = file_refusal(tmp_path, text)
-        assert line.startswith(":7:1: healthzPort: is 10250, which is the port of port too")
 
 
 def test_a_resolv_conf_that_is_not_there_is_a_remark(tmp_path: Path) -> None:
