@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from shared.config.findings import Findings
-from shared.config.spelling import cannot_stand
 from shared.config.spelling import closest as closest
+from shared.config.spelling import why_unusable
 from shared.yaml_reader.reader import Limits, Marks, Position, Reader, UnreadableError, parse, position_of, scalar_value
 from shared.yaml_reader.scalars import key_text
 
@@ -109,7 +109,7 @@ class _Reader(Reader):
 
     def scalar(self, event: yaml.ScalarEvent) -> Any:
         """The value of a scalar; None after a finding."""
-        why = cannot_stand(event.value)
+        why = why_unusable(event.value)
         try:
             value = None if why else scalar_value(event)
         except ValueError as error:
@@ -122,7 +122,7 @@ class _Reader(Reader):
 
     def name(self, event: yaml.Event, value: Any) -> str | None:
         """The key as text; None after a finding."""
-        why = cannot_stand(event.value) if isinstance(event, yaml.ScalarEvent) else ""
+        why = why_unusable(event.value) if isinstance(event, yaml.ScalarEvent) else ""
         name = None if why else key_text(value)
         if not why and not name:
             why = "is not a string"

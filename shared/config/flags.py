@@ -12,7 +12,7 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import MASKED, shown
 from shared.config.flag_values import IGNORED, parse_value
-from shared.config.spelling import cannot_stand, closest
+from shared.config.spelling import closest, why_unusable
 from shared.klog import go_quote
 
 _SHORTHANDS = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
@@ -203,7 +203,7 @@ def _unknown_remedy(name: str) -> str:
 
 def _check(argument: str, number: int) -> None:
     """Refuse what no message can carry, or no program is ever given. Raises _BadArgumentError."""
-    if why := cannot_stand(argument):
+    if why := why_unusable(argument):
         raise _BadArgumentError(f"flags: argument {number} {why} (remove it)")
     if (size := len(argument.encode())) > _LONGEST:
         raise _BadArgumentError(f"flags: argument {number} has {size} bytes, at most {_LONGEST} can be (use a file)")

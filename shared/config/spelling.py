@@ -13,7 +13,7 @@ def closest(name: str, known: list[str]) -> str:
     return folded[matches[0]] if matches else ""
 
 
-def cannot_stand(text: str) -> str:
+def why_unusable(text: str) -> str:
     """Why no path, name or message can carry this text; "" when it can."""
     if "\0" in text:
         return "holds a NUL byte"

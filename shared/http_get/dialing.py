@@ -14,7 +14,7 @@ class DialError(Exception):
 
 
 async def dial(host: str, port: int, *, tls: bool = False) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect; certificates are not verified. The caller sets the timeout, and closes the connection with `hang_up`.
+    """Connect; certificates are not verified. The caller sets the timeout, and closes the connection with `abort`.
     Raises DialError, ssl.SSLError."""
     try:
         return await asyncio.open_connection(
@@ -28,7 +28,7 @@ async def dial(host: str, port: int, *, tls: bool = False) -> tuple[asyncio.Stre
         raise DialError(f"dial tcp {address(host, port)}: connect: {reason(error)}") from None
 
 
-def hang_up(writer: asyncio.StreamWriter) -> None:
+def abort(writer: asyncio.StreamWriter) -> None:
     """Close the connection at once, without waiting for the other side."""
     writer.transport.abort()
 

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from shared.http_get.dialing import dial, hang_up, reason
+from shared.http_get.dialing import abort, dial, reason
 from shared.http_get.http2 import Exchange, ProtocolError, StreamRefusedError
 from shared.http_get.request import HttpTarget
 from shared.http_get.response import MalformedAnswerError, ResponseHead, chunk_size, parse_head
@@ -25,7 +25,7 @@ def answered_in_plain_text(error: ssl.SSLError) -> bool:
     return error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 
 
-def go_words(error: Exception) -> str:
+def go_error_text(error: Exception) -> str:
     """Return the reason of a failed exchange, as Go writes it after the URL."""
     if isinstance(error, ssl.SSLError):
         plain = answered_in_plain_text(error)
@@ -50,9 +50,9 @@ async def exchange(target: HttpTarget, most: Callable[[ResponseHead], int]) -> t
         try:
             return head, await _body(reader, length, wanted, chunked=head.chunked)
         except (AnswerError, MalformedAnswerError, OSError) as error:
-            raise BodyError(go_words(error)) from None
+            raise BodyError(go_error_text(error)) from None
     finally:
-        hang_up(writer)
+        abort(writer)
 
 
 async def _exchange_http2(
@@ -74,8 +74,8 @@ async def _exchange_http2(
                 wanted = most(_http2_head(talk.headers))
     except (ProtocolError, StreamRefusedError, AnswerError, OSError) as error:
         if not talk.answered:
-            raise AnswerError(go_words(error)) from None
-        problem = go_words(error)
+            raise AnswerError(go_error_text(error)) from None
+        problem = go_error_text(error)
     head = _http2_head(talk.headers)
     wanted = most(head)
     if problem and len(talk.body) < wanted:

@@ -36,7 +36,7 @@ def measure_pod(root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bo
     other = _use_of_file(directory / ETC_HOSTS)
     for entry in _entries(logs):
         if entry.is_dir(follow_symlinks=False):
-            by_container[entry.name] = disk_use(Path(entry.path))
+            by_container[entry.name] = disk_usage(Path(entry.path))
         else:
             other += _use_of_file(Path(entry.path))
     found = tuple(_volumes(directory / VOLUMES, wall)) if volumes else ()
@@ -44,7 +44,7 @@ def measure_pod(root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bo
     return PodFiles(time=wall, logs=by_container, volumes=found, other=other, measured_by_plugins=by_plugins)
 
 
-def disk_use(root: Path, most_entries: int = MOST_ENTRIES) -> DiskUse:
+def disk_usage(root: Path, most_entries: int = MOST_ENTRIES) -> DiskUse:
     """The disk use of a directory with everything below it."""
     used = inodes = 0
     linked: set[int] = set()
@@ -69,7 +69,7 @@ def _volumes(directory: Path, wall: float) -> Iterator[VolumeUsage]:
                 continue
             in_memory = plugin.name == _EMPTY_DIR and os.path.ismount(volume.path)
             if not in_memory:
-                filesystem = with_use(filesystem, disk_use(Path(volume.path)))
+                filesystem = with_use(filesystem, disk_usage(Path(volume.path)))
             ephemeral = _PLUGINS[plugin.name] and not in_memory
             yield VolumeUsage(name=volume.name, filesystem=filesystem, ephemeral=ephemeral)
 

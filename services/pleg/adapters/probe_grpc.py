@@ -11,7 +11,7 @@ from services.pleg.core import grpc_health
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_worker import Verdict
 from shared.backoff import Backoff
-from shared.http_get.dialing import DialError, address, dial, hang_up, reason
+from shared.http_get.dialing import DialError, abort, address, dial, reason
 from shared.http_get.http2 import Exchange, Headers, ProtocolError, StreamRefusedError
 from shared.timestamps import go_duration
 
@@ -58,7 +58,7 @@ async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body:
             if reply := exchange.receive(data):
                 writer.write(reply)
     finally:
-        hang_up(writer)
+        abort(writer)
 
 
 def _broken(error: Exception, within: str) -> Outcome:

@@ -6,7 +6,7 @@ from services.pleg.core.probe_outcome import OUTPUT_BYTES, Outcome, text_of
 from services.pleg.core.probe_spec import USER_AGENT, HttpHandler
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.dialing import DialError
-from shared.http_get.exchange import AnswerError, BodyError, exchange, go_words
+from shared.http_get.exchange import AnswerError, BodyError, exchange, go_error_text
 from shared.http_get.request import MOST_REDIRECTS, BadRequestError, redirected, target_of
 from shared.http_get.response import MalformedAnswerError, ResponseHead
 
@@ -43,7 +43,7 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
     except BodyError as error:
         return Outcome(Verdict.ERROR, str(error), state="failure")
     except (DialError, AnswerError, BadRequestError, MalformedAnswerError, OSError) as error:
-        problem = go_words(error)
+        problem = go_error_text(error)
     return Outcome(Verdict.FAILURE, f'Get "{url}": {problem}')
 
 

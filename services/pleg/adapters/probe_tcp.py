@@ -4,7 +4,7 @@ import asyncio
 
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_worker import Verdict
-from shared.http_get.dialing import DialError, address, dial, hang_up
+from shared.http_get.dialing import DialError, abort, address, dial
 
 
 async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:
@@ -16,5 +16,5 @@ async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:
         return Outcome(Verdict.FAILURE, f"dial tcp {address(host, port)}: i/o timeout")
     except DialError as error:
         return Outcome(Verdict.FAILURE, str(error))
-    hang_up(writer)
+    abort(writer)
     return Outcome(Verdict.SUCCESS)

@@ -79,7 +79,7 @@ class LogRotation:
         async with self._turns:
             try:
                 if container not in self._tidied:
-                    await self._in_thread(log_files.tidy, path)
+                    await self._in_thread(log_files.remove_unfinished, path)
                     self._tidied.add(container)
                 if size is None:
                     await self._reopen_missing(container, path)

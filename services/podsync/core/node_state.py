@@ -37,7 +37,7 @@ from services.podsync.core.pod.events import (
 from services.podsync.core.pod.instructions import FetchNode
 from services.podsync.core.pod.listed import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed import outdated
-from services.podsync.core.pod.progress import InstanceFacts, tried_at_once
+from services.podsync.core.pod.progress import InstanceFacts, without_retry_delay
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
 from services.podsync.core.pod.results import NodeRead
@@ -291,7 +291,7 @@ class NodeState:
         self.resizes.decide(now)
         if back:
             for record in self.pods.at_work():
-                starts, volume_images = tried_at_once(record.starts), tried_at_once(record.volume_images)
+                starts, volume_images = without_retry_delay(record.starts), without_retry_delay(record.volume_images)
                 retry = replace(record.retry, at=0.0)
                 self.pods.put(replace(record, retry=retry, starts=starts, volume_images=volume_images))
         return self._at_work()

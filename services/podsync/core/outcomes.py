@@ -249,7 +249,7 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
 
 def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed, retry_at: float) -> PodRecord:
     record = record.with_progress(replace(record.progress(call.container), retry_at=retry_at), call.container)
-    if is_in_the_way(event) and not _in_the_way_for_long(record):
+    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record):
         return record
     record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
     for volume, _ in call.image_volumes:
@@ -259,7 +259,7 @@ def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed
 
 def _start_failed(record: PodRecord, call: StartContainer, event: CallFailed, retry_at: float) -> PodRecord:
     record = replace(record, retry=start_later(record.retry, call.container_id, retry_at))
-    in_the_way = is_in_the_way(event)
+    in_the_way = is_blocked_by_earlier_call(event)
     if event.code not in OUTCOME_UNKNOWN and not in_the_way:
         # The runtime has reported how the start went.
         container = replace(record.saved.container(call.container), starting="")
@@ -308,7 +308,7 @@ def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -
 def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str, str] | None:
     """Reason and message of the Warning event, None = there is none."""
     match call:
-        case RunPodSandbox() if is_in_the_way(event) and not _in_the_way_for_long(record):
+        case RunPodSandbox() if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record):
             return None
         case RunPodSandbox():
             return "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}"
@@ -322,7 +322,7 @@ def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str,
             return None
 
 
-def is_in_the_way(event: CallFailed) -> bool:
+def is_blocked_by_earlier_call(event: CallFailed) -> bool:
     """A call of an earlier process is still being done or undone: the attempt's name is taken, its start under way, or
     its task left behind by a runtime that was killed. The call had no effect; no event follows when it is possible."""
     left_behind = isinstance(event.call, StartContainer) and event.code == "AlreadyExists"
@@ -336,7 +336,7 @@ def _in_the_way_for_long(record: PodRecord) -> bool:
 
 def _retry_after(record: PodRecord, event: CallFailed) -> float:
     """Seconds until a failed call is tried again; jitter comes from the UID, so that pods do not retry in step."""
-    if is_in_the_way(event) and not _in_the_way_for_long(record):
+    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record):
         return IN_THE_WAY_RETRY_SECONDS
     if event.code == "Unavailable":
         return UNAVAILABLE_RETRIES.delay(record.retry.failures)

@@ -123,7 +123,7 @@ class ClusterPods:
             return
         record = records.get(first_seen.KEY)
         self._recorded = first_seen.decode(record)
-        self._saves = not first_seen.is_beyond(record)
+        self._saves = not first_seen.is_newer(record)
         if not self._saves:
             log.warning("the record of when pods were first seen is of a newer version of the agent and stays as it is")
         for uid, seen in self._recorded.items():

@@ -26,7 +26,7 @@ def decode(record: Mapping[str, Any] | None) -> dict[str, str]:
     return {}
 
 
-def is_beyond(record: Mapping[str, Any] | None) -> bool:
+def is_newer(record: Mapping[str, Any] | None) -> bool:
     """Whether a newer version wrote it in a form that is not understood: it is not to be replaced."""
     match record:
         case {"version": int(version), "pods": dict()} if version > VERSION:

@@ -32,7 +32,7 @@ from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_patch import is_newer, metadata_differs, node_patch, reported_changes
-from services.status.core.node_status import part, volumes_in_use, with_status
+from services.status.core.node_status import map_at, volumes_in_use, with_status
 from services.status.core.report_schedule import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
 from shared.config.effective import EffectiveConfig
 from shared.config.gates import declared_features
@@ -172,7 +172,7 @@ class Node:
         if node is None:
             node = await register(self._client, lambda: self._facts(self._conditions.verdict), self._note)
             await self._agent.note(registered=True)
-            self._conditions.adopt(part(node, "status").get("conditions"))
+            self._conditions.adopt(map_at(node, "status").get("conditions"))
         if objects.uid(node) != self._uid:
             self._uid, self._reconciled, self._residue = objects.uid(node), False, {}
             self._on_uid(self._uid)
@@ -209,7 +209,7 @@ class Node:
     async def _note_given(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
         """Save which allocatable is ours before it is written."""
         if facts.resources is not None:
-            before, after = part(node, "status"), part(wanted, "status")
+            before, after = map_at(node, "status"), map_at(wanted, "status")
             ours = given_allocatable(before, after, facts.resources, facts.devices, facts.given)
             await self._agent.note(allocatable=ours)
 
@@ -218,7 +218,7 @@ class Node:
         self._returned = returned
         # An older API server drops fields that it does not know: that is no reason to send them every ten seconds.
         self._residue = reported_changes(returned, with_status(returned, facts)[0])
-        self._conditions.adopt(part(returned, "status").get("conditions"))
+        self._conditions.adopt(map_at(returned, "status").get("conditions"))
 
     async def _existing(self, *, fresh: bool) -> Object | None:
         """The Node as it is; None when there is none and it is to be registered. Raises ApiError."""

@@ -14,22 +14,22 @@ from bus.messages.streams import NODE_OBSERVED, NODE_PRESSURE, SERVICES
 from services.frame.launch import Context
 from services.status.core.node_conditions import (
     Condition,
-    adopted,
     is_condition,
     joined,
     ready_condition,
     same_but_for,
     transitions,
+    with_api_conditions,
 )
 from services.status.core.ready import (
     STOPPED,
     LastBeat,
     NotReady,
     ReadyInputs,
+    is_silent,
     message,
     not_ready_reasons,
     reportable,
-    silence,
     turned_at,
 )
 from shared.checkpoint import Checkpoint
@@ -84,7 +84,7 @@ class NodeConditionEvaluator:
 
     def adopt(self, conditions: object) -> None:
         """The API server's conditions are the baseline: their transition times count, and what is not evaluated yet."""
-        self._conditions = adopted(self._conditions, conditions)
+        self._conditions = with_api_conditions(self._conditions, conditions)
         self._changed.set()
 
     async def run(self) -> None:
@@ -131,7 +131,7 @@ class NodeConditionEvaluator:
             return
         match records.get(NODE):
             case {"conditions": [*conditions]} if all(is_condition(condition) for condition in conditions):
-                self._conditions = adopted(tuple(conditions), list(self._conditions))
+                self._conditions = with_api_conditions(tuple(conditions), list(self._conditions))
 
     async def _evaluate(self) -> None:
         now = self._ran_now()
@@ -153,7 +153,7 @@ class NodeConditionEvaluator:
         reasons = not_ready_reasons(given)
         self._is_ready, self._evaluated_at = not reasons, now
         self.verdict = self._with_ready(reasons)
-        self._report_bootstrap(silent=silence(given, BOOTSTRAP))
+        self._report_bootstrap(silent=is_silent(given, BOOTSTRAP))
         reported = reportable(reasons)
         if reported is not None:
             await self._publish(self._with_ready(reported), now)

@@ -4,7 +4,7 @@ import copy
 
 from services.status.core.node_capacity import without_vanished_hugepages
 from services.status.core.node_facts import NodeFacts
-from services.status.core.node_status import part, with_status
+from services.status.core.node_status import map_at, with_status
 from shared.model.objects import Object
 
 MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -61,8 +61,8 @@ def initial_node(facts: NodeFacts) -> Object:
 def reconciled(node: Object, facts: NodeFacts) -> Object:
     """A copy of an existing Node with what a start sets right on it: annotation, default labels, huge pages."""
     node = copy.deepcopy(node)
-    metadata = part(node, "metadata")
-    annotations, labels = part(metadata, "annotations"), part(metadata, "labels")
+    metadata = map_at(node, "metadata")
+    annotations, labels = map_at(metadata, "annotations"), map_at(metadata, "labels")
     if facts.identity.controller_attach_detach:
         annotations[MANAGED_ATTACH] = "true"
     else:
@@ -74,5 +74,5 @@ def reconciled(node: Object, facts: NodeFacts) -> Object:
         elif label in fresh:
             labels.pop(label, None)
     if facts.resources is not None:
-        without_vanished_hugepages(part(node, "status"), facts.resources)
+        without_vanished_hugepages(map_at(node, "status"), facts.resources)
     return node

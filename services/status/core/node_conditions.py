@@ -64,7 +64,7 @@ def same_but_for(before: Iterable[Condition], after: Iterable[Condition], *ignor
     return reduced(before) == reduced(after)
 
 
-def adopted(ours: Iterable[Condition], theirs: object) -> tuple[Condition, ...]:
+def with_api_conditions(ours: Iterable[Condition], theirs: object) -> tuple[Condition, ...]:
     """Ours on the baseline of the API server's list: a condition that we have not decided yet is copied from it, one of
     the same status takes its transition time. `theirs` may be any value; entries that are no condition are left out."""
     known = {c["type"]: c for c in theirs if is_condition(c)} if isinstance(theirs, list) else {}

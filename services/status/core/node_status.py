@@ -26,7 +26,7 @@ def with_status(node: Object, facts: NodeFacts) -> tuple[Object, tuple[str, ...]
     """A copy of the Node with the status that the facts make it have, and what went wrong, one line each."""
     node = copy.deepcopy(node)
     problems = []
-    status = part(node, "status")
+    status = map_at(node, "status")
     for setter in _SETTERS:
         try:
             setter(node, status, facts)
@@ -35,7 +35,7 @@ def with_status(node: Object, facts: NodeFacts) -> tuple[Object, tuple[str, ...]
     return node, tuple(problems)
 
 
-def part(obj: Object, key: str) -> Object:
+def map_at(obj: Object, key: str) -> Object:
     """The map under `key`, made where there is none (or something that is not a map)."""
     if not isinstance(obj.get(key), dict):
         obj[key] = {}
@@ -64,7 +64,7 @@ def _set_addresses(node: Object, status: Object, facts: NodeFacts) -> None:
         return
     addresses = node_addresses(facts.identity, facts.network, existing_addresses(status))
     if facts.identity.external_cloud_provider:
-        annotations = part(part(node, "metadata"), "annotations")
+        annotations = map_at(map_at(node, "metadata"), "annotations")
         if provided := provided_node_ip(facts.identity):
             annotations[PROVIDED_NODE_IP] = provided
         else:
@@ -75,7 +75,7 @@ def _set_addresses(node: Object, status: Object, facts: NodeFacts) -> None:
 def _set_machine(node: Object, status: Object, facts: NodeFacts) -> None:
     if facts.resources is not None:
         set_capacity(status, facts.resources, facts.devices, facts.given)
-    machine, info = facts.machine, part(status, "nodeInfo")
+    machine, info = facts.machine, map_at(status, "nodeInfo")
     info |= {"machineID": machine.machine_id, "systemUUID": machine.system_uuid, "bootID": machine.boot_id}
     if machine.swap_capacity:
         info["swap"] = {"capacity": machine.swap_capacity}
@@ -84,7 +84,7 @@ def _set_machine(node: Object, status: Object, facts: NodeFacts) -> None:
 
 
 def _set_versions(node: Object, status: Object, facts: NodeFacts) -> None:
-    machine, info, observed = facts.machine, part(status, "nodeInfo"), facts.observed
+    machine, info, observed = facts.machine, map_at(status, "nodeInfo"), facts.observed
     info |= {"kernelVersion": machine.kernel_version, "osImage": machine.os_image}
     if observed is not None and observed.runtime_name:
         info["containerRuntimeVersion"] = f"{observed.runtime_name}://{observed.runtime_version or 'Unknown'}"
@@ -93,7 +93,7 @@ def _set_versions(node: Object, status: Object, facts: NodeFacts) -> None:
 
 
 def _set_daemon_endpoints(node: Object, status: Object, facts: NodeFacts) -> None:
-    part(status, "daemonEndpoints")["kubeletEndpoint"] = {"Port": facts.identity.port}
+    map_at(status, "daemonEndpoints")["kubeletEndpoint"] = {"Port": facts.identity.port}
 
 
 def _set_images(node: Object, status: Object, facts: NodeFacts) -> None:
@@ -111,8 +111,8 @@ def _set_images(node: Object, status: Object, facts: NodeFacts) -> None:
 
 
 def _set_platform(node: Object, status: Object, facts: NodeFacts) -> None:
-    part(status, "nodeInfo").update(operatingSystem="linux", architecture=facts.machine.architecture)
-    labels = part(part(node, "metadata"), "labels")
+    map_at(status, "nodeInfo").update(operatingSystem="linux", architecture=facts.machine.architecture)
+    labels = map_at(map_at(node, "metadata"), "labels")
     labels.update(zip(OS_LABELS, ("linux", facts.machine.architecture), strict=True))
 
 

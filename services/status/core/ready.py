@@ -88,7 +88,7 @@ def reportable(reasons: list[NotReady]) -> list[NotReady] | None:
     return facts if facts or not reasons else None
 
 
-def silence(given: ReadyInputs, process: str) -> bool:
+def is_silent(given: ReadyInputs, process: str) -> bool:
     """Whether a process that Ready does not depend on has sent no beat for longer than PROCESS_THRESHOLD seconds."""
     return any(not reason.presumed for reason in _process(given, process))
 

@@ -163,5 +163,5 @@ def test_records_within_records_of_a_newer_version_count_as_far_as_they_are_unde
     assert manifest_records.decode({**newer, "pods": []}, "/m", node_name="n1") is None
     assert manifest_records.is_newer({**newer, "pods": []}) and not manifest_records.is_newer({"version": 1})
     assert first_seen.decode({**newer, "pods": {"u": "t"}}) == {"u": "t"}
-    assert first_seen.is_beyond({**newer, "by_uid": {}}) and not first_seen.is_beyond({**newer, "pods": {}})
-    assert not first_seen.is_beyond(None)
+    assert first_seen.is_newer({**newer, "by_uid": {}}) and not first_seen.is_newer({**newer, "pods": {}})
+    assert not first_seen.is_newer(None)

@@ -15,7 +15,7 @@ from bus.messages.usage import (
     PodUsage,
     VolumeUsage,
 )
-from services.pleg.adapters.disk_usage import disk_use, measure_pod
+from services.pleg.adapters.disk_usage import disk_usage, measure_pod
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
@@ -49,7 +49,7 @@ def blocks(*paths: Path) -> int:
 def test_a_directory_uses_its_blocks_and_inodes(tmp_path: Path) -> None:
     root = tmp_path / "root"
     files = [write(root / "a"), write(root / "b" / "c", 100_000)]
-    assert disk_use(root) == DiskUse(blocks(root, root / "b", *files), 4)
+    assert disk_usage(root) == DiskUse(blocks(root, root / "b", *files), 4)
 
 
 def test_a_file_with_two_links_counts_once_and_a_symlink_is_not_followed(tmp_path: Path) -> None:
@@ -58,17 +58,17 @@ def test_a_file_with_two_links_counts_once_and_a_symlink_is_not_followed(tmp_pat
     os.link(file, root / "b")
     (root / "c").symlink_to(outside)
     (root / "d").symlink_to(tmp_path)
-    assert disk_use(root) == DiskUse(blocks(root, file, root / "c", root / "d"), 4)
+    assert disk_usage(root) == DiskUse(blocks(root, file, root / "c", root / "d"), 4)
 
 
 def test_a_walk_ends_at_its_bound(tmp_path: Path) -> None:
     for number in range(20):
         write(tmp_path / "root" / str(number), 1)
-    assert disk_use(tmp_path / "root", most_entries=5).inodes == 5
+    assert disk_usage(tmp_path / "root", most_entries=5).inodes == 5
 
 
 def test_what_is_not_there_uses_nothing(tmp_path: Path) -> None:
-    assert disk_use(tmp_path / "none") == DiskUse()
+    assert disk_usage(tmp_path / "none") == DiskUse()
     found = measure_pod(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
     assert found == PodFiles(time=3.0, logs={}, volumes=(), other=DiskUse())
 

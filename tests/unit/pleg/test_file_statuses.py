@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.pleg.adapters import file_statuses
-from services.pleg.adapters.disk_usage import disk_use
+from services.pleg.adapters.disk_usage import disk_usage
 from services.pleg.adapters.file_statuses import statuses
 
 LONG = "d" * 250
@@ -48,7 +48,7 @@ def deep(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_is_too_deep_for_a_path_is_counted(deep: Path) -> None:
-    use = disk_use(deep)
+    use = disk_usage(deep)
     assert use.inodes == 1 + LEVELS + 2
     assert use.used >= 1 << 20
 
@@ -98,5 +98,5 @@ def test_a_root_that_goes_while_it_is_read_ends_the_walk(tmp_path: Path) -> None
         if status.st_ino == inner:
             (root / "a/b").rename(tmp_path / "b")
             root.rename(tmp_path / "elsewhere")
-    assert disk_use(root).inodes == 0
+    assert disk_usage(root).inodes == 0
     assert list(statuses(root / "none")) == []

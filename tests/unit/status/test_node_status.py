@@ -9,7 +9,7 @@ from bus.messages.pleg import NodeImage, NodeObserved, RuntimeHandler
 from bus.messages.podsync import NodeResources
 from services.status.core.initial_node import initial_node, reconciled
 from services.status.core.node_capacity import given_allocatable
-from services.status.core.node_conditions import adopted
+from services.status.core.node_conditions import with_api_conditions
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_status import rebooted, volumes_in_use, with_status
 
@@ -275,14 +275,14 @@ def test_the_api_servers_conditions_are_the_baseline() -> None:
         {"a": 1},
         5,
     ]
-    (ready,) = adopted((READY,), [theirs[0]])
+    (ready,) = with_api_conditions((READY,), [theirs[0]])
     assert ready["lastTransitionTime"] == "t0"
-    both = adopted((PRESSURE,), theirs)
+    both = with_api_conditions((PRESSURE,), theirs)
     assert [(c["type"], c["status"], c["lastTransitionTime"]) for c in both] == [
         ("DiskPressure", "False", "t4"),
         ("Ready", "True", "t0"),
     ]
-    assert adopted((READY,), None) == (READY,)
+    assert with_api_conditions((READY,), None) == (READY,)
 
 
 def test_volumes_in_use_are_written_once_they_are_known() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from shared.cri.interface import RuntimeCallError
-from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_words
+from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_error_text
 from shared.http_get.request import MOST_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
 from shared.http_get.response import ResponseHead
 from shared.model.objects import Object
@@ -134,7 +134,7 @@ async def _follow(target: HttpTarget) -> None:
 
 
 def _go_error(target: HttpTarget, error: Exception) -> str:
-    return f'Get "{target.url}": {go_words(error)}'
+    return f'Get "{target.url}": {go_error_text(error)}'
 
 
 async def _pod_ip(operations: PodOperations, view: PodView) -> str:

@@ -24,7 +24,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import MountedVolume
 from services.podsync.core.cri.dns import resolv_conf_warnings
 from services.podsync.core.cri.environment import EnvFiles, environment_files
-from services.podsync.core.cri.runtime_handlers import asks_of_handler, for_handler
+from services.podsync.core.cri.runtime_handlers import for_handler, needs_handler_features
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.security_context import refuse_user_namespace
 from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace
@@ -116,7 +116,7 @@ class PodOperations:
     async def facts_of(self, pod: Object) -> NodeFacts:
         """The same, with what the pod's runtime handler can do where the pod asks for it. Raises SandboxConfigError."""
         facts = self.facts_now()
-        if not asks_of_handler(pod):
+        if not needs_handler_features(pod):
             return facts
         return for_handler(facts, self.node.runtime_handlers(), await self.cluster.runtime_handler(pod))
 

@@ -20,7 +20,7 @@ from services.podsync.core.logs.log_rotation import (
     before_rotation,
     rotated_name,
     rotated_of,
-    useless,
+    unfinished_files,
 )
 from shared.crash import crash_point
 
@@ -52,9 +52,9 @@ def _rotated(path: Path) -> list[str]:
         return rotated_of(path.name, [entry.name for entry in entries])
 
 
-def tidy(path: Path) -> None:
+def remove_unfinished(path: Path) -> None:
     """Remove what an interrupted rotation left of this log. Raises OSError."""
-    for name in useless(_rotated(path)):
+    for name in unfinished_files(_rotated(path)):
         (path.parent / name).unlink(missing_ok=True)
 
 

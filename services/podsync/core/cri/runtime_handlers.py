@@ -8,7 +8,7 @@ from shared.model.objects import Object
 from shared.podspec.containers import every_container
 
 
-def asks_of_handler(pod: Object) -> bool:
+def needs_handler_features(pod: Object) -> bool:
     """Whether the pod requests something that not every handler supports."""
     mounts = (mount for _, container in every_container(pod) for mount in container.get("volumeMounts") or ())
     return needs_user_namespace(pod) or any(mount.get("recursiveReadOnly") for mount in mounts)

@@ -43,14 +43,14 @@ def rotated_of(log: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(f"{log}."))
 
 
-def useless(rotated: Collection[str]) -> list[str]:
+def unfinished_files(rotated: Collection[str]) -> list[str]:
     """What a kill left: files that were not packed to the end, and those whose packed copy is complete."""
     return [name for name in rotated if name.endswith(UNFINISHED) or f"{name}{PACKED}" in rotated]
 
 
 def before_rotation(rotated: Collection[str], limits: LogLimits) -> RotatedFiles:
     """What makes room for one more rotated file beside the log itself: the oldest go, the rest is packed."""
-    gone = useless(rotated)
+    gone = unfinished_files(rotated)
     left = sorted(name for name in rotated if name not in gone)
     kept = left[max(0, len(left) - max(0, limits.files - 2)) :]
     too_many = [name for name in left if name not in kept]

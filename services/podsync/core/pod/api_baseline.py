@@ -12,7 +12,7 @@ _CONTAINER_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 _STATES = ("waiting", "running", "terminated")
 
 
-def sound_status(given: Any) -> Json:
+def valid_status(given: Any) -> Json:
     """The status without what is null or odd; {} for no status at all."""
     if not isinstance(given, dict):
         return {}

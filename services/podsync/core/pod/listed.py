@@ -6,7 +6,7 @@ A pod keeps its allocated resources; that the source lists others is a pending r
 from typing import Any
 
 from services.podsync.core.pod.allocation import PendingResize, allocation_of, as_last_shown, with_allocation
-from services.podsync.core.pod.api_baseline import sound_status
+from services.podsync.core.pod.api_baseline import valid_status
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
 from services.podsync.core.pod.saved import Pod, Saved
 from shared.frozen_copy import replace
@@ -36,7 +36,7 @@ def as_listed(record: PodRecord, source: str, pod: Pod) -> PodRecord:
     metadata = dict(pod.get("metadata") or {})
     metadata.pop("managedFields", None)
     resource_version = str(metadata.pop("resourceVersion", "") or "")
-    api_status = sound_status(pod.get("status")) if source == "api" else {}
+    api_status = valid_status(pod.get("status")) if source == "api" else {}
     record = replace(record, resource_version=resource_version, api_status=api_status)
     wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
     allocated, pending = _as_allocated(record.saved, wanted)

@@ -29,6 +29,6 @@ class InstanceFacts:
     ended: float | None = None  # when it ended, in steady seconds; None = not computed yet
 
 
-def tried_at_once(progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
+def without_retry_delay(progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
     """The same, by the same keys; nothing waits for a retry."""
     return {key: replace(one, retry_at=0.0) if one.retry_at else one for key, one in progress.items()}

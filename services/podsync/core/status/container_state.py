@@ -52,7 +52,7 @@ def lost(how: str) -> Json:
     }
 
 
-def purged() -> Json:
+def restarting_all_end() -> Json:
     """The `terminated` of a container that was removed so that all containers of the pod start again (pods.md 5.7)."""
     return {
         "exitCode": KILLED,
@@ -63,7 +63,7 @@ def purged() -> Json:
     }
 
 
-def completed_unseen() -> Json:
+def assumed_completion() -> Json:
     """The `terminated` of an init container the runtime has lost while the containers after it are there."""
     message = (
         "Unable to get init container status from container runtime and pod has been initialized, "

@@ -16,10 +16,10 @@ from services.podsync.core.status.container_state import (
     TERMINATED,
     UNKNOWN_REASON,
     api_state,
-    completed_unseen,
+    assumed_completion,
     keep_message,
     lost,
-    purged,
+    restarting_all_end,
     with_cut_messages,
 )
 from services.podsync.core.sync.post_start import start_under_way
@@ -157,7 +157,7 @@ class _One:
         elif record.saved.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
             status["state"] = state
         if self.kind is ContainerKind.INIT and not record.saved.restarting_all and has_regular_instance(record):
-            status["state"] = {"terminated": completed_unseen()}
+            status["state"] = {"terminated": assumed_completion()}
             status["ready"] = True
         return status
 
@@ -166,7 +166,7 @@ class _One:
         waiting = {"reason": RESTARTING_ALL_REASON, "message": RESTARTING_ALL_MESSAGE}
         return self._base() | {
             "state": {"waiting": waiting},
-            "lastState": {"terminated": purged()},
+            "lastState": {"terminated": restarting_all_end()},
             "restartCount": before.get("restartCount", 0) + 1,
         }
 

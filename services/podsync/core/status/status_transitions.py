@@ -22,7 +22,7 @@ def withheld(record: PodRecord, status: Json) -> Json:
     all while a container would come back from an end that it may not leave."""
     if record.saved.rejected:
         return status
-    if illegally_revived(record, status):
+    if illegally_restarted(record, status):
         return record.status
     if status["phase"] not in TERMINAL_PHASES or record.saved.state not in (PodState.SYNC, PodState.TERMINATING):
         return status
@@ -33,7 +33,7 @@ def withheld(record: PodRecord, status: Json) -> Json:
     return shown | {"phase": record.status.get("phase") or "Pending"} | kept
 
 
-def illegally_revived(record: PodRecord, status: Json) -> str:
+def illegally_restarted(record: PodRecord, status: Json) -> str:
     """The first container that was shown as terminated, is not any more, and may not run again; "" = none."""
     if record.spec.get("restartPolicy", "Always") == "Always" or may_restart_all(record):
         return ""

@@ -3,7 +3,7 @@
 import pytest
 
 from bus.messages.pleg import RuntimeHandler
-from services.podsync.core.cri.runtime_handlers import asks_of_handler, for_handler
+from services.podsync.core.cri.runtime_handlers import for_handler, needs_handler_features
 from services.podsync.core.node.node_facts import NodeFacts
 from tests.unit.podsync.cri.container_messages import a_pod
 
@@ -31,7 +31,7 @@ def test_a_runtime_that_reports_nothing_has_no_features() -> None:
 def test_only_pods_that_want_such_things_need_to_know() -> None:
     mount = {"name": "v", "mountPath": "/v"}
     read_only = {**mount, "readOnly": True, "recursiveReadOnly": "IfPossible"}
-    assert not asks_of_handler(a_pod({"volumeMounts": [mount]}, hostUsers=True))
-    assert asks_of_handler(a_pod(hostUsers=False))
-    assert asks_of_handler(a_pod({"volumeMounts": [mount, read_only]}))
-    assert asks_of_handler(a_pod(initContainers=[{"name": "i", "image": "i:1", "volumeMounts": [read_only]}]))
+    assert not needs_handler_features(a_pod({"volumeMounts": [mount]}, hostUsers=True))
+    assert needs_handler_features(a_pod(hostUsers=False))
+    assert needs_handler_features(a_pod({"volumeMounts": [mount, read_only]}))
+    assert needs_handler_features(a_pod(initContainers=[{"name": "i", "image": "i:1", "volumeMounts": [read_only]}]))

@@ -14,7 +14,7 @@ from services.podsync.core.logs.log_rotation import (
     removable_links,
     rotated_name,
     rotated_of,
-    useless,
+    unfinished_files,
     written_logs,
 )
 from shared.model.runtime import Container, ContainerState
@@ -36,7 +36,7 @@ def test_files_of_another_attempt_and_the_log_itself_are_not_rotated_files() -> 
 
 
 def test_what_a_kill_left_is_useless() -> None:
-    assert useless(["a.tmp", "b", "b.gz", "c.gz", "d"]) == ["a.tmp", "b"]
+    assert unfinished_files(["a.tmp", "b", "b.gz", "c.gz", "d"]) == ["a.tmp", "b"]
 
 
 def test_the_oldest_go_and_the_rest_is_packed() -> None:

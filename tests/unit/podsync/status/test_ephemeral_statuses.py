@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from services.podsync.core.pod.api_baseline import sound_status
+from services.podsync.core.pod.api_baseline import valid_status
 from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now, waits
 
 DEBUG = spec("debug")
@@ -77,7 +77,7 @@ def test_a_pod_without_any_has_no_list() -> None:
 
 def test_going_on_from_the_api_servers_status_adds_no_started() -> None:
     given = {"ephemeralContainerStatuses": [{"name": "debug", "state": {"running": {}}}]}
-    record = a_record(spec("c"), ephemeral=(DEBUG,), status=sound_status(given))
+    record = a_record(spec("c"), ephemeral=(DEBUG,), status=valid_status(given))
     record.observed = replace(record.observed, is_current=False)
     assert "started" not in shown(status_now(record), "debug")
 

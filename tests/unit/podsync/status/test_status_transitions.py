@@ -7,7 +7,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.saved import SavedContainer
-from services.podsync.core.status.status_transitions import illegally_revived, withheld
+from services.podsync.core.status.status_transitions import illegally_restarted, withheld
 from tests.unit.podsync.status.status_shapes import (
     ChangingRecord,
     a_record,
@@ -46,7 +46,7 @@ class TestRevived:
     def test_a_regular_container(self, policy: str, container: Json, code: int, legal: bool) -> None:
         record = a_record(container, policy=policy, status={"containerStatuses": [ended("c", code)]})
         for now in (running("c"), waiting("c")):
-            assert illegally_revived(record.now, {"containerStatuses": [now]}) == ("" if legal else "c")
+            assert illegally_restarted(record.now, {"containerStatuses": [now]}) == ("" if legal else "c")
 
     @pytest.mark.parametrize(
         ("policy", "container", "code", "legal"),
@@ -60,11 +60,11 @@ class TestRevived:
     def test_an_init_container(self, policy: str, container: Json, code: int, legal: bool) -> None:
         before = {"initContainerStatuses": [ended("i", code)]}
         record = a_record(spec("c"), init=(container,), policy=policy, status=before)
-        assert illegally_revived(record.now, {"initContainerStatuses": [running("i")]}) == ("" if legal else "i")
+        assert illegally_restarted(record.now, {"initContainerStatuses": [running("i")]}) == ("" if legal else "i")
 
     def test_an_end_that_stays_one_is_no_revival(self) -> None:
         record = a_record(spec("c"), policy="Never", status={"containerStatuses": [ended("c")]})
-        assert illegally_revived(record.now, {"containerStatuses": [ended("c")]}) == ""
+        assert illegally_restarted(record.now, {"containerStatuses": [ended("c")]}) == ""
 
     def test_the_whole_update_is_dropped(self) -> None:
         before = {"phase": "Running", "containerStatuses": [ended("c", 1)]}
