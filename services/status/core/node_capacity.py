@@ -24,7 +24,7 @@ def set_capacity(
     """
     capacity = {**quantities(status, "capacity"), **dict.fromkeys(devices, "0"), **resources.capacity}
     before = quantities(status, "allocatable")
-    kept = {name: amount for name, amount in before.items() if name in capacity or not is_extended(name)}
+    kept = {name: amount for name, amount in before.items() if not is_extended(name)}
     foreign = {
         name: _foreign_allocatable(amount, before.get(name), (given or {}).get(name, ()))
         for name, amount in capacity.items()
