@@ -94,6 +94,7 @@ class PodLoop:
         uid = uid_of(event)
         if uid:
             self._stories.add(uid, self._clock.wall(), event)
+        self._metrics.resizes.happened(event, self.core.records.get(uid))
         try:
             instructions = self.core.handle(event, now)
         except Exception as error:

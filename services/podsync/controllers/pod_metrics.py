@@ -1,12 +1,13 @@
 """What podsync counts of its pods under the kubelet's names (node.md 9.1): work, starts, failures, rejections.
 
-Sees each instruction and each call; changes nothing.
+Sees each event, each instruction and each call; changes nothing. Resizes are counted in `resize_metrics`.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 
 from bus.messages.podsync import PodState
+from services.podsync.controllers.resize_metrics import ResizeMetrics
 from services.podsync.core.pod.events import CallDone, CallFailed, Event
 from services.podsync.core.pod.instructions import (
     Call,
@@ -16,6 +17,7 @@ from services.podsync.core.pod.instructions import (
     PublishAdmitted,
     PublishStatus,
     PullImage,
+    ResizePod,
     RunPodSandbox,
     SavePod,
     StartContainer,
@@ -78,6 +80,7 @@ class PodMetrics:
 
     def __init__(self, metrics: Registry, clock: Clock) -> None:
         self._clock = clock
+        self.resizes = ResizeMetrics(metrics)
         self._pods: dict[str, _Pod] = {}
         self._work, self._work_began = metrics.histogram(WORK), metrics.histogram(WORK_BEGAN)
         self._pod_start, self._pulled = metrics.histogram(POD_START), metrics.histogram(PULLED)
@@ -90,6 +93,7 @@ class PodMetrics:
         """The pod's worker gets this instruction."""
         if isinstance(instruction, ForgetPod):
             self._pods.pop(uid, None)
+            self.resizes.forget(uid)
             return
         now = self._clock.monotonic()
         pod = self._pods.get(uid)
@@ -109,6 +113,7 @@ class PodMetrics:
                 if pod.phase == "Pending" and phase == "Running":
                     self._pod_start.observe(now - pod.seen)
                 pod.phase = phase
+                self.resizes.shown(uid, status.status)
 
     def settled(self, uid: str) -> None:
         """Nothing waits for the pod's worker, and no call is under way."""
@@ -137,6 +142,8 @@ class PodMetrics:
                 if failure is not None:
                     self._pods_failed.inc()
                     self._failed.inc("pod_sandbox", failure.reason or "CreatePodSandboxError")
+            case ResizePod():
+                self.resizes.called(self._clock.monotonic() - began, success=failure is None)
             case CreateContainer(container=name) | StartContainer(container=name) | PullImage(container=name) if name:
                 kind = container_type(pod, name)
                 if isinstance(call, CreateContainer) or (isinstance(call, PullImage) and failure is not None):

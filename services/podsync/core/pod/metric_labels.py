@@ -1,6 +1,11 @@
 """Label values of metrics: small sets, whatever a pod contains (node.md 4.22, 9.1)."""
 
+from collections.abc import Iterator
+
+from services.podsync.core.pod.allocation import Allocation
 from shared.model.objects import Object
+from shared.model.quantity import Quantity
+from shared.podspec.resources import resource_list
 
 _REJECTIONS = frozenset(
     {
@@ -20,6 +25,8 @@ _SIZES = (
     *((limit * _GIGABYTE, text) for limit, text in ((20, "10GB-20GB"), (30, "20GB-30GB"), (40, "30GB-40GB"))),
     *((limit * _GIGABYTE, text) for limit, text in ((60, "40GB-60GB"), (100, "60GB-100GB"))),
 )
+
+_INFEASIBLE = (("swap", "swap_limitation"), ("is disabled", "feature_gate_off"))
 
 
 def rejection(reason: str) -> str:
@@ -42,3 +49,27 @@ def image_size(size: int | None) -> str:
     if size is None:
         return "N/A"
     return next((text for limit, text in _SIZES if size <= limit), "GT100GB")
+
+
+def infeasible(message: str) -> str:
+    """Return the label of the reason of an infeasible resize, by the message of its condition."""
+    return next((label for text, label in _INFEASIBLE if text in message), "insufficient_node_allocatable")
+
+
+def resize_operations(before: Allocation, after: Allocation) -> Iterator[tuple[str, str, str]]:
+    """Yield resource, requirement and operation of each change of a container's CPU and memory."""
+    for name in before.containers.keys() & after.containers.keys():
+        held, given = ({"resources": each.containers[name]} for each in (before, after))
+        for requirement in ("requests", "limits"):
+            old, new = resource_list(held, requirement), resource_list(given, requirement)
+            for resource in ("cpu", "memory"):
+                if old.get(resource) != new.get(resource):
+                    yield resource, requirement, _operation(old.get(resource), new.get(resource))
+
+
+def _operation(old: Quantity | None, new: Quantity | None) -> str:
+    if old is None:
+        return "add"
+    if new is None:
+        return "remove"
+    return "increase" if new > old else "decrease"

@@ -1,0 +1,114 @@
+"""What podsync counts of resizes under the kubelet's names (node.md 9.1): requested, waiting, refused, done.
+
+Sees each event with the record before it, each status and each call; changes nothing.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, RESIZE_IN_PROGRESS, RESIZE_PENDING, allocation_of
+from services.podsync.core.pod.events import CallDone, Event, PodDesired, PodUndesired, TimePassed
+from services.podsync.core.pod.instructions import KillPod, ResizePod
+from services.podsync.core.pod.metric_labels import infeasible, resize_operations
+from services.podsync.core.pod.record import PodRecord, Status
+from shared.metrics.family import counter, gauge, histogram
+from shared.metrics.registry import Registry
+
+_MILLISECONDS = (10, 50, 100, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000, 60_000, 120_000, 300_000, 600_000)
+
+REQUESTED = counter(
+    "kubelet_container_requested_resizes_total",
+    "Changes of resources that the API server lists for containers.",
+    *("resource", "requirement", "operation"),
+)
+DURATION = histogram(
+    "kubelet_pod_resize_duration_milliseconds",
+    "Time to write the resources of a pod to its cgroup and containers.",
+    "success",
+    buckets=_MILLISECONDS,
+)
+PENDING = gauge("kubelet_pod_pending_resizes", "Pods whose resize is deferred or infeasible.", "reason")
+REFUSED = counter("kubelet_pod_infeasible_resizes_total", "Resizes that were infeasible.", "reason_detail")
+IN_PROGRESS = gauge("kubelet_pod_in_progress_resizes", "Pods whose resize is in progress.")
+ACCEPTED = counter(
+    "kubelet_pod_deferred_accepted_resizes_total", "Deferred resizes that were accepted later.", "retry_trigger"
+)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What the newest status of a pod shows of its resize. `generation`: of the pod that lists it, 0 = none."""
+
+    reason: str = ""
+    generation: int = 0
+    in_progress: bool = False
+
+
+class ResizeMetrics:
+    """The instruments, and the newest state of each pod's resize."""
+
+    def __init__(self, metrics: Registry) -> None:
+        self._pods: dict[str, _Shown] = {}
+        self._trigger = ""
+        self._requested, self._duration = metrics.counter(REQUESTED), metrics.histogram(DURATION)
+        self._pending, self._in_progress = metrics.gauge(PENDING), metrics.gauge(IN_PROGRESS)
+        self._refused, self._accepted = metrics.counter(REFUSED), metrics.counter(ACCEPTED)
+        metrics.before_collecting(self._count_pods)
+
+    def happened(self, event: Event, record: PodRecord | None) -> None:
+        """The core gets this event next; `record`: of its pod as it is before, None = there is none."""
+        self._trigger = _trigger(event, record)
+        if isinstance(event, PodDesired) and record is not None and record.saved.allocation is not None:
+            pending = record.saved.pending_resize
+            before = record.saved.allocation if pending is None else pending.wanted
+            for labels in resize_operations(before, allocation_of(event.pod)):
+                self._requested.inc(*labels)
+
+    def shown(self, uid: str, status: Status) -> None:
+        """The pod has this status now. What the first status of a process shows was counted by the one before."""
+        conditions = {c["type"]: c for c in status.get("conditions") or () if c.get("status") == "True"}
+        pending = conditions.get(RESIZE_PENDING, {})
+        now = _Shown(
+            reason=pending.get("reason", ""),
+            generation=int(pending.get("observedGeneration") or 0),
+            in_progress=RESIZE_IN_PROGRESS in conditions,
+        )
+        before = self._pods.get(uid)
+        self._pods[uid] = now
+        if before is None:
+            return
+        if now.reason == INFEASIBLE and (before.reason, before.generation) != (now.reason, now.generation):
+            self._refused.inc(infeasible(pending.get("message", "")))
+        if before.reason == DEFERRED and not now.reason and now.in_progress:
+            self._accepted.inc(self._trigger)
+
+    def called(self, seconds: float, *, success: bool) -> None:
+        """A ResizePod call took so long."""
+        self._duration.observe(seconds * 1000, "true" if success else "false")
+
+    def forget(self, uid: str) -> None:
+        """Nothing of the pod is left."""
+        self._pods.pop(uid, None)
+
+    def _count_pods(self) -> None:
+        counted = Counter(shown.reason for shown in self._pods.values())
+        for reason in (DEFERRED, INFEASIBLE):
+            self._pending.set(counted[reason], reason.lower())
+        self._in_progress.set(sum(shown.in_progress for shown in self._pods.values()))
+
+
+def _trigger(event: Event, record: PodRecord | None) -> str:
+    """The kubelet's name for why deferred resizes are decided again. What it notices at its next periodic retry alone,
+    such as the end of a pressure, is one too."""
+    match event:
+        case PodDesired():
+            return "pods_added" if record is None else "pod_updated"
+        case PodUndesired():
+            return "pods_removed"
+        case CallDone(call=KillPod()):
+            return "pod_terminated"
+        case CallDone(call=ResizePod()):
+            return "pod_resized"
+        case TimePassed():
+            return "periodic_retry"
+    return "periodic_retry"
