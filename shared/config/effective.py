@@ -108,6 +108,10 @@ class EffectiveConfig:
     kubelet_cgroups: str = _of("kubeletCgroups", "")  # of the agent's processes; "" = they stay where they are
     system_cgroups: str = _of("systemCgroups", "")  # of processes in the root cgroup; "" = they stay there
     runtime_cgroups: str = ""  # of the container runtime; "" = not known
+    # resource -> percentage, such as 50%; only memory
+    qos_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "qosReserved"})
+    memory_throttling_factor: float = _of("memoryThrottlingFactor", 0.9)
+    memory_reservation_policy: str = _of("memoryReservationPolicy", "None")
     cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
     cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)
     pod_pids_limit: int = _of("podPidsLimit", -1)

@@ -66,6 +66,7 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
             signal: parse_duration(period) for signal, period in (document.get("evictionSoftGracePeriod") or {}).items()
         },
         "eviction_minimum_reclaim": dict(document.get("evictionMinimumReclaim") or {}),
+        "qos_reserved": dict(document.get("qosReserved") or {}),
         "node_lease_duration": float(document["nodeLeaseDurationSeconds"]),
         "register_with_taints": check_taints(document, findings),
         "system_reserved": system_reserved,

@@ -11,16 +11,19 @@ from pathlib import Path
 
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
-from services.podsync.adapters.node.node_facts_reader import read_node_capacity
+from services.podsync.adapters.node.node_facts_reader import kernel_version, read_node_capacity
 from services.podsync.adapters.pod.pod_directories import has_volumes
+from services.podsync.core.cgroups.memory_qos import compatibility_warning
 from services.podsync.core.cgroups.node_cgroup import (
     Reservation,
     enforced_reservations,
     kubepods_values,
     reservation_values,
 )
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from shared.cgroup_name import SYSTEMD
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_table import enabled
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.pod_directory import pod_directory
@@ -62,6 +65,10 @@ class NodeCgroups:
         """Until cancelled."""
         if not self._cgroups.facts.cgroups_per_qos:
             return
+        if enabled(self._config.feature_gates, "MemoryQoS"):
+            warning = compatibility_warning(on_v2=self._cgroups.facts.cgroup_v2, kernel=kernel_version())
+            if warning is not None:
+                log.warning("%s", warning)
         try:
             await self._runtime_answers()
             async with asyncio.TaskGroup() as loops:
@@ -126,7 +133,7 @@ class NodeCgroups:
     async def _reserve(self, reservation: Reservation) -> None:
         """Tried each minute until it works once, as for kubepods."""
         try:
-            await self._cgroups.write_existing(reservation.cgroup, reservation_values(reservation))
+            await self._cgroups.write_existing(reservation.cgroup, self._values_of(reservation))
         except OSError as error:
             message = f'Failed to enforce the {reservation.kind} reservation on cgroup "{reservation.cgroup}": {error}'
             log.warning("%s", message)
@@ -135,6 +142,9 @@ class NodeCgroups:
         self._reservations.remove(reservation)
         message = f"Updated limits on {reservation.kind} reserved cgroup {reservation.cgroup}"
         self._record_event("Normal", "NodeAllocatableEnforced", message)
+
+    def _values_of(self, reservation: Reservation) -> CgroupValues:
+        return reservation_values(reservation, protect_memory=self._cgroups.facts.memory_qos)
 
     def _record_event(self, kind: str, reason: str, message: str) -> None:
         node = self._cgroups.facts.node_name

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from services.podsync.adapters.cgroups import cgroup_reads
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
-from services.podsync.core.cgroups.burstable_requests import BurstableRequests
+from services.podsync.core.cgroups.class_requests import RequestSums
 from services.podsync.core.cgroups.pod_cgroup import (
     CgroupValues,
     pod_cgroup_name,
@@ -41,6 +41,12 @@ DURATION = histogram(
     "kubelet_cgroup_manager_duration_seconds", "Duration of an operation on a cgroup.", "operation_type"
 )
 VERSION = gauge("kubelet_cgroup_version", "Version of the cgroup hierarchy on which pods run: 1 or 2.")
+MEMORY_MIN = gauge(
+    "kubelet_memory_qos_node_memory_min_bytes", "memory.min of all pods in bytes, with feature gate MemoryQoS."
+)
+MEMORY_LOW = gauge(
+    "kubelet_memory_qos_node_memory_low_bytes", "memory.low of Burstable pods in bytes, with feature gate MemoryQoS."
+)
 QOS_SECONDS = 60.0  # the kubelet writes QoS cgroups once a minute, whatever it wrote before
 _ORPHAN = CgroupValues(cpu_shares=2)
 
@@ -54,11 +60,13 @@ class PodCgroups:
         self.facts, self.hierarchies = facts, hierarchies
         self._duration = metrics.histogram(DURATION)
         metrics.gauge(VERSION).set(2 if hierarchies.unified is not None else 1)
+        self._memory_min = metrics.gauge(MEMORY_MIN) if facts.memory_qos else None
+        self._memory_low = metrics.gauge(MEMORY_LOW) if facts.memory_qos else None
         self._runtime, self._clock = runtime, clock
         self._driver: Driver | None = None
         self._asking = asyncio.Lock()
         self._writing = asyncio.Lock()
-        self._requests = BurstableRequests()
+        self._requests = RequestSums()
         self._given: dict[str, tuple[CgroupValues, float]] = {}  # QoS cgroup -> values, monotonic seconds
 
     async def driver(self) -> Driver:
@@ -139,19 +147,46 @@ class PodCgroups:
         failures: list[OSError] = []
         async with in_turn(self._writing, "the QoS cgroups"):  # or an older sum of the requests could be written last
             requested = self._requests.total(active_pods())
-            for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if complete else [])):
+            with_kubepods = complete or self.facts.memory_qos
+            for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if with_kubepods else [])):
                 name = qos_cgroup_name(qos, self.facts)
                 values = qos_cgroup_values(qos, requested, self.facts)
                 if not complete and self._has(name, values):
                     continue
                 try:
                     with self._timed("update"):
-                        await driver.write(name, values)
+                        await self._write_class(driver, name, values)
                     self._given[name] = (values, self._clock.monotonic())
                 except OSError as error:
                     failures.append(error)
         if failures:
             raise failures[0]
+
+    async def _write_class(self, driver: Driver, name: str, values: CgroupValues) -> None:
+        """A reservation limits a class to no less than it uses: v1 refuses such a limit after it has reclaimed what it
+        can, v2 would have processes killed for it. Raises OSError, RuntimeCallError."""
+        self._show_protection(values)
+        if values.memory_limit is None:
+            await driver.write(name, values)
+            return
+        on_v2 = self.hierarchies.unified is not None
+        try:
+            await driver.write(name, await self._not_below_usage(name, values) if on_v2 else values)
+        except OSError:
+            raised = await self._not_below_usage(name, values)
+            if on_v2 or raised == values:
+                raise
+            await driver.write(name, raised)
+
+    async def _not_below_usage(self, name: str, values: CgroupValues) -> CgroupValues:
+        usage = await asyncio.to_thread(cgroup_reads.read_memory_usage, self.hierarchies, name)
+        return replace(values, memory_limit=max(values.memory_limit or 0, usage or 0))
+
+    def _show_protection(self, values: CgroupValues) -> None:
+        if values.memory_min is not None and self._memory_min is not None:
+            self._memory_min.set(values.memory_min)
+        if values.memory_low is not None and self._memory_low is not None:
+            self._memory_low.set(values.memory_low)
 
     @contextmanager
     def _timed(self, operation: str) -> Iterator[None]:

@@ -2,16 +2,18 @@
 
 import os
 import platform
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
 from services.podsync.core.admission.node_view import MachineFacts
-from services.podsync.core.cgroups.node_cgroup import NodeCapacity
+from services.podsync.core.cgroups.node_cgroup import PODS, NodeCapacity, kubepods_values
 from services.podsync.core.cri.user_namespaces import BLOCK
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.node.node_resources import Machine, Reservations, node_resources
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_table import enabled
 from shared.config.nested import value_of
 from shared.host import architecture, default_route_addresses, meminfo
 from shared.selinux import selinux_enabled
@@ -22,6 +24,7 @@ _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB",
 
 def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
     """The facts that stay while the process runs; `with_host_files` adds those that may change."""
+    memory_qos = cgroup_v2 and enabled(config.feature_gates, "MemoryQoS")
     return NodeFacts(
         node_name=config.node_name,
         node_ips=concrete_ips(config.node_ips) or default_route_addresses(),
@@ -41,6 +44,11 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         limited_swap=value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
         swap_capacity=meminfo().get("SwapTotal", 0),
         single_process_oom_kill=_single_process_oom_kill(config, cgroup_v2=cgroup_v2),
+        enforced_memory=kubepods_values(read_node_capacity(config), (PODS,)).memory_limit or 0,
+        qos_reserved_memory=_qos_reserved_memory(config),
+        memory_qos=memory_qos,
+        protects_memory=memory_qos and config.memory_reservation_policy == "TieredReservation",
+        memory_throttling_factor=config.memory_throttling_factor,
         cpu_cfs_quota=config.cpu_cfs_quota,
         cpu_cfs_quota_period=int(config.cpu_cfs_quota_period * 1e6),
         pod_pids_limit=config.pod_pids_limit,
@@ -48,6 +56,12 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
         selinux_enabled=selinux_enabled(),
     )
+
+
+def _qos_reserved_memory(config: EffectiveConfig) -> int | None:
+    """Percent; None without the key or its feature gate."""
+    text = config.qos_reserved.get("memory") if enabled(config.feature_gates, "QOSReserved") else None
+    return None if text is None else int(text.rstrip("%"))
 
 
 def ids_per_pod(config: EffectiveConfig) -> int:
@@ -110,8 +124,6 @@ def read_node_capacity(config: EffectiveConfig) -> NodeCapacity:
 
 def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
     """What admission goes by where the API server's Node is not known."""
-    release = platform.release().split(".")
-    kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0)) if len(release) > 1 else (0, 0)
     labels = {
         "kubernetes.io/hostname": config.node_name,
         **{f"{prefix}kubernetes.io/os": "linux" for prefix in ("", "beta.")},
@@ -123,13 +135,19 @@ def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
         labels=labels,
         taints=config.register_with_taints,
         allocatable=read_node_resources(config).allocatable,
-        kernel=kernel,
+        kernel=kernel_version(),
         apparmor=_text("/sys/module/apparmor/parameters/enabled").startswith("Y"),
         allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,
         limited_swap=_swap_controller(cgroup_v2=True)
         and value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
         resizes_pod_level=config.feature_gates.get("InPlacePodLevelResourcesVerticalScaling", True),
     )
+
+
+def kernel_version() -> tuple[int, int]:
+    """Return the version of the kernel, such as (6, 1); (0, 0) where its release has no such form."""
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -46,6 +46,9 @@ def v2_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
     if values.memory_limit:
         text = "max" if values.memory_limit < 0 else str(values.memory_limit)
         files.append(FileText(controller="memory", file="memory.max", text=text))
+    for file, amount in (("memory.min", values.memory_min), ("memory.low", values.memory_low)):
+        if amount is not None:
+            files.append(FileText(controller="memory", file=file, text=str(amount)))
     if values.cpu_shares:
         files.append(FileText(controller="cpu", file="cpu.weight", text=str(weight(values.cpu_shares))))
     if values.cpu_quota or values.cpu_period:

@@ -74,9 +74,9 @@ def enforced_reservations(
     ]
 
 
-def reservation_values(reservation: Reservation) -> CgroupValues:
+def reservation_values(reservation: Reservation, *, protect_memory: bool = False) -> CgroupValues:
     """The values of the cgroup: what is not reserved stays as it is, but where the hugetlb controller exists page
-    sizes that are not reserved are written as 0 (node.md 4.3)."""
+    sizes that are not reserved are written as 0 (node.md 4.3). `protect_memory`: keep it from being reclaimed."""
     amounts = parse_resources(reservation.amounts)
     cpu, memory, pids = amounts.get("cpu"), amounts.get("memory"), amounts.get(PIDS)
     cpu_shares = None if cpu is None else shares(cpu.milli())
@@ -86,6 +86,7 @@ def reservation_values(reservation: Reservation) -> CgroupValues:
     return CgroupValues(
         cpu_shares=cpu_shares,
         memory_limit=None if memory is None else memory.base() or None,
+        memory_min=memory.base() if protect_memory and memory is not None else None,
         pids_limit=None if pids is None else pids.base(),
         hugepage_limits=sizes,
     )

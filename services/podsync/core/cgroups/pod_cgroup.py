@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from services.podsync.core.cgroups.class_requests import ClassRequests
+from services.podsync.core.cgroups.memory_qos import class_limit, class_protection, protected
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cgroup_name import SLICE, SYSTEMD, cgroup_name
 from shared.model.objects import Object, uid
@@ -33,6 +35,8 @@ class CgroupValues:
     cpu_quota: int | None = None  # microseconds per period; -1 = no limit
     cpu_period: int | None = None  # microseconds
     memory_limit: int | None = None  # bytes
+    memory_min: int | None = None  # bytes; on v2 alone
+    memory_low: int | None = None  # bytes; on v2 alone
     pids_limit: int | None = None
     hugepage_limits: dict[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes, every size of the host
     cpuset_cpus: str = ""  # such as 0-7; "" = those of the cgroup above
@@ -80,6 +84,7 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
     pids = facts.pod_pids_limit if facts.pod_pids_limit > 0 else None
     if qos is QosClass.BEST_EFFORT:
         return CgroupValues(cpu_shares=shares(0), pids_limit=pids, hugepage_limits=hugepages)
+    protection = protected(qos, requests.get("memory", ZERO).base(), facts)
     limited_cpu = qos is QosClass.GUARANTEED or _all_limited(pod, "cpu")
     limited_memory = qos is QosClass.GUARANTEED or _all_limited(pod, "memory")
     cpu_limit = quota(limits.get("cpu", ZERO).milli(), facts.cpu_cfs_quota_period)
@@ -88,20 +93,29 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
         cpu_quota=(cpu_limit if facts.cpu_cfs_quota else -1) if limited_cpu else None,
         cpu_period=facts.cpu_cfs_quota_period if limited_cpu else None,
         memory_limit=limits.get("memory", ZERO).base() if limited_memory else None,
+        memory_min=protection.get("memory_min"),
+        memory_low=protection.get("memory_low"),
         pids_limit=pids,
         hugepage_limits=hugepages,
     )
 
 
-def qos_cgroup_values(qos: QosClass, burstable_requests: int, facts: NodeFacts) -> CgroupValues:
-    """For a QoS class's cgroup: CPU by the millicores that Burstable pods which are not terminal request together, huge
-    pages without limit. For Guaranteed (kubepods) only the huge pages: its limits come from node allocatable."""
-    hugepages = dict.fromkeys(facts.page_sizes, UNLIMITED_HUGEPAGES)
-    if qos is QosClass.GUARANTEED:
-        return CgroupValues(hugepage_limits=hugepages)
-    if qos is QosClass.BEST_EFFORT:
-        return CgroupValues(cpu_shares=shares(0), hugepage_limits=hugepages)
-    return CgroupValues(cpu_shares=shares(burstable_requests), hugepage_limits=hugepages)
+def qos_cgroup_values(qos: QosClass, requested: ClassRequests, facts: NodeFacts) -> CgroupValues:
+    """For a QoS class's cgroup: CPU by the requests of Burstable pods, memory as configured, huge pages without limit.
+    For Guaranteed (kubepods) its own limits come from node allocatable."""
+    cpu = {
+        QosClass.GUARANTEED: None,
+        QosClass.BEST_EFFORT: shares(0),
+        QosClass.BURSTABLE: shares(requested.burstable_cpu),
+    }
+    protection = class_protection(qos, requested, facts)
+    return CgroupValues(
+        cpu_shares=cpu[qos],
+        memory_limit=class_limit(qos, requested, facts),
+        memory_min=protection.get("memory_min"),
+        memory_low=protection.get("memory_low"),
+        hugepage_limits=dict.fromkeys(facts.page_sizes, UNLIMITED_HUGEPAGES),
+    )
 
 
 def _components(facts: NodeFacts) -> tuple[str, ...]:

@@ -55,6 +55,9 @@ def limit_properties(values: CgroupValues, *, v2: bool, version: int) -> list[Pr
     properties: list[Property] = []
     if values.memory_limit:
         properties.append(("MemoryMax" if v2 else "MemoryLimit", "t", _or_infinity(values.memory_limit)))
+    for name, amount in (("MemoryMin", values.memory_min), ("MemoryLow", values.memory_low)) if v2 else ():
+        if amount is not None:
+            properties.append((name, "t", amount))
     if values.cpu_shares:
         share = ("CPUWeight", "t", weight(values.cpu_shares)) if v2 else ("CPUShares", "t", values.cpu_shares)
         properties.append(share)

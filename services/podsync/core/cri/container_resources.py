@@ -1,5 +1,6 @@
 """CPU, memory and huge pages of containers and sandboxes in the kernel's units (pods.md 6.5, node.md 4.7)."""
 
+from services.podsync.core.cgroups.memory_qos import protected, throttled_at
 from services.podsync.core.cri.message import message
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message
@@ -86,7 +87,17 @@ def _unified(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]
     if not facts.cgroup_v2:
         return {}
     unified = {} if facts.single_process_oom_kill else {"memory.oom.group": "1"}
+    unified |= _memory_qos(pod, container, facts)
     return unified | ({"memory.swap.max": str(_swap(pod, container, facts))} if facts.swap_controller else {})
+
+
+def _memory_qos(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]:
+    request = _memory_request(container)
+    files = {name.replace("_", "."): amount for name, amount in protected(qos_class(pod), request, facts).items()}
+    limit = resource_list(container, "limits").get("memory", ZERO).base()
+    if (high := throttled_at(request, limit, facts)) is not None:
+        files["memory.high"] = high
+    return {file: str(amount) for file, amount in files.items()}
 
 
 def _swap(pod: Object, container: Object, facts: NodeFacts) -> int:

@@ -36,6 +36,11 @@ class NodeFacts:
     limited_swap: bool = False  # memorySwap.swapBehavior is LimitedSwap
     swap_capacity: int = 0
     single_process_oom_kill: bool = False
+    enforced_memory: int = 0  # bytes of the machine without what is reserved for daemons
+    qos_reserved_memory: int | None = None  # percent of requests kept from lower classes; None = gate or key not set
+    memory_qos: bool = False  # gate MemoryQoS, on cgroup v2
+    protects_memory: bool = False  # with it, memoryReservationPolicy is TieredReservation
+    memory_throttling_factor: float = 0.9
     cpu_cfs_quota: bool = True
     cpu_cfs_quota_period: int = 100_000
     pod_pids_limit: int = -1  # <= 0: none

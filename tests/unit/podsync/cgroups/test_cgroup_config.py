@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.cgroups.burstable_requests import BurstableRequests
+from services.podsync.core.cgroups.class_requests import ClassRequests, RequestSums
 from services.podsync.core.cgroups.pod_cgroup import (
     UNLIMITED_HUGEPAGES,
     CgroupValues,
@@ -107,19 +107,23 @@ def with_uid(pod: Object, uid: str) -> Object:
 
 def test_the_burstable_class_has_the_shares_of_its_pods() -> None:
     every = [a_pod(BURSTABLE), a_pod({"requests": {"cpu": "1500m"}}), a_pod(GUARANTEED), a_pod()]
-    requested = BurstableRequests().total(with_uid(pod, f"u{number}") for number, pod in enumerate(every))
+    requested = RequestSums().total(with_uid(pod, f"u{number}") for number, pod in enumerate(every))
     unlimited = {"2MB": UNLIMITED_HUGEPAGES, "1GB": UNLIMITED_HUGEPAGES}
     wanted = CgroupValues(cpu_shares=1638, hugepage_limits=unlimited)
     assert qos_cgroup_values(QosClass.BURSTABLE, requested, NODE) == wanted
-    assert qos_cgroup_values(QosClass.BURSTABLE, 0, NODE).cpu_shares == 2
+    assert qos_cgroup_values(QosClass.BURSTABLE, ClassRequests(), NODE).cpu_shares == 2
     assert qos_cgroup_values(QosClass.BEST_EFFORT, requested, NODE).cpu_shares == 2
     assert qos_cgroup_values(QosClass.GUARANTEED, requested, NODE) == CgroupValues(hugepage_limits=unlimited)
 
 
 def test_the_requests_follow_a_pod_that_changes_and_one_that_ends() -> None:
-    requests, first = BurstableRequests(), with_uid(a_pod({"requests": {"cpu": "100m"}}), "u1")
-    other = with_uid(a_pod({"requests": {"cpu": "20m"}}), "u2")
-    assert requests.total([first, other]) == requests.total([first, other]) == 120
-    assert requests.total([with_uid(a_pod({"requests": {"cpu": "300m"}}), "u1"), other]) == 320
-    assert requests.total([other]) == 20
-    assert requests.total([]) == 0
+    requests, first = RequestSums(), with_uid(a_pod({"requests": {"cpu": "100m"}}), "u1")
+    other = with_uid(a_pod({"requests": {"cpu": "20m", "memory": "1Mi"}}), "u2")
+    assert requests.total([first, other]) == requests.total([first, other])
+    assert requests.total([first, other]) == ClassRequests(burstable_cpu=120, burstable_memory=1 << 20)
+    assert requests.total([with_uid(a_pod({"requests": {"cpu": "300m"}}), "u1"), other]).burstable_cpu == 320
+    guaranteed = with_uid(a_pod(GUARANTEED), "u3")
+    assert requests.total([other, guaranteed]) == ClassRequests(
+        burstable_cpu=20, burstable_memory=1 << 20, guaranteed_memory=64 << 20
+    )
+    assert requests.total([]) == ClassRequests()

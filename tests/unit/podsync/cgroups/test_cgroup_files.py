@@ -29,6 +29,7 @@ CASES = [
     (CgroupValues(memory_limit=64 << 20), {"memory.limit_in_bytes": "67108864"}, {"memory.max": "67108864"}),
     (CgroupValues(memory_limit=-1), {"memory.limit_in_bytes": "-1"}, {"memory.max": "max"}),
     (CgroupValues(memory_limit=0), {}, {}),
+    (CgroupValues(memory_min=4096, memory_low=0), {}, {"memory.min": "4096", "memory.low": "0"}),
     (CgroupValues(pids_limit=100), {"pids.max": "100"}, {"pids.max": "100"}),
     (CgroupValues(pids_limit=-1), {"pids.max": "max"}, {"pids.max": "max"}),
     (CgroupValues(pids_limit=0), {"pids.max": "1"}, {"pids.max": "1"}),
