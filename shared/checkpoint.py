@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import orjson
 
-from shared.files import replace_file, sync_directory, write_atomically
+from shared.files import sync_directory, write_all_atomically, write_atomically
 from shared.json_text import json_bytes
 
 log = logging.getLogger(__name__)
@@ -84,9 +84,8 @@ class Checkpoint:
                 contents[key] = _encode(key, self._number, data)
             try:
                 self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                for key, content in contents.items():
-                    replace_file(self.directory / _file_name(key), content)
-                sync_directory(self.directory)
+                files = {_file_name(key): content for key, content in contents.items()}
+                write_all_atomically(self.directory, files)
             except OSError:
                 return {key: self._store(key, data) for key, data in records.items()}  # each for itself, as it may be
             kept = {key: self._came_home(key) for key in records}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared import checkpoint as module
+from shared import files
 from shared.checkpoint import Checkpoint, RecordLocation
 from shared.files import write_atomically
 
@@ -205,11 +206,11 @@ def test_many_records_are_saved_with_one_sync_of_the_directory(
     records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(module, "sync_directory", synced.append)
-    kept = records.save_all({f"uid-{number}": {"number": number} for number in range(5)})
-    assert set(kept.values()) == {RecordLocation.ON_DISK} and len(kept) == 5
+    monkeypatch.setattr(files, "sync_directory", synced.append)
+    kept = records.save_all({f"uid-{number}": {"number": number} for number in range(50)})
+    assert set(kept.values()) == {RecordLocation.ON_DISK} and len(kept) == 50
     assert synced == [tmp_path / "disk"]
-    assert again(tmp_path).load_all() == {f"uid-{number}": {"number": number} for number in range(5)}
+    assert again(tmp_path).load_all() == {f"uid-{number}": {"number": number} for number in range(50)}
 
 
 def test_where_one_of_many_cannot_be_written_each_is_kept_as_well_as_it_can_be(
