@@ -4,6 +4,8 @@ volume makes and removes it, and owns what it mounts there; podsync also makes i
 names are those of the kubelet (volumes.md 8.2), so that each agent finds what the other left.
 """
 
+import errno
+import os
 import stat
 from pathlib import Path
 
@@ -40,6 +42,12 @@ def make_pod_directory(root_dir: str | Path, uid: str) -> Path:
 def make_directory(path: Path, mode: int) -> None:
     """Make a directory, and its parents, with this mode whatever the umask. One that a killed run made with another
     mode gets this one. Raises OSError."""
-    path.mkdir(parents=True, exist_ok=True)
-    if stat.S_IMODE(path.stat().st_mode) & 0o777 != mode:
+    try:
+        found = path.stat().st_mode
+    except FileNotFoundError:  # not mkdir at once: it waits for others that are made beside it, and for their journal
+        path.mkdir(parents=True, exist_ok=True)
+        found = path.stat().st_mode
+    if not stat.S_ISDIR(found):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    if stat.S_IMODE(found) & 0o777 != mode:
         path.chmod(mode)

@@ -37,3 +37,16 @@ def test_both_makers_make_the_same_directory(tmp_path: Path, makers: tuple[Calla
 def test_a_directory_that_a_killed_process_made_with_another_mode_is_corrected(tmp_path: Path) -> None:
     (tmp_path / "pods" / "u").mkdir(parents=True, mode=0o700)
     assert stat.S_IMODE(make_pod_directory(tmp_path, "u").stat().st_mode) == 0o750
+
+
+def test_a_directory_that_is_there_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_pod_directory(tmp_path, "u")
+    monkeypatch.setattr(os, "mkdir", lambda *_: pytest.fail("mkdir waits for the file system's journal"))
+    make_pod_directory(tmp_path, "u")
+
+
+def test_a_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    (tmp_path / "pods" / "u").touch()
+    with pytest.raises(NotADirectoryError):
+        make_pod_directory(tmp_path, "u")
