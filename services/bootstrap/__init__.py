@@ -24,13 +24,15 @@ Persists
 On restart
     Under the same supervisord it goes on with the configuration in config.json, which names its generation: a service
     that restarts never works by another configuration than the others. An edit, good or bad, is reported and changes
-    nothing; it counts at the next start of the agent, or at a reload of supervisord (SIGHUP), which is a new generation
-    and restarts all services. A configuration that is bad then leaves the last good one in force at a reload, and ends
-    supervisord on a fresh start. Its own two files are written again when they were removed or changed. Credentials
-    are written only when they differ; a kubeconfig that has become bad, or a plugin that fails, leaves those in force
-    and is tried again. On a fresh start a plugin that can be run but fails or hangs (5 s) leaves the agent without
-    credentials until it answers: a trouble, asked again with growing pauses of at most 8 s. A plugin that cannot be
-    run, or a file that cannot be read, refuses.
+    nothing. It counts at the next start of the agent; at SIGHUP to bootstrap, or at once with `--reload-config`, when a
+    checked configuration replaces config.json and each service that reads what has changed restarts by itself; and at a
+    reload of supervisord (SIGHUP), which is a new generation and restarts all services. A kill during a reload leaves
+    the file before or the one after it; a SIGHUP that no file followed has to be repeated. A bad configuration leaves
+    the last good one in force at a reload, and ends supervisord on a fresh start. Its own two files are written again
+    when they were removed or changed. Credentials are written only when they differ; a kubeconfig that has become bad,
+    or a plugin that fails, leaves those in force and is tried again. On a fresh start a plugin that can be run but
+    fails or hangs (5 s) leaves the agent without credentials until it answers: a trouble, asked again with growing
+    pauses of at most 8 s. A plugin that cannot be run, or a file that cannot be read, refuses.
     A request for a certificate that waits for its answer is taken up again, with its key: no second one is made. A
     certificate that is missing, or expired while the API server answers, ends a kubelet, whose next start bootstraps
     again; here bootstrap itself returns to the bootstrap kubeconfig, and nothing ends. Until the first certificate is

@@ -27,6 +27,7 @@ from bus.messages.bootstrap import Manifest
 from bus.messages.streams import SERVICES
 from bus.process_bus import ProcessBus
 from services.frame import draining
+from services.frame.configuration_in_force import ConfigurationInForce
 from services.frame.configuration_wait import ConfigurationWait
 from services.frame.debugging import Debugging
 from services.frame.exit_codes import REFUSED
@@ -74,6 +75,14 @@ class Context:
     metrics: Registry = field(default_factory=Registry)  # of this process; the frame answers GetMetrics with them
     tracer: Tracer = field(default_factory=Tracer)  # of this process; without `tracing` it does nothing
     debugging: Debugging = field(default_factory=Debugging)  # of this process; the frame answers requests with it
+    hung_up: asyncio.Event = field(default_factory=asyncio.Event)  # set at each SIGHUP
+    in_force: ConfigurationInForce | None = None
+
+    @property
+    def newest_config(self) -> EffectiveConfig:
+        """The configuration in force. It differs from `config` only in settings for which the service does not
+        restart."""
+        return self.in_force.newest if self.in_force else self.config
 
 
 class Service(Protocol):
@@ -146,6 +155,7 @@ class _Frame:
         self.console = Console()
         self.log_is_open = False
         self._service, self._build, self._startup = service, build, startup
+        self._restarting = False  # for a changed configuration
         self._log: LogFile = start_log(service)
         self._generation = supervisor_generation()
         self._run_dir = Path(find_places().run_dir)
@@ -169,7 +179,8 @@ class _Frame:
         signals = Signals(on_second=self._end_at_once)
         signals.install()
         code = await self._run(signals)
-        if signals.ending.is_set() and not signals.handing_over.is_set() and supervisord_runs(self._generation):
+        at_stop = signals.ending.is_set() and not signals.handing_over.is_set() and not self._restarting
+        if at_stop and supervisord_runs(self._generation):
             await asyncio.to_thread(self._end_others)
         return code
 
@@ -232,14 +243,14 @@ class _Frame:
         bus = ProcessBus(self._service, manifest, clock, lock=lock, metrics=metrics, tracer=tracing.tracer)
         measure_process(metrics)
         serve_metrics(bus, metrics)
-        debugging = Debugging(lambda verbosity: configure_log(self._log, replace(config, verbosity=verbosity)))
+        in_force = ConfigurationInForce(self._service, self._run_dir, self._generation, config)
+        debugging = Debugging(lambda verbosity: configure_log(self._log, replace(in_force.newest, verbosity=verbosity)))
         debugging.serve(bus)
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
         asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
-        context = Context(
-            self._service, config, bus, clock, stopping, deadlines, metrics, tracing.tracer, debugging=debugging
-        )
+        own = (self._service, config, bus, clock, stopping, deadlines, metrics, tracing.tracer, debugging)
+        context = Context(*own, signals.hung_up, in_force)
         service = self._build(context)
         loop = asyncio.get_running_loop()
         watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
@@ -250,8 +261,10 @@ class _Frame:
         _settle_memory()
         running = asyncio.create_task(service.run(), name=self._service)
         ending = asyncio.create_task(signals.ending.wait(), name="ending")
+        following = asyncio.create_task(self._follow_configuration(in_force, signals), name="configuration")
         await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
+        following.cancel()
         asked_to_end = not running.done()
         if signals.handing_over.is_set() and isinstance(service, Draining):
             await self._drain(service, bus, lock, running)
@@ -269,6 +282,12 @@ class _Frame:
             await self._hang_up(bus)
             await tracing.close()
             watchdog.stop()
+
+    async def _follow_configuration(self, in_force: ConfigurationInForce, signals: Signals) -> None:
+        """End for a changed configuration that this service has to be restarted for."""
+        if await in_force.follow(lambda config: configure_log(self._log, config)) and not signals.ending.is_set():
+            self._restarting = True
+            signals.ending.set()
 
     async def _drain(
         self, service: Draining, bus: ProcessBus, lock: ServiceLock, running: "asyncio.Task[None]"

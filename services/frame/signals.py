@@ -1,4 +1,5 @@
-"""The signals of a service: TERM and INT end it, HAND_OVER makes room for its successor, HUP reopens the log."""
+"""The signals of a service: TERM and INT end it, HAND_OVER makes room for its successor, HUP reopens the log
+and sets an event."""
 
 import asyncio
 import signal
@@ -10,11 +11,12 @@ HAND_OVER = signal.SIGUSR1  # from the service of a newer supervisord; ends a pr
 class Signals:
     """`ending` is set by all three that end the process, `handing_over` by HAND_OVER alone.
 
-    A SIGTERM or SIGINT while it is ending calls `on_second`. SIGHUP calls `on_hangup`.
+    A SIGTERM or SIGINT while it is ending calls `on_second`. SIGHUP calls `on_hangup` and sets `hung_up`.
     """
 
     def __init__(self, on_second: Callable[[], None]) -> None:
         self.ending, self.handing_over = asyncio.Event(), asyncio.Event()
+        self.hung_up = asyncio.Event()  # cleared by who acts on it
         self.on_second = on_second
         self.on_hangup: Callable[[], None] = lambda: None
 
@@ -27,6 +29,7 @@ class Signals:
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
 
     def _hang_up(self) -> None:
+        self.hung_up.set()
         self.on_hangup()
 
     def _hand_over(self) -> None:

@@ -74,6 +74,7 @@ class EffectiveConfig:
     log_split_stream: bool = False  # info to standard output, the rest to standard error
     log_info_buffer_size: int = 0  # bytes
     feature_gates: dict[str, bool] = field(default_factory=dict)  # every gate of the kubelet, with its value
+    reload_config: bool = False  # an edit of the configuration is applied at once
     lock_file: str = ""
     exit_on_lock_contention: bool = False
     oom_score_adj: int = _of("oomScoreAdj", -999)

@@ -31,6 +31,7 @@ WHO_MAY_IMPORT = {
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": ("services/server/", "services/cli/local_server.py", "services/cli/remote_command.py", "shared/kube/"),
     "asyncinotify": (
+        "services/frame/configuration_in_force.py",
         "services/frame/configuration_wait.py",
         "services/bootstrap/",
         "services/cli/service_logs.py",

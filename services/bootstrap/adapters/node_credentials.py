@@ -63,6 +63,13 @@ def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGI
     return ClientLook(plan, report, look_at_bootstrap(config, timeout=timeout))
 
 
+def find_refusal(config: EffectiveConfig, wall: float) -> tuple[str, ...]:
+    """Look once, and return why a running agent does not take these credentials; () where it does. Blocks."""
+    look = look_at_client(config, wall)
+    report = look.refusal or look.report
+    return () if report.material is not None or (report.awaited and look.refusal is None) else report.problems
+
+
 def look_at_bootstrap(config: EffectiveConfig, *, timeout: int = 0) -> KubeconfigReport:
     """The bootstrap kubeconfig. Blocks; a plugin gets `timeout` seconds, and is not run with 0."""
     return resolve_in_child(config.bootstrap_kubeconfig, timeout=timeout, flag=_BOOTSTRAP)

@@ -1,13 +1,12 @@
 """Follows edits of the configuration and of the serving pair, and SIGHUP; restores config.json and manifest.json.
 
-A good edit is reported: it has effect at the next start or reload. A bad edit is logged and is a trouble in the beat.
-A good new serving pair is published at once.
+A good edit is applied at SIGHUP, with `--reload-config` at once; else it is reported. A bad edit is logged and is a
+trouble in the beat. A good new serving pair is published at once.
 """
 
 import asyncio
 import contextlib
 import logging
-import signal
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
@@ -17,9 +16,11 @@ from bus.lock import ServiceLock
 from bus.messages.bootstrap import CertificateState
 from services.bootstrap.adapters.serving_pair import settle_in_child
 from services.bootstrap.controllers import startup
+from services.bootstrap.controllers.reload import reload
 from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since, pair_request
 from services.frame.launch import Context
 from shared.config.findings import ConfigurationRefusedError
+from shared.errors import OperatorError
 from shared.places import find_places
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ _TURN = 5.0  # seconds: an idle loop turns at least this often, so that its prog
 _SETTLE = 0.2  # seconds without a further change before an edit is read
 _RESTORE_RETRY = 5.0  # seconds; nothing reports that a disk has room again
 _COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
+_DROP_IN = ".conf"
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
 
 
@@ -41,6 +43,7 @@ class ConfigurationWatch:
         self._evaluated_at = begun.evaluated_at
         self._files_changed = asyncio.Event()
         self._reload = asyncio.Event()
+        self._apply = False  # a change, for SIGHUP was received
         self._changed: set[Path] = set()
         self._last_lines: tuple[str, ...] = ()
         if begun.pair.not_after:
@@ -49,21 +52,31 @@ class ConfigurationWatch:
             self._trouble(begun.refused)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Add the loops to `tasks`, and take SIGHUP."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.set)
+        """Add the loops to `tasks`."""
+        tasks.create_task(self._take_hangups(), name="hangups")
         tasks.create_task(self._watch(), name="watch")
         tasks.create_task(self._react(), name="react")
         tasks.create_task(self._keep_files(), name="files")
+
+    async def _take_hangups(self) -> None:
+        """Note each SIGHUP, also one that came before this service was built."""
+        while True:
+            await self._context.hung_up.wait()
+            self._context.hung_up.clear()
+            self._apply = True
+            self._reload.set()
 
     async def _watch(self) -> None:
         """Note which of our files change. Directories are watched: editors and mounts replace files."""
         with Inotify() as inotify:
             own = set(self._startup.own_files())
-            for directory in {path.parent for path in (*self._watched(), *own)}:
+            drop_ins = {Path(self._config.config_dir)} if self._config.config_dir else set()
+            for directory in {path.parent for path in (*self._watched(), *own)} | drop_ins:
                 if directory.is_dir():
                     inotify.add_watch(directory, _CHANGES)
             ours = set(self._watched())
-            self._changed |= {path for path in ours if changed_since(path, self._evaluated_at)}
+            ours_now = [*ours, *(each for directory in drop_ins for each in directory.glob(f"*{_DROP_IN}"))]
+            self._changed |= {path for path in ours_now if changed_since(path, self._evaluated_at)}
             if self._changed:
                 self._reload.set()  # edited after they were read and before they were watched
             self._files_changed.set()
@@ -71,8 +84,11 @@ class ConfigurationWatch:
                 if event.path in own:
                     self._files_changed.set()
                 # `..data` is how a mounted ConfigMap replaces all of its files at once
-                if event.path is not None and (event.path in ours or event.path.name.startswith("..")):
-                    self._changed.add(event.path)
+                if (path := event.path) is None:
+                    continue
+                drop_in = path.suffix == _DROP_IN and path.parent in drop_ins
+                if path in ours or drop_in or path.name.startswith(".."):
+                    self._changed.add(path)
                     self._reload.set()
 
     def _watched(self) -> list[Path]:
@@ -108,11 +124,12 @@ class ConfigurationWatch:
                 self._reload.clear()
                 await asyncio.sleep(_SETTLE)
             changed, self._changed = self._changed, set()
+            apply, self._apply = self._apply or self._config.reload_config, False
             pair = {Path(self._config.tls_cert_file), Path(self._config.tls_private_key_file)}
-            if not changed or changed & pair:
+            if apply or not changed or changed & pair:
                 await self._look_at_pair()
-            if not changed or changed - pair:
-                await self._look_at_configuration()
+            if apply or not changed or changed - pair:
+                await self._look_at_configuration(apply)
 
     async def _look_at_pair(self) -> None:
         """A good new pair is announced; a bad one is logged, and the server keeps the one it has."""
@@ -124,18 +141,24 @@ class ConfigurationWatch:
         if not report.problems and report.not_after:
             self._certificates.put("serving", certificate_state(self._config, report), "pair changed on disk")
 
-    async def _look_at_configuration(self) -> None:
-        server = ServiceLock(self._run_dir, "server").holder
+    async def _look_at_configuration(self, apply: bool) -> None:
         try:
-            evaluation = await asyncio.to_thread(startup.evaluate_all, server)
-        except ConfigurationRefusedError as error:
-            if error.lines != self._last_lines:
-                startup.report_kept(error.lines)
-                self._trouble(error.lines)
+            if apply:
+                self._config = await asyncio.to_thread(reload, self._startup, self._config)
+                waiting = False
+            else:
+                server = ServiceLock(self._run_dir, "server").holder
+                evaluation = await asyncio.to_thread(startup.evaluate_all, server)
+                waiting = evaluation.resolved.config != self._config
+        except (ConfigurationRefusedError, OperatorError) as error:
+            lines = error.lines if isinstance(error, ConfigurationRefusedError) else (str(error),)
+            if apply or lines != self._last_lines:
+                startup.report_kept(lines)
+                self._trouble(lines)
             return
         self._last_lines = ()
         self._context.bus.trouble("configuration", None)
-        if evaluation.resolved.config != self._config:
+        if waiting:
             log.warning("the configuration has changed since the agent was started: %s", _COUNTS)
 
     def _trouble(self, lines: tuple[str, ...]) -> None:

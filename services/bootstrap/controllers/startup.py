@@ -6,6 +6,7 @@ bus, in a thread.
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -115,6 +116,7 @@ class BootstrapStartup:
         self.pair = PairReport()
         self.credentials = StartupCredentials(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
+        self._writing = threading.Lock()  # a reload and a restoration each write what `_in_force` then is
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
 
     def configure(self) -> EffectiveConfig:
@@ -141,10 +143,18 @@ class BootstrapStartup:
         self.pair = evaluation.pair
         config = evaluation.resolved.config
         self._write(config)
-        _remark(evaluation)
+        remark(evaluation)
         if removed:
             self._restart_all()
         return config
+
+    def replace_config(self, config: EffectiveConfig) -> None:
+        """Bring a checked configuration into force: the services follow config.json. Raises OperatorError."""
+        with self._writing:
+            try:
+                self._write_config(config)
+            except OSError as error:
+                raise _unwritable(error, self._run_dir) from error
 
     def _go_on_with(self, config: EffectiveConfig) -> None:
         """Work by a configuration that was evaluated earlier; `refused` gets what has become bad since."""
@@ -203,8 +213,9 @@ class BootstrapStartup:
             raise _unwritable(error, self._run_dir) from error
 
     def _write_config(self, config: EffectiveConfig) -> None:
-        self._in_force = config, encode_effective(config, self._generation)
-        write_atomically(self._run_dir / CONFIG_NAME, self._in_force[1])
+        content = encode_effective(config, self._generation)
+        write_atomically(self._run_dir / CONFIG_NAME, content)
+        self._in_force = config, content
 
     def _manifest(self, config: EffectiveConfig) -> Manifest:
         embedded = config.embedded_containerd is not None
@@ -219,6 +230,10 @@ class BootstrapStartup:
 
         Raises OSError.
         """
+        with self._writing:
+            return self._restore_files()
+
+    def _restore_files(self) -> list[str]:
         assert self._in_force is not None
         config, content = self._in_force
         config_file, _ = self.own_files()
@@ -306,7 +321,8 @@ def changed_since(path: Path, wall: float) -> bool:
         return False
 
 
-def _remark(evaluation: Evaluation) -> None:
+def remark(evaluation: Evaluation) -> None:
+    """Log what was found and is no error."""
     for finding in evaluation.resolved.found:
         log.log(logging.ERROR if finding.severity == DANGER else logging.WARNING, "%s", finding.line)
     if evaluation.resolved.without_effect:

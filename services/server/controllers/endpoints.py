@@ -54,7 +54,9 @@ class Endpoints:
         clock: Clock,
         threads: ThreadPoolExecutor,
         watch: DirectoryWatch,
+        document: Callable[[], Object],
     ) -> None:
+        self._document = document  # the effective KubeletConfiguration in force
         self._config, self._streams, self._clock = config, streams, clock
         self._threads, self._watch = threads, watch
         self._split_streams = config.feature_gates.get("PodLogsQuerySplitStreams", False)
@@ -82,7 +84,7 @@ class Endpoints:
     async def configz(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
         """/configz: the effective KubeletConfiguration, defaults included (config.md 2.4)."""
         kind = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
-        response = _json({"kubeletconfig": {**kind, **self._config.document}})
+        response = _json({"kubeletconfig": {**kind, **self._document()}})
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 

@@ -1,6 +1,7 @@
 """Metrics of the node and its pods, computed at each collection from the streams that server follows (node.md 9.1)."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pod_resources import is_active
@@ -35,9 +36,15 @@ FEATURES = gauge("kubernetes_feature_enabled", "Feature gates: 1 where enabled, 
 
 
 class PodMetrics:
-    """Measures from `streams` before each collection of `metrics`."""
+    """Measures from `streams` and the gates in force before each collection of `metrics`."""
 
-    def __init__(self, metrics: Registry, streams: PodStreams, config: EffectiveConfig) -> None:
+    def __init__(
+        self,
+        metrics: Registry,
+        streams: PodStreams,
+        config: EffectiveConfig,
+        feature_gates: Callable[[], Mapping[str, bool]],
+    ) -> None:
         self._streams = streams
         self._running_pods, self._mirrors = metrics.gauge(RUNNING_PODS), metrics.gauge(MIRROR_PODS)
         self._containers = metrics.gauge(RUNNING_CONTAINERS)
@@ -46,12 +53,15 @@ class PodMetrics:
         major, _, minor = KUBERNETES_VERSION.partition(".")
         platform = f"linux/{architecture()}"
         metrics.gauge(BUILD_INFO).set(1, major, minor, KUBERNETES_RELEASE, "", "", "", "", "", platform)
-        features = metrics.gauge(FEATURES)
-        for name, gate in GATES.items():
-            features.set(config.feature_gates.get(name, gate.default), name, _stage(name, gate))
+        self._features, self._feature_gates = metrics.gauge(FEATURES), feature_gates
+        self._measured_gates: Mapping[str, bool] | None = None
         metrics.before_collecting(self._measure)
 
     def _measure(self) -> None:
+        if (gates := self._feature_gates()) is not self._measured_gates:
+            self._measured_gates = gates
+            for name, gate in GATES.items():
+                self._features.set(gates.get(name, gate.default), name, _stage(name, gate))
         runtime = self._streams.runtime.state.values()
         ready = (any(sandbox.state is SandboxState.READY for sandbox in pod.sandboxes) for pod in runtime)
         self._running_pods.set(sum(ready))

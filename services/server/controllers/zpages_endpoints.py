@@ -2,7 +2,7 @@
 
 import platform
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 import orjson
@@ -15,7 +15,6 @@ from services.server.core import zpages
 from services.server.core.routes import Endpoint
 from services.server.core.zpages import Page, Representation
 from shared.clock import Clock
-from shared.config.effective import EffectiveConfig
 from shared.config.flag_lines import flag_texts
 from shared.model.objects import Object
 from shared.process_identity import started_at
@@ -29,10 +28,10 @@ _OLD = (
 
 
 class ZPagesEndpoints:
-    """The handlers; `paths` are those that /statusz names."""
+    """The handlers; `given_flags` are those in force, `paths` are those that /statusz names."""
 
-    def __init__(self, config: EffectiveConfig, clock: Clock, paths: Iterable[str]) -> None:
-        self._flags, self._clock, self._paths = config.given_flags, clock, tuple(paths)
+    def __init__(self, given_flags: Callable[[], dict[str, str]], clock: Clock, paths: Iterable[str]) -> None:
+        self._given_flags, self._clock, self._paths = given_flags, clock, tuple(paths)
         self._started = datetime.fromtimestamp(started_at(supervisor_process()) or clock.wall(), UTC)
 
     @property
@@ -56,7 +55,7 @@ class ZPagesEndpoints:
         wanted = _representation(request, Page.FLAGZ)
         if wanted is None:
             return plain(406, zpages.not_acceptable(Page.FLAGZ))
-        flags = flag_texts(self._flags)
+        flags = flag_texts(self._given_flags())
         if wanted.version:
             return _structured(zpages.flagz_object(flags, wanted.version), wanted)
         return plain(200, zpages.flagz_text(flags, _mark()))

@@ -1,0 +1,57 @@
+"""Follows config.json while a service runs, and decides whether the service restarts for a change.
+
+bootstrap alone writes the file, and only a configuration that is valid. Each service compares it with its own, so a
+kill of bootstrap or of the service at any moment leaves none with an outdated configuration.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from shared.config.effective import EffectiveConfig
+from shared.config.loader import CONFIG_NAME, load_generation
+from shared.config.readers import changes
+from shared.errors import OperatorError
+
+log = logging.getLogger(__name__)
+
+
+class ConfigurationInForce:
+    """`newest` is the configuration in force; `config` is the one that the service started with."""
+
+    def __init__(self, service: str, run_dir: Path, generation: str, config: EffectiveConfig) -> None:
+        self._service, self._run_dir, self._generation = service, run_dir, generation
+        self._config = self.newest = config
+
+    async def follow(self, changed: Callable[[EffectiveConfig], None]) -> bool:
+        """Return True when the service has to be restarted, False where the file cannot be followed.
+
+        `changed` gets each configuration for which the service is not restarted.
+        """
+        try:
+            with Inotify() as inotify:
+                inotify.add_watch(self._run_dir, Mask.MOVED_TO | Mask.CLOSE_WRITE)
+                while not self._look(changed):  # the first look finds what was written before the watch
+                    while str((await inotify.get()).name) != CONFIG_NAME:
+                        continue
+        except OSError as error:
+            log.warning("a reload does not reach %s: %s (raise fs.inotify.max_user_instances)", self._service, error)
+            return False
+        return True
+
+    def _look(self, changed: Callable[[EffectiveConfig], None]) -> bool:
+        try:
+            config, generation = load_generation(str(self._run_dir))
+        except (OSError, OperatorError):
+            return False  # removed or damaged; bootstrap writes it again
+        if self._generation not in ("", generation) or config == self.newest:
+            return False
+        causes = [change.name for change in changes(self._config, config) if self._service in change.services]
+        if causes:
+            log.info("%s restarts for the changed configuration: %s", self._service, ", ".join(causes))
+            return True
+        self.newest = config
+        changed(config)
+        return False

@@ -1,0 +1,160 @@
+"""Which service reads which setting, and so which services a changed configuration restarts. Pure.
+
+A test compares the tables with the code of the services. What only bootstrap's evaluation reads has no reader.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from shared.config.effective import KEY, EffectiveConfig
+from shared.config.gate_table import GATES
+from shared.config.gates import declared_features
+from shared.config.nested import value_of
+
+_ALL = "bootstrap sources volume pleg podsync status server"
+
+# Fields of EffectiveConfig, by the services that read them once, at their start.
+_FIELDS = {
+    "bootstrap": (
+        "bootstrap_kubeconfig config_dir config_file exit_on_lock_contention kubeconfig make_iptables_util_chains "
+        "reload_config rotate_certificates"
+    ),
+    "pleg": "volume_stats_agg_period",
+    "podsync": (
+        "allowed_unsafe_sysctls cluster_dns cluster_domain container_log_max_files "
+        "container_log_max_size container_log_max_workers container_log_monitor_interval cpu_cfs_quota "
+        "cpu_cfs_quota_period credential_provider_bin_dir credential_providers eviction_max_pod_grace_period "
+        "eviction_minimum_reclaim eviction_pressure_transition_period eviction_soft_grace_period "
+        "image_gc_high_threshold_percent image_gc_low_threshold_percent image_maximum_gc_age image_minimum_gc_age "
+        "image_verification_policy kube_reserved kube_reserved_cgroup local_storage_capacity_isolation "
+        "max_container_restart_period max_parallel_image_pulls maximum_dead_containers "
+        "maximum_dead_containers_per_container minimum_container_ttl pod_pids_limit pods_per_core preloaded_images "
+        "registry_burst registry_pull_qps resolv_conf seccomp_default serialize_image_pulls system_reserved "
+        "system_reserved_cgroup"
+    ),
+    "server": (
+        "address anonymous_auth authorization_mode enable_debug_flags_handler enable_debugging_handlers "
+        "enable_profiling_handler enable_system_log_handler enable_system_log_query healthz_bind_address healthz_port "
+        "read_only_port streaming_connection_idle_timeout tls_cipher_suites tls_curve_preferences tls_min_version "
+        "webhook_authentication webhook_authentication_cache_ttl webhook_authorized_cache_ttl "
+        "webhook_unauthorized_cache_ttl"
+    ),
+    "sources": "change_detection_strategy file_check_frequency static_pod_path",
+    "status": (
+        "event_burst event_record_qps external_cloud_provider node_lease_duration node_status_max_images "
+        "node_status_report_frequency node_status_update_frequency provider_id register_node"
+    ),
+    "bootstrap podsync": "cgroup_driver",
+    "bootstrap server": "cert_dir client_ca_file server_tls_bootstrap tls_cert_file tls_private_key_file",
+    "pleg podsync": (
+        "cgroup_root cgroups_per_qos enforce_node_allocatable eviction_hard eviction_soft kubelet_cgroups "
+        "runtime_cgroups system_cgroups"
+    ),
+    "podsync status": "max_pods node_ips node_labels register_with_taints",
+    "sources status": "kube_api_burst kube_api_qps",
+    "status server": "enable_server port",
+    "volume status": "controller_attach_detach",
+    "pleg podsync server": "container_runtime_endpoint image_service_endpoint runtime_request_timeout",
+    "bootstrap pleg podsync server": "pod_logs_dir",
+    "bootstrap sources volume podsync status server": "joins_cluster sync_frequency",
+    _ALL: "max_open_files oom_score_adj tracing tracing_endpoint tracing_rate",
+}
+# Keys that a service reads from the document.
+_DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamespaces.idsPerPod"}
+# Feature gates. `declared features`: those that the Node declares.
+_GATES = {
+    "bootstrap": "AllowDNSOnlyNodeCSR",
+    "podsync": "ContainerStopSignals InPlacePodLevelResourcesVerticalScaling",
+    "server": (
+        "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "
+        "ReloadKubeletServerCertificateFile"
+    ),
+    "volume": "ClusterTrustBundleProjection PodCertificateRequest",
+    "bootstrap server": "ContainerCheckpoint",
+}
+# Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.
+FOLLOWED = frozenset(
+    (
+        *("document", "feature_gates", "given_flags", "logging_format", "log_flush_frequency"),
+        *("log_info_buffer_size", "log_split_stream", "verbosity", "vmodule"),
+    )
+)
+# Not changed while the agent runs: records, sockets and pods depend on them.
+FIXED = frozenset(("embedded_containerd", "lock_file", "log_dir", "node_name", "root_dir", "run_dir"))
+
+_FLAGS = {
+    "config_file": "--config",
+    "external_cloud_provider": "--cloud-provider",
+    "node_ips": "--node-ip",
+    "node_name": "--hostname-override",
+    "minimum_container_ttl": "--minimum-container-ttl-duration",
+    "credential_providers": "--image-credential-provider-config",
+    "credential_provider_bin_dir": "--image-credential-provider-bin-dir",
+    "embedded_containerd": "embeddedContainerd",
+    "tracing": "tracing",
+    "log_split_stream": "logging.options",
+    "log_info_buffer_size": "logging.options",
+}
+_NAMES = {field.name: field.metadata.get(KEY, "") for field in fields(EffectiveConfig)} | {"joins_cluster": ""}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A setting that differs: as the operator knows it, and the services that restart for it."""
+
+    name: str  # a key of KubeletConfiguration, or a flag
+    services: frozenset[str] = frozenset()
+    fixed: bool = False  # it is not changed while the agent runs
+
+
+def _rows(table: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    return {name: frozenset(services.split()) for services, names in table.items() for name in names.split()}
+
+
+FIELD_READERS, DOCUMENT_READERS, GATE_READERS = _rows(_FIELDS), _rows(_DOCUMENT), _rows(_GATES)
+
+
+def changes(old: EffectiveConfig, new: EffectiveConfig) -> tuple[Change, ...]:
+    """Every setting that differs, sorted by name."""
+    return tuple(sorted(_changes(old, new), key=lambda change: change.name))
+
+
+def restarted_by(found: tuple[Change, ...]) -> frozenset[str]:
+    """The services that restart for these changes."""
+    return frozenset().union(*(change.services for change in found))
+
+
+def _changes(old: EffectiveConfig, new: EffectiveConfig) -> Iterator[Change]:
+    for field, readers in FIELD_READERS.items():
+        if getattr(old, field) != getattr(new, field):
+            # the embedded containerd has the driver in its own configuration
+            fixed = field == "cgroup_driver" and new.embedded_containerd is not None
+            yield Change(_name(field), readers, fixed)
+    yield from (Change(_name(field), fixed=True) for field in FIXED if getattr(old, field) != getattr(new, field))
+    for key, readers in DOCUMENT_READERS.items():
+        if value_of(old.document, key) != value_of(new.document, key):
+            yield Change(key, readers)
+    yield from _gate_changes(old.feature_gates, new.feature_gates)
+    shown = {_NAMES[field] for field in FIELD_READERS} | DOCUMENT_READERS.keys() | {"featureGates"}
+    for key in old.document.keys() | new.document.keys():
+        if old.document.get(key) != new.document.get(key) and not any(_is_at(name, key) for name in shown):
+            yield Change(key)
+
+
+def _gate_changes(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterator[Change]:
+    declared = declared_features(old) != declared_features(new)
+    for gate, row in GATES.items():
+        if old.get(gate, row.default) != new.get(gate, row.default):
+            readers = GATE_READERS.get(gate, frozenset())
+            yield Change(f"featureGates.{gate}", readers | ({"status"} if declared else frozenset()))
+
+
+def _name(field: str) -> str:
+    if field in _FLAGS:
+        return _FLAGS[field]
+    return _NAMES[field] or f"--{field.replace('_', '-')}"
+
+
+def _is_at(name: str, key: str) -> bool:
+    """Whether the dotted `name` is the top-level key, or below it."""
+    return name == key or name.startswith(f"{key}.")
