@@ -11,16 +11,18 @@ Owns
     self-signed pair and the certificate stores in the certificate directory; the kubeconfig where there is a bootstrap
     kubeconfig; supervisord's program `containerd`.
 Follows
-    `node.object`, for the addresses of a serving certificate that is asked for, and only then. The beats of all, where
-    systemd waits for READY or the lock file is watched. The files: configuration, flags, serving pair, kubeconfig and
-    the files it names, the current client certificate, its own two files and their directories, by inotify. What an
-    exec plugin gave is renewed before it ends.
+    `node.object`, for the addresses of a serving certificate that is asked for, and only then. `pods.desired` and
+    `pods.status`, with `runOnce` only: when all pods are done it ends supervisord. The beats of all, where systemd
+    waits for READY or the lock file is watched; of sources with `runOnce`. The files: configuration, flags, serving
+    pair, kubeconfig and the files it names, the current client certificate, its own two files and their directories, by
+    inotify. What an exec plugin gave is renewed before it ends.
 Answers
     RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses.
 Persists
-    config.json, manifest.json and credentials/ (0600, atomic), in the run directory; the self-signed pair; the
-    certificate stores. While a certificate is asked for: its key and request in `<run dir>/<which>-certificate.pending`
-    (without rotation `kubelet-client.key.tmp`), and in `<run dir>/requesting/` as whom it is asked for.
+    config.json, manifest.json and credentials/ (0600, atomic), in the run directory, with `runOnce` run-once.json with
+    the outcomes so far; the self-signed pair; the certificate stores. While a certificate is asked for: its key and
+    request in `<run dir>/<which>-certificate.pending` (without rotation `kubelet-client.key.tmp`), and in `<run
+    dir>/requesting/` as whom it is asked for.
 On restart
     Under the same supervisord it goes on with the configuration in config.json, which names its generation: a service
     that restarts never works by another configuration than the others. An edit, good or bad, is reported and changes

@@ -1,4 +1,4 @@
-"""Builds bootstrap after its startup: configuration watch, certificates, kubeconfig, systemd, embedded containerd."""
+"""Builds bootstrap after its startup: configuration, certificates, kubeconfig, systemd, run once, containerd."""
 
 import asyncio
 from functools import partial
@@ -12,6 +12,7 @@ from services.bootstrap.controllers.certificates import Certificates
 from services.bootstrap.controllers.configuration_watch import ConfigurationWatch
 from services.bootstrap.controllers.containerd_start import ensure_containerd
 from services.bootstrap.controllers.kubeconfig_follower import KubeconfigFollower
+from services.bootstrap.controllers.run_once import RunOnce
 from services.bootstrap.controllers.startup import BootstrapStartup
 from services.bootstrap.controllers.systemd import Systemd
 from services.bootstrap.controllers.utility_chains import UtilityChains
@@ -34,6 +35,7 @@ class Bootstrap:
         self._follower = KubeconfigFollower(context, startup) if self._config.joins_cluster else None
         self._certificates = Certificates(context, startup.credentials, certificates, self._client_changed)
         self._configuration = ConfigurationWatch(context, startup, certificates)
+        self._run_once = RunOnce(context, startup.generation) if self._config.run_once else None
         certificates.mark_complete()
 
     async def run(self) -> None:
@@ -44,6 +46,8 @@ class Bootstrap:
                 tasks.create_task(ensure_containerd(trouble), name="containerd")
             if self._follower is not None:
                 tasks.create_task(self._follower.run(), name="kubeconfig")
+            if self._run_once is not None:
+                tasks.create_task(self._run_once.run(), name="run once")
             tasks.create_task(self._systemd.run(), name="systemd")
             if self._config.make_iptables_util_chains:
                 tasks.create_task(UtilityChains().run(), name="utility chains")

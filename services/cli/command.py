@@ -157,7 +157,7 @@ def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], s
         if name in ("-o", "--output"):
             form = value if sign else next(words, "")
             if form not in forms:
-                line = f'--output: is "{form}", must be one of {", ".join(forms)} (the kubelet has no such flag)'
+                line = f'--output: is "{form}", must be one of {", ".join(forms)} (of this command)'
                 raise ConfigurationRefusedError((line,))
         else:
             rest.append(word)

@@ -59,6 +59,10 @@ def main() -> int:
     code = supervise(place["supervisord_conf"], kept, _fail)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # Python puts the default back while it ends: one more would be its code
+    if code == 0 and (form := place.get("run_once")):
+        from services.kubelet.run_once import print_result
+
+        code = print_result(os.path.dirname(place["supervisord_conf"]), form)  # noqa: PTH120  pathlib costs memory
     return code
 
 

@@ -24,6 +24,7 @@ from shared.files import write_atomically
 from shared.klog import structured
 from shared.limits import set_oom_score
 from shared.places import find_arguments, find_places
+from shared.run_once import RUN_ONCE_FILE
 from shared.service_notify import watchdog_interval
 from shared.version import KUBERNETES_RELEASE
 
@@ -83,6 +84,8 @@ def _settle(arguments: list[str], process: int, console: Console) -> dict[str, A
     console.info(structured("Kubelet version", kubeletVersion=_reported(flags.version)))
     watchdog_interval(os.environ, process)
     answer = {"supervisord_conf": str(_prepare(resolved)), "lock_file": config.lock_file}
+    if config.run_once:
+        answer["run_once"] = config.run_once_output
     set_oom_score(config.oom_score_adj, process)  # if this fails, each service reports it
     return answer
 
@@ -117,6 +120,7 @@ def _prepare(resolved: Resolved) -> Path:
         log_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
         text = render(packaged_text(), run_dir, log_dir)
         write_atomically(run_dir / SUPERVISORD_CONF, text.encode())
+        (run_dir / RUN_ONCE_FILE).unlink(missing_ok=True)
     except OSError as error:
         where = str(error.filename or log_dir)
         remedy = "give another directory, or run as a user that may write there"

@@ -80,6 +80,8 @@ class EffectiveConfig:
     oom_score_adj: int = _of("oomScoreAdj", -999)
     max_open_files: int = _of("maxOpenFiles", 1000000)
 
+    run_once: bool = _of("runOnce", False)  # the agent ends when the static pods have ended or are Ready
+    run_once_output: str = "text"  # text | json: how `kubelet` prints the result
     static_pod_path: str = _of("staticPodPath", "")
     file_check_frequency: float = _of("fileCheckFrequency", 20.0)
     sync_frequency: float = _of("syncFrequency", 60.0)

@@ -105,7 +105,7 @@ FIELDS: tuple[Field, ...] = (
           choices=("Get", "Cache", "Watch"),
           doc="how changes of Secrets and ConfigMaps are detected: Watch, Cache or Get"),
     Field("runOnce", B, default=False, flag="runonce",
-          doc="run the static pods once and exit; refused, as in every present release"),
+          doc="run the static pods to their end, or until they are Ready, print the results and exit"),
     Field("enableControllerAttachDetach", B, default=True, flag="enable-controller-attach-detach",
           doc="let the control plane attach volumes"),
     Field("maxOpenFiles", I64, default=1000000, zero=UNSET, flag="max-open-files", low=0,

@@ -75,6 +75,7 @@ _OWN: tuple[Flag, ...] = (
     Flag("help", _B, False, "print this text and exit", shorthand="h"),
     Flag("version", FlagKind.VERSION, "false", "print the version and exit; =raw prints all version information"),
     Flag("run-dir", doc="directory of sockets and locks; must equal supervisord's BULKHEAD_RUN_DIR"),
+    Flag("output", default="text", choices=("text", "json"), doc="how --runonce prints its result: text or json"),
     Flag("reload-config", _B, False, "apply an edit of the configuration at once, as SIGHUP to bootstrap does"),
     Flag("log-dir", doc="directory where every service writes its log file"),
 )  # fmt: skip

@@ -157,7 +157,7 @@ class _Reader:
                 raise ValueError(f"must be {' or '.join(flag.choices)}")
         except ValueError as error:
             name = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
-            remedy = _REMEDIES.get(flag.kind) or flag.deprecated
+            remedy = _REMEDIES.get(flag.kind) or flag.deprecated or f"leave it out for {flag.default}"
             quoted = go_quote(MASKED) if flag.secret else shown(text)
             raise _BadArgumentError(f'invalid argument {quoted} for "{name}" flag: {error} ({remedy})') from error
         if value is not IGNORED:

@@ -44,6 +44,7 @@ def own_settings(own: dict[str, Any], places: Places, hostname: str, findings: F
         "bootstrap_kubeconfig": absolute(bootstrap) if kubeconfig else "",
         "config_file": absolute(own.get("config", "")),
         "config_dir": absolute(own.get("config-dir", "")),
+        "run_once_output": own.get("output", "text"),
         "reload_config": bool(own.get("reload-config")),
         "node_labels": node_labels(own.get("node-labels") or {}, findings),
         "node_ips": ips,

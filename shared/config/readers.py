@@ -39,12 +39,13 @@ _FIELDS = {
         "webhook_authentication webhook_authentication_cache_ttl webhook_authorized_cache_ttl "
         "webhook_unauthorized_cache_ttl"
     ),
-    "sources": "change_detection_strategy file_check_frequency static_pod_path",
+    "sources": "change_detection_strategy file_check_frequency",
     "status": (
         "event_burst event_record_qps external_cloud_provider node_lease_duration node_status_max_images "
         "node_status_report_frequency node_status_update_frequency provider_id register_node"
     ),
     "bootstrap podsync": "cgroup_driver",
+    "bootstrap sources": "static_pod_path",
     "bootstrap server": "cert_dir client_ca_file server_tls_bootstrap tls_cert_file tls_private_key_file",
     "pleg podsync": (
         "cgroup_root cgroups_per_qos enforce_node_allocatable eviction_hard eviction_soft kubelet_cgroups "
@@ -80,7 +81,12 @@ FOLLOWED = frozenset(
     )
 )
 # Not changed while the agent runs: records, sockets and pods depend on them.
-FIXED = frozenset(("embedded_containerd", "lock_file", "log_dir", "node_name", "root_dir", "run_dir"))
+FIXED = frozenset(
+    (
+        *("embedded_containerd", "lock_file", "log_dir", "node_name", "root_dir", "run_dir"),
+        *("run_once", "run_once_output"),
+    )
+)
 
 _FLAGS = {
     "config_file": "--config",
@@ -91,6 +97,7 @@ _FLAGS = {
     "credential_providers": "--image-credential-provider-config",
     "credential_provider_bin_dir": "--image-credential-provider-bin-dir",
     "embedded_containerd": "embeddedContainerd",
+    "run_once_output": "--output",
     "tracing": "tracing",
     "log_split_stream": "logging.options",
     "log_info_buffer_size": "logging.options",

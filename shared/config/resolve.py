@@ -212,6 +212,8 @@ def _check(
     check_host(data, facts, found)
     check_open_access(data, places.refuse_open_access, found)
     if own["kubeconfig"]:
+        if data["runOnce"]:
+            found.add("runOnce", "is true, and --kubeconfig is given", "leave out one of them")
         check_clients(data, found)
     else:
         _check_standalone(data, found)
@@ -240,4 +242,6 @@ def _effective(layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], f
     elif not settings["tls_cert_file"] and not settings["server_tls_bootstrap"]:
         settings["tls_cert_file"] = posixpath.join(own["cert_dir"], "kubelet.crt")
         settings["tls_private_key_file"] = posixpath.join(own["cert_dir"], "kubelet.key")
+    if settings["run_once"]:
+        settings |= {"enable_server": False, "read_only_port": 0}
     return {**own, **settings, "feature_gates": dict(gates), "document": layers.data}

@@ -77,7 +77,8 @@ CASES: list[Case] = [
     ({"containerLogMaxSize": "ten"}, {}, 'containerLogMaxSize: is "ten", must be a quantity',
      {"containerLogMaxSize": "-1"}, {}),
     # pods
-    ({"runOnce": True}, {}, "runOnce: is true, which this kubelet does not do (remove it)", {"runOnce": False}, {}),
+    ({"runOnce": True}, {}, "runOnce: is true without static pods (set staticPodPath, or remove it)",
+     {"runOnce": True, "staticPodPath": "/a"}, {}),
     ({"podLogsDir": "/a/b/"}, {}, 'podLogsDir: is "/a/b/", must be absolute and', {"podLogsDir": "/a/b"}, {}),
     ({"podLogsDir": "a"}, {}, 'podLogsDir: is "a", must be absolute', {"podLogsDir": "/a"}, {}),
     ({"podLogsDir": "/a/../b"}, {}, 'podLogsDir: is "/a/../b"', {"podLogsDir": "/a..b"}, {}),

@@ -24,7 +24,6 @@ READ_ELSEWHERE = {
     "memorySwap.swapBehavior": "services/podsync/adapters/node/node_facts_reader.py",
     "mergeDefaultEvictionSettings": "shared/config/layers.py",
     "reservedSystemCPUs": "shared/config/node_settings.py",
-    "runOnce": "shared/config/rules_pods.py",
     "singleProcessOOMKill": "services/podsync/adapters/node/node_facts_reader.py",
     "userNamespaces.idsPerPod": "services/podsync/adapters/node/node_facts_reader.py",
 }
