@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from shared.config.loader import load_effective
 from tests.agent import NODE
@@ -39,6 +40,14 @@ async def world() -> AsyncIterator[World]:
         for number in range(STABLE):
             await world.wait_running(f"stable-{number}")
         yield world
+
+
+def change(world: World, key: str, value: str) -> None:
+    """Change a key of the configuration file, and nothing else, and reload."""
+    file = world.home.path / "kubelet.yaml"
+    kubelet, *others = yaml.safe_load_all(file.read_text())
+    file.write_text(yaml.safe_dump_all([kubelet | {key: value}, *others]))
+    world.kill("bootstrap", signal.SIGHUP)
 
 
 async def instances(world: World) -> dict[str, list[str]]:
@@ -101,8 +110,7 @@ async def test_reloads_restart_no_container_and_end_no_session(
             for number in range(reloads):
                 key, service = TURNS[number % len(TURNS)]
                 old = world.pid_of(service)
-                world.write_config(**{key: f"{100 + number}s"})
-                world.kill("bootstrap", signal.SIGHUP)
+                change(world, key, f"{100 + number}s")
                 await world.wait_back(service, old, 120.0)
         finally:
             load.cancel()
@@ -119,8 +127,7 @@ async def test_reloads_restart_no_container_and_end_no_session(
 async def test_a_reload_of_the_server_leaves_the_pods_and_the_other_services(world: World) -> None:
     before = await instances(world)
     pids = {service: world.pid_of(service) for service in ("sources", "volume", "pleg", "podsync", "status", "server")}
-    world.write_config(streamingConnectionIdleTimeout="1h")
-    world.kill("bootstrap", signal.SIGHUP)
+    change(world, "streamingConnectionIdleTimeout", "1h")
     await world.wait_back("server", pids["server"])
     assert {service: world.pid_of(service) for service in pids if service != "server"} == {
         service: pid for service, pid in pids.items() if service != "server"

@@ -65,7 +65,7 @@ def test_what_no_service_reads_at_its_start_restarts_none(agent: Agent) -> None:
     agent.configure("logging: {verbosity: 4}\ncpuManagerPolicy: none\n")
     hang_up(agent)
     agent.logged("bootstrap", "reload: no service restarts")
-    assert load_effective(str(agent.run_dir)).verbosity == 4
+    eventually(lambda: load_effective(str(agent.run_dir)).verbosity == 4, "it is in force")
     assert processes(agent) == before
 
 
