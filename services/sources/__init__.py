@@ -1,11 +1,11 @@
 """Which pods this node is to run, and everything that is read from the API server.
 
 Purpose
-    Merges the static pod path (a directory or one file) and, in a cluster, the pods that the API server binds to this
-    node, and publishes what is to run. Where a manifest becomes bad, or an object cannot be understood, the last good
-    pod keeps running; the problem is reported in the log, in an event and in the beat. Keeps our Node, the mirror pods
-    and the Services in sync by list and watch, and reads Secrets, ConfigMaps, PersistentVolumeClaims with their
-    volumes and RuntimeClasses for the others.
+    Merges the static pod path (a directory or one file), the static pod URL and, in a cluster, the pods that the API
+    server binds to this node, and publishes what is to run. Where a manifest becomes bad, or an object cannot be
+    understood, the last good pod keeps running; the problem is reported in the log, in an event and in the beat. Keeps
+    our Node, the mirror pods and the Services in sync by list and watch, and reads Secrets, ConfigMaps,
+    PersistentVolumeClaims with their volumes and RuntimeClasses for the others.
 
 Owns
     `pods.desired` (complete once every configured source has reported), `pods.api_status`, `pods.mirrors`,
@@ -16,15 +16,15 @@ Owns
     and `events/sources`.
 
 Follows
-    Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`,
-    and the API server: pods only after the node was read, one watch for each Secret or ConfigMap that pods name,
-    for at most 400 of them (100 if the API server speaks no HTTP/2). The rest is read when it is first asked for,
-    with one read for each pod in turn, and, if a volume shows it, again every half minute or more, at most with
-    half of the rate limit; immutable objects take no watch and are not read again. Of a pod at most 2000 are read.
-    A claim and its volume, which a node may not watch, are read every 0.25 to 2 s until they are bound, with at
-    most 0.4 of the rate limit, then each sync period, with ten reads a second at most. Node and pods have a rate
-    limit of their own. Watches resume from their last version, also after an outage; a list follows only where that
-    version expired or the API server's store went back.
+    Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, the
+    URL, every `httpCheckFrequency`, and the API server: pods only after the node was read, one watch for each Secret
+    or ConfigMap that pods name, for at most 400 of them (100 if the API server speaks no HTTP/2). The rest is read
+    when it is first asked for, with one read for each pod in turn, and, if a volume shows it, again every half minute
+    or more, at most with half of the rate limit; immutable objects take no watch and are not read again. Of a pod at
+    most 2000 are read. A claim and its volume, which a node may not watch, are read every 0.25 to 2 s until they are
+    bound, with at most 0.4 of the rate limit, then each sync period, with ten reads a second at most. Node and pods
+    have a rate limit of their own. Watches resume from their last version, also after an outage; a list follows only
+    where that version expired or the API server's store went back.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.
@@ -33,14 +33,16 @@ Answers
 Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
     it was first seen and the path that its UID is made from: that of its first file, while its content stays. One
-    record for all API pods under `<root dir>/sources/pods/`: when each was first seen. Written before the pod is
-    published; a file's is removed after its removal is published. Nothing else of the API server is kept on disk, least
-    of all a Secret.
+    record of the pods of the URL under `<root dir>/sources/url/`. One record for all API pods under `<root
+    dir>/sources/pods/`: when each was first seen. Written before the pod is published; a file's is removed after its
+    removal is published. Nothing else of the API server is kept on disk, least of all a Secret.
 
 On restart
-    The records are read, then the path and the API server. An unchanged file or object gives the same pod with the same
-    first-seen time, so that no sandbox changes; a file that is broken at that moment gives the pod of its record; a
-    record whose file is gone is dropped, and its pod is not in the complete new set. While the API server cannot be
-    reached, static pods are published, but no stream is complete, so no process ends a pod. Killed between record and
-    publish: the record is ahead, the next look publishes the same pod. Watches begin with a new list.
+    The records are read, then the path, the URL and the API server. The pods of the URL's record are published at once
+    and stay until the URL gives a good document; without a record the set is complete only after that. An unchanged
+    file or object gives the same pod with the same first-seen time, so that no sandbox changes; a file that is broken
+    at that moment gives the pod of its record; a record whose file is gone is dropped, and its pod is not in the
+    complete new set. While the API server cannot be reached, static pods are published, but no stream is complete, so
+    no process ends a pod. Killed between record and publish: the record is ahead, the next look publishes the same
+    pod. Watches begin with a new list.
 """

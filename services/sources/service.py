@@ -13,6 +13,7 @@ from services.sources.controllers.object_requests import ObjectRequests
 from services.sources.controllers.progress import Progress
 from services.sources.controllers.static_pods import StaticPods
 from services.sources.controllers.troubles import Troubles
+from services.sources.controllers.url_pods import UrlPods
 from shared.kube.client import kube_client
 
 API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of its own
@@ -51,17 +52,22 @@ class Sources:
         node, mirrors = bus.own(NODE_OBJECT), bus.own(PODS_MIRRORS)
         changed = bus.own(OBJECTS_CHANGED)
         troubles = Troubles(bus)
-        present = {"file": bool(config.static_pod_path), "api": clients is not None}
+        present = {
+            "file": bool(config.static_pod_path),
+            "http": bool(config.static_pod_url),
+            "api": clients is not None,
+        }
         configured = [source for source, there in present.items() if there]
         desired = DesiredSet(bus.own(PODS_DESIRED), bus.own(PODS_API_STATUS), events, clock, configured, context.tracer)
         static = StaticPods(config, clock, desired, events, troubles) if present["file"] else None
+        url = UrlPods(config, clock, desired, events, troubles) if present["http"] else None
         cluster: Cluster | None = None
         if clients is not None:
             cluster = Cluster(
                 config, clients, bus, clock, desired, troubles, node=node, mirrors=mirrors, changed=changed
             )
         ObjectRequests(bus, cluster)
-        sources = [source for source in (static, cluster) if source is not None]
+        sources = [source for source in (static, url, cluster) if source is not None]
         self._parts = [Progress(bus, clock, sources, cluster), *sources]
 
     async def run(self) -> None:

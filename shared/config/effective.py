@@ -83,6 +83,11 @@ class EffectiveConfig:
     run_once: bool = _of("runOnce", False)  # the agent ends when the static pods have ended or are Ready
     run_once_output: str = "text"  # text | json: how `kubelet` prints the result
     static_pod_path: str = _of("staticPodPath", "")
+    static_pod_url: str = field(default="", repr=False, metadata={KEY: "staticPodURL"})  # may hold a password
+    static_pod_url_header: dict[str, tuple[str, ...]] = field(
+        default_factory=dict, repr=False, metadata={KEY: "staticPodURLHeader"}
+    )
+    http_check_frequency: float = _of("httpCheckFrequency", 20.0)
     file_check_frequency: float = _of("fileCheckFrequency", 20.0)
     sync_frequency: float = _of("syncFrequency", 60.0)
     pod_logs_dir: str = _of("podLogsDir", "/var/log/pods")

@@ -39,13 +39,13 @@ _FIELDS = {
         "webhook_authentication webhook_authentication_cache_ttl webhook_authorized_cache_ttl "
         "webhook_unauthorized_cache_ttl"
     ),
-    "sources": "change_detection_strategy file_check_frequency",
+    "sources": "change_detection_strategy file_check_frequency http_check_frequency static_pod_url_header",
     "status": (
         "event_burst event_record_qps external_cloud_provider node_lease_duration node_status_max_images "
         "node_status_report_frequency node_status_update_frequency provider_id register_node"
     ),
     "bootstrap podsync": "cgroup_driver",
-    "bootstrap sources": "static_pod_path",
+    "bootstrap sources": "static_pod_path static_pod_url",
     "bootstrap server": "cert_dir client_ca_file server_tls_bootstrap tls_cert_file tls_private_key_file",
     "pleg podsync": (
         "cgroup_root cgroups_per_qos enforce_node_allocatable eviction_hard eviction_soft kubelet_cgroups "

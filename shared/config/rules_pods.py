@@ -18,8 +18,8 @@ _IDS, _IDS_KEY = 65536, "userNamespaces.idsPerPod"
 
 def check_pods(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
     """runOnce, periods, the directory of logs, the longest back-off, and IDs per pod."""
-    if data.get("runOnce") and not data.get("staticPodPath"):
-        findings.add("runOnce", "is true without static pods", "set staticPodPath, or remove it")
+    if data.get("runOnce") and not (data.get("staticPodPath") or data.get("staticPodURL")):
+        findings.add("runOnce", "is true without static pods", "set staticPodPath or staticPodURL, or remove it")
     if (path := data.get("podLogsDir")) is not None:
         check_pod_logs_dir(path, findings)
     _check_periods(data, findings)

@@ -58,6 +58,9 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
         "max_parallel_image_pulls": value_of(document, "maxParallelImagePulls") or 0,
         "image_verification_policy": value_of(document, "imagePullCredentialsVerificationPolicy") or "",
         "preloaded_images": tuple(document.get("preloadedImagesVerificationAllowlist") or ()),
+        "static_pod_url_header": {
+            name: tuple(values or ()) for name, values in (document.get("staticPodURLHeader") or {}).items()
+        },
         "seccomp_default": bool(value_of(document, "seccompDefault")),
         "cluster_dns": usable_cluster_dns(document),
         "eviction_hard": dict(document.get("evictionHard") or {}),

@@ -130,7 +130,7 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     options: dict[str, Any] = {"allow_redirects": False}
     if credentials.tls_server_name:
         options["server_hostname"] = credentials.tls_server_name
-    if proxy := credentials.proxy_url or _proxy_of_environment(credentials.server):
+    if proxy := credentials.proxy_url or proxy_of_environment(credentials.server):
         options["proxy"] = proxy
     http2 = None
     if secure is not True and not proxy:
@@ -173,7 +173,8 @@ def _tls(credentials: Credentials, *protocols: str) -> ssl.SSLContext:
     return context
 
 
-def _proxy_of_environment(server: str) -> str:
+def proxy_of_environment(server: str) -> str:
+    """Return the URL of the proxy that the environment names for this URL; "" = none. Raises ValueError for no URL."""
     parts = urllib.parse.urlsplit(server)
     host = parts.hostname or ""
     if _is_this_machine(host) or urllib.request.proxy_bypass(host):

@@ -29,7 +29,13 @@ WHO_MAY_IMPORT = {
     "kubernetes": ("services/bootstrap/adapters/",),
     "cryptography": ("services/bootstrap/adapters/", "services/volume/adapters/certificate_keys.py"),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
-    "aiohttp": ("services/server/", "services/cli/local_server.py", "services/cli/remote_command.py", "shared/kube/"),
+    "aiohttp": (
+        "services/server/",
+        "services/sources/adapters/",
+        "services/cli/local_server.py",
+        "services/cli/remote_command.py",
+        "shared/kube/",
+    ),
     "asyncinotify": (
         "services/frame/configuration_in_force.py",
         "services/frame/configuration_wait.py",

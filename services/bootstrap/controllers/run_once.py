@@ -84,8 +84,9 @@ class RunOnce:
     def _take_beat(self, beat: Beat) -> None:
         if beat.service != "sources" or not self._desired.complete:
             return  # what it reports of manifests counts once it has read all of them
-        path = self._context.config.static_pod_path
-        problems = tuple(sorted(trouble for trouble in beat.troubles if path in trouble))
+        config = self._context.config
+        places = [place for place in (config.static_pod_path, config.static_pod_url and "staticPodURL") if place]
+        problems = tuple(sorted(line for line in beat.troubles if any(place in line for place in places)))
         if problems != self._problems:
             self._problems = problems
             self._changed.set()

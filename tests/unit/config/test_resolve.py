@@ -126,7 +126,6 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
         (ALONE + "address: localhost", ':5:1: address: is "localhost", must be an IP address'),
         (ALONE + "cgroupDriver: sytemd", ':5:1: cgroupDriver: is "sytemd", must be one of cgroupfs, systemd'),
         (ALONE + "cpuCFSQuotaPeriod: 2s", ':5:1: cpuCFSQuotaPeriod: is "2s", must be from 0.001s to 1s'),
-        (ALONE + "runOnce: true", ":5:1: runOnce: is true without static pods (set staticPodPath, or remove it)"),
         (ALONE + "evictionHard: {memory.free: 1Mi}", ":5:16: evictionHard.memory.free: is not an eviction signal"),
         (ALONE + "evictionHard: {memory.available: x}", ':5:16: evictionHard.memory.available: is "x", must be a'),
         (ALONE + "podLogsDir: /a//b", ':5:1: podLogsDir: is "/a//b", must be absolute and without //, . or ..'),
@@ -302,17 +301,6 @@ def test_standalone_without_its_settings_names_both_keys_to_change(tmp_path: Pat
 def test_a_bad_flag_is_one_line(arguments: list[str], line: str) -> None:
     [found] = refusal(*arguments)
     assert found.startswith(line)
-
-
-def test_a_run_once_is_without_a_cluster_and_opens_no_server(tmp_path: Path) -> None:
-    given_once = ALONE + "runOnce: true\nstaticPodPath: /m\nport: 10350\nreadOnlyPort: 10355\n"
-    config = given(tmp_path, given_once)
-    assert (config.run_once, config.run_once_output) == (True, "text")
-    assert (config.enable_server, config.read_only_port) == (False, 0)
-    file = tmp_path / "kubelet.yaml"
-    file.write_text(given_once)
-    found = refusal(f"--config={file}", "--kubeconfig=/k")
-    assert any("runOnce: is true, and --kubeconfig is given (leave out one of them)" in line for line in found)
 
 
 def test_an_empty_kubeconfig_means_alone() -> None:

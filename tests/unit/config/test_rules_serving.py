@@ -77,7 +77,7 @@ CASES: list[Case] = [
     ({"containerLogMaxSize": "ten"}, {}, 'containerLogMaxSize: is "ten", must be a quantity',
      {"containerLogMaxSize": "-1"}, {}),
     # pods
-    ({"runOnce": True}, {}, "runOnce: is true without static pods (set staticPodPath, or remove it)",
+    ({"runOnce": True}, {}, "runOnce: is true without static pods (set staticPodPath or staticPodURL, or remove it)",
      {"runOnce": True, "staticPodPath": "/a"}, {}),
     ({"podLogsDir": "/a/b/"}, {}, 'podLogsDir: is "/a/b/", must be absolute and', {"podLogsDir": "/a/b"}, {}),
     ({"podLogsDir": "a"}, {}, 'podLogsDir: is "a", must be absolute', {"podLogsDir": "/a"}, {}),
