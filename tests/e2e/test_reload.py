@@ -97,7 +97,7 @@ async def churn(world: World, pods: int) -> None:
 
 @pytest.mark.parametrize(
     ("reloads", "pods", "sessions"),
-    [(12, 4, 5), pytest.param(100, 30, 20, marks=pytest.mark.night)],
+    [(12, 4, 5), pytest.param(100, 30, 20, marks=[pytest.mark.night, pytest.mark.timeout(3600)])],
 )
 async def test_reloads_restart_no_container_and_end_no_session(
     world: World, reloads: int, pods: int, sessions: int
