@@ -70,7 +70,7 @@ _GATES = {
         "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "
         "ReloadKubeletServerCertificateFile"
     ),
-    "volume": "ClusterTrustBundleProjection PodCertificateRequest",
+    "volume": "ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
     "bootstrap server": "ContainerCheckpoint",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.
