@@ -21,7 +21,8 @@ _FIELDS = {
     ),
     "pleg": "volume_stats_agg_period",
     "podsync": (
-        "allowed_unsafe_sysctls cluster_dns cluster_domain container_log_max_files "
+        "allowed_unsafe_sysctls cluster_dns cluster_domain container_log_max_files memory_reservation_policy "
+        "memory_throttling_factor qos_reserved "
         "container_log_max_size container_log_max_workers container_log_monitor_interval cpu_cfs_quota "
         "cpu_cfs_quota_period credential_provider_bin_dir credential_providers eviction_max_pod_grace_period "
         "eviction_minimum_reclaim eviction_pressure_transition_period eviction_soft_grace_period "
@@ -65,7 +66,7 @@ _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamesp
 # Feature gates. `declared features`: those that the Node declares.
 _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR",
-    "podsync": "ContainerStopSignals InPlacePodLevelResourcesVerticalScaling",
+    "podsync": "ContainerStopSignals InPlacePodLevelResourcesVerticalScaling MemoryQoS QOSReserved",
     "server": (
         "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "
         "ReloadKubeletServerCertificateFile"
