@@ -144,7 +144,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="runs of tests at once (default 2)")
     given = parser.parse_args()
     wanted = {name: int(line or 0) for name, _, line in (text.partition(":") for text in given.files or cores())}
-    every = [mutant for name in wanted for mutant in mutants_of(name, (CHECKOUT / name).read_bytes())]
+    sources = {name: (CHECKOUT / name).read_bytes() for name in wanted}  # as the copies are: the checkout may change
+    every = [mutant for name, source in sources.items() for mutant in mutants_of(name, source)]
     every = [mutant for mutant in every if wanted[mutant.file] in (0, mutant.line)]
     if given.count:
         every = random.Random(given.seed).sample(every, min(given.count, len(every)))
@@ -170,7 +171,7 @@ def main() -> int:
             tried += survived is not None
             if survived:
                 survivors += 1
-                print(f"survives: {mutant.describe((CHECKOUT / mutant.file).read_bytes())}", flush=True)
+                print(f"survives: {mutant.describe(sources[mutant.file])}", flush=True)
     percent = 100 * survivors / max(tried, 1)
     print(f"{survivors} of {tried} survive ({percent:.1f} %; {SURVIVING_PERCENT:g} % are allowed)")
     return 1 if percent > SURVIVING_PERCENT else 0

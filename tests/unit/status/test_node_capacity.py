@@ -3,7 +3,12 @@
 import pytest
 
 from bus.messages.podsync import NodeResources
-from services.status.core.node_capacity import is_extended, set_capacity, without_vanished_hugepages
+from services.status.core.node_capacity import (
+    given_allocatable,
+    is_extended,
+    set_capacity,
+    without_vanished_hugepages,
+)
 from shared.model.objects import Object
 
 RESOURCES = NodeResources(capacity={"cpu": "4", "hugepages-2Mi": "0"}, allocatable={"cpu": "3", "hugepages-2Mi": "0"})
@@ -22,6 +27,15 @@ def test_allocatable_of_an_extended_resource_goes_with_its_capacity_and_no_other
         "cpu": "3",
         "hugepages-2Mi": "0",
     }
+
+
+def test_an_amount_whose_capacity_has_gone_is_no_longer_this_agents_own() -> None:
+    before: Object = {"allocatable": {"attachable-volumes-x": "39"}}
+    after: Object = {"capacity": {}, "allocatable": {"attachable-volumes-x": "39"}}
+    given = {"attachable-volumes-x": ["39"]}
+    assert given_allocatable(before, after, RESOURCES, (), given) == {}
+    after["capacity"] = {"attachable-volumes-x": "39"}
+    assert given_allocatable(before, after, RESOURCES, (), given) == {"attachable-volumes-x": ("39",)}
 
 
 @pytest.mark.parametrize(
