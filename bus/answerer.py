@@ -9,7 +9,7 @@ import zmq
 from bus import codec, frames
 from bus.answers import Answer, Answers
 from bus.context import Context, bind, new_socket, send_now
-from bus.drops import Drops
+from bus.drops import DropCounters
 from bus.frames import RequestHead
 from bus.inlet import Inlet
 
@@ -19,7 +19,7 @@ LINGER_MS = 1000  # an answer worth computing is worth a second of the exit
 class Answerer:
     """Every request is a task of its own, so that a slow one holds up no other."""
 
-    def __init__(self, context: Context, answers: Answers, drops: Drops) -> None:
+    def __init__(self, context: Context, answers: Answers, drops: DropCounters) -> None:
         self._socket = new_socket(context, zmq.ROUTER, linger=LINGER_MS)
         # Without it an answer to a client that is gone vanishes silently.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)

@@ -12,7 +12,7 @@ import zmq
 
 from bus import codec, frames
 from bus.context import Context, Socket, new_socket, reconnect_quickly, send_now
-from bus.drops import Drops
+from bus.drops import DropCounters
 from bus.exchange import REMIND_SECONDS, Exchange
 from bus.frames import AnswerHead, RequestHead
 from bus.inlet import Inlet
@@ -24,7 +24,7 @@ Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 
 
 @dataclass(frozen=True)
-class _Line:
+class _ServiceSocket:
     socket: Socket
     inlet: Inlet
 
@@ -38,13 +38,13 @@ class Caller:
         client: str,
         addresses: Mapping[str, str],
         clock: Clock,
-        drops: Drops,
+        drops: DropCounters,
         tracer: Tracer | None = None,
     ) -> None:
         self._tracer = tracer or Tracer()
         self._context, self._client, self._clock, self._drops = context, client, clock, drops
         self._addresses = addresses
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _ServiceSocket] = {}
         self._pending: dict[int, tuple[Exchange, Answered]] = {}
         self._last_id = 0
 
@@ -84,7 +84,7 @@ class Caller:
             if not answered.done():
                 answered.set_exception(NoAnswerError("the bus was stopped before the answer came"))
 
-    def _line(self, service: str) -> _Line:
+    def _line(self, service: str) -> _ServiceSocket:
         line = self._lines.get(service)
         if line is None:
             address = self._addresses.get(service)
@@ -95,7 +95,7 @@ class Caller:
             socket.connect(address)
             inlet = Inlet(socket, partial(self._receive, service))
             inlet.open()
-            line = self._lines[service] = _Line(socket, inlet)
+            line = self._lines[service] = _ServiceSocket(socket, inlet)
         return line
 
     def _receive(self, service: str, message: list[bytes]) -> None:
@@ -113,7 +113,7 @@ class Caller:
             _send(self._lines[service], exchange)
 
 
-def _send(line: _Line, exchange: Exchange) -> None:
+def _send(line: _ServiceSocket, exchange: Exchange) -> None:
     if send_now(line.socket, exchange.next()) is not None:
         exchange.refused()  # a full queue is a peer long gone: the next turn tries again
     line.inlet.look_again()

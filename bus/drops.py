@@ -13,7 +13,7 @@ LOG_INTERVAL = 60.0  # seconds
 log = logging.getLogger(__name__)
 
 
-class Drops:
+class DropCounters:
     """Counters since the process began, by kind (`frame`, `value`, `request`, `answer`, `gap` …)."""
 
     def __init__(self, clock: Clock) -> None:

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from bus import codec, frames
 from bus.answers import PENDING, Answers
 from bus.beat import BeatContent
-from bus.drops import Drops
-from bus.following import Following
+from bus.drops import DropCounters
+from bus.following import StreamFollower
 from bus.frames import AnswerHead, Frames, Update
 from bus.interface import Change, NoAnswerError, RequestRefusedError
 from bus.ledger import Ledger
@@ -25,7 +25,7 @@ from bus.messages.beat import Beat
 from bus.messages.followed import Followed, GetFollowed
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import CARRY_TRACES, Stream
-from bus.owned import Owned
+from bus.owned import StreamOwner
 from shared.clock import Clock
 from shared.deadlines import waiting_for
 from shared.metrics.registry import Registry
@@ -55,7 +55,7 @@ class Endpoint(ABC):
         tracer: Tracer | None = None,
     ) -> None:
         self.service, self.incarnation, self.clock = service, incarnation, clock
-        self.drops = Drops(clock)
+        self.drops = DropCounters(clock)
         self.tracer = tracer or Tracer()
         self.answers = Answers(service, clock, self.tracer)
         self.answers.register(GetSnapshot, self._answer_snapshot)
@@ -63,7 +63,7 @@ class Endpoint(ABC):
         self._metrics = BusMetrics(metrics or Registry(service), self.drops, self.answers)
         self._beat_content = BeatContent(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
-        self._followings: dict[str, Following[Any]] = {}
+        self._followings: dict[str, StreamFollower[Any]] = {}
         self._beats_sent: dict[str, float] = {}  # service -> when it sent the newest beat received
         self._foreign: set[str] = set()  # services whose last beat was of another major version
         self._beat_callbacks: list[Callable[[Beat], None]] = []
@@ -74,7 +74,7 @@ class Endpoint(ABC):
 
     # What a service calls; bus.interface.Bus documents it.
 
-    def own(self, stream: Stream[T]) -> Owned[T]:
+    def own(self, stream: Stream[T]) -> StreamOwner[T]:
         """Become the owner of a stream. ValueError when it is another service's, or owned already."""
         self._refuse_when_started("own")
         if stream.owner != self.service:
@@ -82,12 +82,12 @@ class Endpoint(ABC):
         if stream.name in self._ledgers:
             raise ValueError(f"{stream.name} is owned already")
         ledger = self._ledgers[stream.name] = Ledger(stream.name, self.incarnation)
-        return Owned(stream, ledger, self._publish_update)
+        return StreamOwner(stream, ledger, self._publish_update)
 
-    def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> Following[T]:
-        """Follow a stream. The parts of a process share one `Following` of it; each `on_change` is called in turn."""
+    def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> StreamFollower[T]:
+        """Follow a stream. All callers share one `StreamFollower` of it; each `on_change` is called in turn."""
         self._refuse_when_started("follow")
-        following: Following[T] = self._followings.setdefault(stream.name, Following(stream, self.drops))
+        following: StreamFollower[T] = self._followings.setdefault(stream.name, StreamFollower(stream, self.drops))
         if on_change is not None:
             following.listen(on_change)
         return following
@@ -223,14 +223,14 @@ class Endpoint(ABC):
                 self.tracer.adopt(update.key, update.trace)
             self._fetch_if(following, following.update(update, self.clock.monotonic()))
 
-    def _fetch_if(self, following: Following[Any], reason: str) -> None:
+    def _fetch_if(self, following: StreamFollower[Any], reason: str) -> None:
         if not reason:
             return
         task = asyncio.get_running_loop().create_task(self._fetch(following, reason), name="fetch snapshot")
         self._fetches.add(task)
         task.add_done_callback(self._fetches.discard)
 
-    async def _fetch(self, following: Following[Any], reason: str) -> None:
+    async def _fetch(self, following: StreamFollower[Any], reason: str) -> None:
         """Ask for the snapshot until the following is in step. Unanswered, the next frame starts this again."""
         stream = following.stream
         while reason:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from bus import codec
-from bus.drops import Drops
+from bus.drops import DropCounters
 from bus.frames import Update
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.beat import Beat
@@ -20,7 +20,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Following(Generic[T]):
+class StreamFollower(Generic[T]):
     """Implements `bus.interface.FollowedStream`. Each input returns why a snapshot is needed, "" when none is.
 
     All parts of a process that follow a stream share one: one replica, one snapshot request, one copy of each value.
@@ -30,7 +30,7 @@ class Following(Generic[T]):
     it does not list for gone would end a pod because of a change of schema.
     """
 
-    def __init__(self, stream: Stream[T], drops: Drops) -> None:
+    def __init__(self, stream: Stream[T], drops: DropCounters) -> None:
         self.stream = stream
         self.replica = Replica(stream.name)
         self._listeners: list[Callable[[Change[T]], None]] = []

@@ -25,14 +25,14 @@ _RECORD_SIZE = 1024  # bytes; the record has one size, so that one write replace
 
 
 @dataclass(frozen=True)
-class Start:
+class ServiceStart:
     """One start: when (CLOCK_MONOTONIC seconds), and the delay it was given before working."""
 
     at: float
     delay: float
 
 
-def start_delay(starts: Sequence[Start], now: float) -> float:
+def start_delay(starts: Sequence[ServiceStart], now: float) -> float:
     """Seconds to wait before working, given the earlier starts (oldest first): 0, then 1, 2, 4 … at most 30.
 
     Pure. A start was quick when the next came within 10 s of the end of its delay. Starts in the future are of
@@ -122,7 +122,7 @@ class ServiceLock:
             raise RuntimeError(f"{self.path} is not held")
         starts = self._starts()
         delay = start_delay(starts, now)
-        self._write([*starts, Start(now, delay)][-KEPT_STARTS:])
+        self._write([*starts, ServiceStart(now, delay)][-KEPT_STARTS:])
         return delay
 
     def record_end(self) -> None:
@@ -138,17 +138,17 @@ class ServiceLock:
         self._fd = fd
         self._write(self._starts())
 
-    def _starts(self) -> list[Start]:
+    def _starts(self) -> list[ServiceStart]:
         assert self._fd is not None
         try:
             record = json.loads(os.pread(self._fd, _RECORD_SIZE, 0))
             if record["supervisord"] != self._generation:
                 return []
-            return [Start(float(at), float(delay)) for at, delay in record["starts"]]
+            return [ServiceStart(float(at), float(delay)) for at, delay in record["starts"]]
         except (ValueError, KeyError, TypeError):  # new, or not ours
             return []
 
-    def _write(self, starts: Sequence[Start], process: str | None = None) -> None:
+    def _write(self, starts: Sequence[ServiceStart], process: str | None = None) -> None:
         assert self._fd is not None
         record = {
             "pid": os.getpid(),

@@ -1,7 +1,7 @@
 """What one end of the bus measures: duration and errors of its requests, what it drops, what it has to answer."""
 
 from bus.answers import Answers
-from bus.drops import Drops
+from bus.drops import DropCounters
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
 
@@ -31,13 +31,13 @@ GAPS = counter(
 )
 BEATS = counter("bulkhead_bus_beats_total", "Beats sent.", "process")
 
-SNAPSHOT_AGAIN = "snapshot again"  # the kind under which Drops counts gaps
+SNAPSHOT_AGAIN = "snapshot again"  # the kind under which DropCounters counts gaps
 
 
 class BusMetrics:
     """The instruments of one end."""
 
-    def __init__(self, metrics: Registry, drops: Drops, answers: Answers) -> None:
+    def __init__(self, metrics: Registry, drops: DropCounters, answers: Answers) -> None:
         self._process, self._drops, self._answers = metrics.process, drops, answers
         self._duration, self._errors = metrics.histogram(DURATION), metrics.counter(ERRORS)
         self._in_progress, self._dropped = metrics.gauge(UNDER_WAY), metrics.counter(DROPPED)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class Owned(Generic[T]):
+class StreamOwner(Generic[T]):
     """Implements `bus.interface.OwnedStream`."""
 
     def __init__(self, stream: Stream[T], ledger: Ledger, publish: Callable[[Update], None]) -> None:

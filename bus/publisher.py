@@ -5,7 +5,7 @@ from collections.abc import Callable
 import zmq
 
 from bus.context import Context, bind, new_socket, send_now
-from bus.drops import Drops
+from bus.drops import DropCounters
 from bus.frames import Frames
 from bus.inlet import Inlet
 
@@ -15,7 +15,7 @@ SUBSCRIBE = b"\1"  # first byte of a subscription message
 class Publisher:
     """Publishes to the subscribers; a subscriber that does not keep up loses messages and finds out by number."""
 
-    def __init__(self, context: Context, on_subscribed: Callable[[], None], drops: Drops) -> None:
+    def __init__(self, context: Context, on_subscribed: Callable[[], None], drops: DropCounters) -> None:
         self._socket = new_socket(context, zmq.XPUB, linger=0)
         # Without it a second follower of a topic, or one that reconnects beside another, would not be greeted.
         self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)

@@ -13,7 +13,7 @@ from bus.messages.beat import Beat
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import NODE_IMAGES, PODS_ADMITTED, PODS_DESIRED
-from bus.owned import Owned
+from bus.owned import StreamOwner
 from tests.service.bus.harness import Harness, world
 
 __all__ = ["world"]
@@ -258,7 +258,7 @@ class TestStreams:
         with pytest.raises(RuntimeError, match="pleg called own after its bus was started"):
             bus.own(NODE_IMAGES)
 
-    async def joined(self, world: Harness) -> tuple[Endpoint, Owned[DesiredPod], Follower]:
+    async def joined(self, world: Harness) -> tuple[Endpoint, StreamOwner[DesiredPod], Follower]:
         """An owner and a follower that is in step with it."""
         owner = world.bus("sources")
         pods = owner.own(PODS_DESIRED)

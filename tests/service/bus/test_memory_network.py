@@ -11,7 +11,7 @@ from bus.memory import IDLE_TURNS, Action, Delivery, MemoryNetwork
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
-from bus.owned import Owned
+from bus.owned import StreamOwner
 
 
 def pod(uid: str, version: int = 0) -> DesiredPod:
@@ -27,13 +27,13 @@ class World:
         self.follower = self.network.bus("podsync")
         self.stream = self.follower.follow(PODS_DESIRED, self.changes.append)
 
-    async def start_owner(self) -> Owned[DesiredPod]:
+    async def start_owner(self) -> StreamOwner[DesiredPod]:
         owner = self.network.bus("sources")
         pods = owner.own(PODS_DESIRED)
         await owner.start()
         return pods
 
-    async def start(self) -> Owned[DesiredPod]:
+    async def start(self) -> StreamOwner[DesiredPod]:
         pods = await self.start_owner()
         await self.follower.start()
         await self.network.settle()

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from bus.drops import Drops
+from bus.drops import DropCounters
 from bus.memory import ManualClock
 
 
 def test_every_drop_is_counted_and_the_first_of_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    drops = Drops(clock)
+    drops = DropCounters(clock)
     with caplog.at_level(logging.WARNING):
         for _ in range(5):
             drops.drop("frame", "not a Beat")
@@ -26,7 +26,7 @@ def test_every_drop_is_counted_and_the_first_of_a_minute_is_logged(caplog: pytes
 
 
 def test_one_kind_does_not_silence_another(caplog: pytest.LogCaptureFixture) -> None:
-    drops = Drops(ManualClock())
+    drops = DropCounters(ManualClock())
     drops.drop("frame", "a")
     drops.drop("request", "b")
     assert len(caplog.messages) == 2

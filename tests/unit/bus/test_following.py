@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from bus import codec
-from bus.drops import Drops
-from bus.following import Following
+from bus.drops import DropCounters
+from bus.following import StreamFollower
 from bus.frames import Update, UpdateKind
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.memory import ManualClock
@@ -35,7 +35,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.delivered: list[str] = []
-        self.following = Following(PODS_DESIRED, Drops(ManualClock()))
+        self.following = StreamFollower(PODS_DESIRED, DropCounters(ManualClock()))
         self.following.listen(self._record)
         self.number = 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.lock import ServiceLock, Start, start_delay
+from bus.lock import ServiceLock, ServiceStart, start_delay
 
 HOLDER = """
 import sys, time
@@ -133,22 +133,22 @@ def test_a_start_is_recorded_only_under_the_lock(tmp_path: Path) -> None:
 class TestStartDelay:
     def test_the_first_start_and_three_quick_restarts_are_free(self) -> None:
         assert start_delay([], 0.0) == 0.0
-        assert start_delay([Start(0.0, 0.0), Start(1.0, 0.0), Start(2.0, 0.0)], 3.0) == 0.0
+        assert start_delay([ServiceStart(0.0, 0.0), ServiceStart(1.0, 0.0), ServiceStart(2.0, 0.0)], 3.0) == 0.0
 
     def test_a_process_that_ran_for_ten_seconds_resets_the_count(self) -> None:
-        starts = [Start(float(at), 0.0) for at in range(8)]
+        starts = [ServiceStart(float(at), 0.0) for at in range(8)]
         assert start_delay(starts, 16.9) > 0
         assert start_delay(starts, 17.0) == 0.0
 
     def test_time_spent_waiting_is_not_time_lived(self) -> None:
-        starts = [*(Start(float(at), 0.0) for at in range(8)), Start(8.0, 30.0)]
+        starts = [*(ServiceStart(float(at), 0.0) for at in range(8)), ServiceStart(8.0, 30.0)]
         assert start_delay(starts, 47.0) == 30.0
 
     def test_it_never_waits_longer_than_thirty_seconds(self) -> None:
-        assert start_delay([Start(float(at), 0.0) for at in range(16)], 16.0) == 30.0
+        assert start_delay([ServiceStart(float(at), 0.0) for at in range(16)], 16.0) == 30.0
 
     def test_starts_of_another_boot_do_not_count(self) -> None:
-        assert start_delay([Start(9000.0 + at, 0.0) for at in range(8)], 5.0) == 0.0
+        assert start_delay([ServiceStart(9000.0 + at, 0.0) for at in range(8)], 5.0) == 0.0
 
 
 def test_a_service_that_ends_on_request_has_not_crashed(tmp_path: Path) -> None:
