@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of, status_of
+from tests.behaviour import Node, container, pod_of
 from tests.e2e.behaviour.notes import Notes, stops_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
@@ -134,31 +133,3 @@ async def test_a_pod_is_deleted_in_the_middle_of_a_pull(node: Node, notes: Notes
     await node.delete_pod("in-pull")
     await node.wait_gone("in-pull")
     registry.close()
-
-
-async def test_a_pod_is_deleted_while_an_init_container_runs(node: Node, notes: Notes) -> None:
-    made = pod_of("in-init", container("c"), initContainers=[container("i")])
-    made["spec"]["nodeName"] = NODE
-    await node.create(made)
-
-    def runs(pod: Object) -> object:
-        return "running" in status_of(pod, "i").get("state", {})
-
-    pod = await node.wait_pod("in-init", runs, "to run its init container")
-    await node.delete_pod("in-init")
-    await node.wait_gone("in-init")
-    assert await alive(node, pod["metadata"]["uid"]) == 0
-
-
-async def test_a_pod_is_deleted_while_it_waits_for_its_next_restart(node: Node, notes: Notes) -> None:
-    made = pod_of("in-back-off", container("c", "exit 1"))
-    made["spec"]["nodeName"] = NODE
-    await node.create(made)
-
-    def waits(pod: Object) -> bool:
-        waiting = status_of(pod, "c").get("state", {}).get("waiting") or {}
-        return bool(waiting.get("reason") == "CrashLoopBackOff")
-
-    await node.wait_pod("in-back-off", waits, "to back off")
-    await node.delete_pod("in-back-off")
-    await node.wait_gone("in-back-off")

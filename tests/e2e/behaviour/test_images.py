@@ -108,23 +108,14 @@ async def shelf(node: Node, registries: tuple[Registry, Registry]) -> AsyncItera
     await shelf.secret("images-bob", locked.auths("bob"))
     await shelf.secret("images-wrong", locked.auths("ann", "hush-hush"))
     await shelf.secret("images-elsewhere", locked.auths("ann", place="127.0.0.1:1"))
-    broken = pull_secret("images-broken", {})
-    broken["data"][".dockerconfigjson"] = base64.b64encode(b'{"auths": {"x": {"auth": "hush!"}}}').decode()
-    await node.create(broken)
-    shelf.secrets.append("images-broken")
 
     await shelf.pod("images-open", shelf.image("any/one:1", locked=False))
-    for kind in ("plain", "legacy", "wrong", "elsewhere", "broken"):
+    for kind in ("plain", "legacy", "wrong", "elsewhere"):
         await shelf.pod(f"images-{kind}", shelf.image(f"by/{kind}:1"), f"images-{kind}")
     await shelf.pod("images-anonymous", shelf.image("by/nobody:1"))
-    await shelf.pod("images-second", shelf.image("by/second:1"), "images-wrong", "images-ann")
     await shelf.pod("images-later", shelf.image("by/later:1"), "images-none", "images-nor")
     await shelf.pod("images-shared", shelf.image("by/shared:1"), "images-ann")
     await shelf.pod("images-bobs", shelf.image("by/bob:1"), "images-bob")
-    first = container("first", "exit 0", image=shelf.image("by/init:1"))
-    await shelf.pod("images-init", shelf.image("by/main:1"), "images-ann", initContainers=[first])
-    await shelf.pod("images-never", shelf.image("by/never:1"), "images-ann", policy="Never")
-    await shelf.pod("images-absent", shelf.locked.name("by/absent:1"), "images-ann")
     yield shelf
     for name in shelf.pods:
         await node.delete_pod(name, 0)
@@ -154,27 +145,9 @@ async def test_a_wrong_password_causes_an_event_that_does_not_show_it(shelf: She
     await shelf.wait_event("images-wrong", "Failed", "Failed to pull image")
 
 
-async def test_a_failed_pull_is_backed_off_from(shelf: Shelf) -> None:
-    message = await shelf.waiting("images-wrong", "ImagePullBackOff")
-    assert message.startswith(f'Back-off pulling image "{shelf.image("by/wrong:1")}": ErrImagePull: ')
-    await shelf.wait_event("images-wrong", "BackOff", "Back-off pulling image")
-
-
 @pytest.mark.parametrize("kind", ["anonymous", "elsewhere"])
 async def test_without_a_secret_for_it_the_registry_is_closed(shelf: Shelf, kind: str) -> None:
     assert "authoriz" in await shelf.waiting(f"images-{kind}", "ErrImagePull", "ImagePullBackOff")
-
-
-async def test_the_second_secret_is_tried_where_the_first_fails(shelf: Shelf) -> None:
-    await shelf.ready("images-second")
-    (secret,) = shelf.record_of(shelf.image("by/second:1"))["kubernetesSecrets"]
-    assert secret["name"] == "images-ann"
-
-
-async def test_a_secret_that_cannot_be_read_is_the_reason(shelf: Shelf) -> None:
-    reason = "pull secret default/images-broken: .dockerconfigjson is of no use: auth of entry 1 of auths is not base64"
-    assert await shelf.waiting("images-broken", reason) == reason
-    await shelf.wait_event("images-broken", "Failed", f"Error: {reason}")
 
 
 async def test_missing_secrets_cause_an_event_and_once_created_serve_the_next_pull(shelf: Shelf) -> None:
@@ -184,23 +157,6 @@ async def test_missing_secrets_cause_an_event_and_once_created_serve_the_next_pu
     await shelf.waiting("images-later", "ErrImagePull", "ImagePullBackOff")
     await shelf.secret("images-none", shelf.locked.auths("ann"))
     await shelf.ready("images-later")
-
-
-async def test_init_containers_have_their_images_pulled_with_the_pods_secrets(shelf: Shelf) -> None:
-    await shelf.ready("images-init")
-    assert shelf.record_of(shelf.image("by/init:1"))["kubernetesSecrets"]
-
-
-async def test_what_is_never_pulled_is_not(shelf: Shelf) -> None:
-    image = shelf.image("by/never:1")
-    message = await shelf.waiting("images-never", "ErrImageNeverPull")
-    assert message == f'Container image "{image}" is not present with pull policy of Never'
-    assert not shelf.record_of(image)
-
-
-async def test_an_image_the_registry_lacks_causes_an_event(shelf: Shelf) -> None:
-    message = await shelf.waiting("images-absent", "ErrImagePull", "ImagePullBackOff")
-    assert "not found" in message or "authoriz" in message
 
 
 async def test_the_files_are_for_root_alone_and_no_note_is_left(shelf: Shelf) -> None:
@@ -235,13 +191,6 @@ async def test_another_user_shows_the_right_by_a_pull(shelf: Shelf) -> None:
     await shelf.wait_event("images-anns", "Pulled", "Successfully pulled image")
     secrets = shelf.record_of(shelf.image("by/bob:1"))["kubernetesSecrets"]
     assert [secret["name"] for secret in secrets] == ["images-ann", "images-bob"]
-
-
-async def test_what_is_always_pulled_is_pulled_with_the_secret(shelf: Shelf) -> None:
-    await shelf.ready("images-shared")
-    await shelf.pod("images-always", shelf.image("by/shared:1"), "images-ann", policy="Always")
-    await shelf.ready("images-always")
-    await shelf.wait_event("images-always", "Pulled", "Successfully pulled image")
 
 
 async def test_who_may_use_what_outlives_podsync(shelf: Shelf) -> None:

@@ -13,26 +13,14 @@ import pytest_asyncio
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of, status_of
+from tests.behaviour import Node, pod_of
 from tests.e2e.behaviour.notes import Notes, Stop, stops_of, uptime
 from tests.fakes.runtime_leftovers import NETNS, network_namespace
 from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
-STATIC = (
-    "stubborn",
-    "least",
-    "arithmetic",
-    "overlong",
-    "obeys",
-    "together",
-    "sidecars",
-    "waiting",
-    "impatient",
-    "clean",
-)
-FAILING_AT_ONCE = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+STATIC = ("stubborn", "arithmetic", "obeys", "together", "sidecars", "clean")
 
 
 @dataclass
@@ -82,13 +70,11 @@ def pods_of(notes: Notes) -> dict[str, Object]:
 
     pods = [
         pod("stubborn", one("stubborn", "stubborn"), grace=4),
-        pod("least", one("least", "stubborn"), grace=0),
         pod(
             "arithmetic",
             one("arithmetic", "stubborn", lifecycle=pre_stop("arithmetic", "note pre; sleep 2.3; note pre-end")),
             grace=6,
         ),
-        pod("overlong", one("overlong", "stubborn", lifecycle=pre_stop("overlong", "note pre; sleep 1000")), grace=3),
         pod("obeys", one("obeys", "dying 0"), grace=60),
         pod("together", *(notes.container(n, dies(n, 1.5), file="together") for n in ("a", "b")), grace=20),
         pod(
@@ -96,26 +82,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
             notes.container("c", dies("c", 1), file="sidecars"),
             initContainers=[sidecar(notes, n, dies(n, 0.5), "sidecars") for n in ("s1", "s2")],
             grace=30,
-        ),
-        pod(
-            "waiting",
-            notes.container("c", dies("c", 4), file="waiting"),
-            initContainers=[
-                notes.container(
-                    "s",
-                    "stubborn",
-                    file="waiting-s",
-                    restartPolicy="Always",
-                    lifecycle=pre_stop("waiting", "note pre-s"),
-                )
-            ],
-            grace=6,
-        ),
-        pod(
-            "impatient",
-            notes.container("c", "stubborn", file="impatient"),
-            initContainers=[sidecar(notes, "s", dies("s"), "impatient-s")],
-            grace=3,
         ),
         pod("clean", one("clean", "dying 0"), grace=5),
     ]
@@ -140,9 +106,9 @@ async def ends(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
             return pod if len(alive) == wanted else None
 
         ends.seen[name] = await node.agent.wait_for(all_run, f"all of {name} to run")
-    for file, word in {name: "up" for name in STATIC if name not in ("together", "sidecars", "waiting")}.items():
+    for file, word in {name: "up" for name in STATIC if name not in ("together", "sidecars")}.items():
         await asyncio.to_thread(ends.notes.wait, file, word)
-    for file, word in {"together": "up-b", "sidecars": "up-c", "waiting": "up-c"}.items():
+    for file, word in {"together": "up-b", "sidecars": "up-c"}.items():
         await asyncio.to_thread(ends.notes.wait, file, word)
     ends.namespaces = network_namespace(ends.seen["end-clean"].sandboxes[0].pid)
     ends.deleted = uptime()
@@ -166,25 +132,10 @@ async def test_a_process_that_ends_by_no_term_is_killed_when_the_grace_is_over(e
     assert stop.killed - stop.asked >= 3.9
 
 
-async def test_no_process_gets_less_than_two_seconds(ends: Ends) -> None:
-    stop = ends.stop("least")
-    assert stop.timeout == 2 and stop.killed - stop.asked >= 1.9
-
-
 async def test_what_the_pre_stop_took_is_taken_from_the_grace_in_whole_seconds(ends: Ends) -> None:
     stop = ends.stop("arithmetic")
     assert ends.notes.words("arithmetic") == ["up", "pre", "pre-end", "term"]
     assert stop.timeout <= 4 and within(stop, 6, ends.deleted, ends.notes.moment("arithmetic", "pre"))
-
-
-async def test_a_pre_stop_longer_than_the_grace_leaves_two_seconds(ends: Ends) -> None:
-    stop = ends.stop("overlong")
-    assert ends.notes.words("overlong") == ["up", "pre", "term"]
-    assert stop.timeout == 2 and stop.asked - ends.deleted >= 2.9
-
-
-async def test_a_pre_stop_that_its_container_took_with_it_has_failed(ends: Ends) -> None:
-    await ends.node.wait_event("end-overlong", "FailedPreStopHook")
 
 
 async def test_a_process_that_ends_at_once_takes_no_grace(ends: Ends) -> None:
@@ -199,43 +150,12 @@ async def test_the_containers_of_a_pod_are_stopped_in_parallel(ends: Ends) -> No
     assert a.timeout == b.timeout == 20
 
 
-async def test_each_container_has_one_killing_event_with_its_name(ends: Ends) -> None:
-    killing = [(m, path) for reason, m, path in await ends.node.events("end-together") if reason == "Killing"]
-    assert sorted(killing) == [(f"Stopping container {name}", f"spec.containers{{{name}}}") for name in ("a", "b")]
-
-
 # Sidecars
 
 
 async def test_sidecars_end_last_and_in_reverse_order(ends: Ends) -> None:
     words = [word for word in ends.notes.words("sidecars") if not word.startswith("up")]
     assert words == ["term-c", "end-c", "term-s2", "end-s2", "term-s1", "end-s1"]
-
-
-async def test_a_sidecar_is_stopped_after_the_others_have_ended(ends: Ends) -> None:
-    c, s1, s2 = (ends.stop("sidecars", name) for name in ("c", "s1", "s2"))
-    assert c.timeout == 30
-    # The runtime answers a stop a moment before it writes into its log that it has ended.
-    assert s2.asked >= c.ended - 0.1 and s1.asked >= s2.ended - 0.1
-    assert within(s2, 30, ends.deleted, c.asked) and within(s1, 30, ends.deleted, c.asked)
-
-
-async def test_the_pre_stop_of_a_sidecar_waits_for_no_other_container(ends: Ends) -> None:
-    assert ends.notes.moment("waiting", "pre-s") < ends.notes.moment("waiting", "end-c")
-
-
-async def test_the_wait_of_a_sidecar_is_taken_from_its_grace(ends: Ends) -> None:
-    c, sidecar = ends.stop("waiting", "c"), ends.stop("waiting", "s")
-    assert sidecar.asked >= c.ended - 0.1
-    assert sidecar.timeout <= 4 and within(
-        sidecar, 6, ends.deleted, c.asked + 1
-    )  # hook and wait, each in whole seconds
-
-
-async def test_a_sidecar_waits_for_a_stubborn_container_no_longer_than_the_grace(ends: Ends) -> None:
-    c, sidecar = ends.stop("impatient", "c"), ends.stop("impatient", "s")
-    assert c.timeout == 3 and sidecar.timeout == 2
-    assert sidecar.asked - ends.deleted >= 2.9
 
 
 # What is left
@@ -256,51 +176,3 @@ async def test_nothing_of_an_ended_pod_is_left_but_its_stopped_sandbox_for_a_whi
     assert pod is None or not pod.containers
     assert ends.namespaces and not [space for space in ends.namespaces if (NETNS / space).exists()]
     assert await node.agent.pod(name) is None
-
-
-# Deadlines and probes
-
-
-async def test_a_pod_that_was_active_for_longer_than_it_may_has_failed(ends: Ends) -> None:
-    name = "over-deadline"
-    made = pod_of(name, container("c"), activeDeadlineSeconds=3)
-    made["spec"]["nodeName"] = NODE
-    await ends.node.create(made)
-    pod = await ends.node.wait_pod(name, lambda p: p["status"].get("phase") == "Failed", "to fail")
-    status = pod["status"]
-    assert (status["reason"], status["message"]) == (
-        "DeadlineExceeded",
-        "Pod was active on the node longer than the specified deadline",
-    )
-    assert status_of(pod, "c")["state"]["terminated"]["exitCode"] in (137, 143)
-    events = {(e["type"], e["reason"]) for e in await ends.node.events_of(name)}
-    assert ("Normal", "DeadlineExceeded") in events
-    await ends.node.delete_pod(name)
-    await ends.node.wait_gone(name)
-
-
-@pytest.mark.parametrize("kind", ["liveness", "startup"])
-async def test_a_probe_with_a_grace_of_its_own(ends: Ends, kind: str) -> None:
-    name = f"probe-grace-{kind}"
-    probe = {**FAILING_AT_ONCE, "terminationGracePeriodSeconds": 2}
-    c = ends.notes.container("c", "stubborn", file=name, **{f"{kind}Probe": probe})
-    ends.node.put({name: pod_of(name, c, grace=5, volumes=[ends.notes.volume()])})
-    pod = await ends.node.wait_static(name, lambda p: status_of(p, "c").get("restartCount"), "to restart")
-    instance = status_of(pod, "c")["lastState"]["terminated"]["containerID"].removeprefix("containerd://")
-    assert ends.stop_of(instance).timeout == 2
-    event = await ends.node.wait_event(name, "Killing")
-    assert event[1] == f"Container c failed {kind} probe, will be restarted"
-    await ends.node.take_away([name])
-
-
-async def test_a_container_that_a_probe_costs_has_its_pre_stop_within_the_grace(ends: Ends) -> None:
-    name = "probe-pre-stop"
-    hooks = {"preStop": ends.notes.hook("note pre; sleep 1000", name)}
-    c = ends.notes.container("c", "dying 0", file=name, livenessProbe=FAILING_AT_ONCE, lifecycle=hooks)
-    ends.node.put({name: pod_of(name, c, grace=2, volumes=[ends.notes.volume()])})
-    pod = await ends.node.wait_static(name, lambda p: status_of(p, "c").get("restartCount"), "to restart")
-    ended = status_of(pod, "c")["lastState"]["terminated"]
-    stop = ends.stop_of(ended["containerID"].removeprefix("containerd://"))
-    assert (stop.timeout, ended["exitCode"]) == (2, 0)
-    assert ends.notes.words(name)[:4] == ["up", "pre", "term", "end"]
-    await ends.node.take_away([name])
