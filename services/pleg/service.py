@@ -59,7 +59,7 @@ class Pleg:
         self._events = EventReader(
             runtime,
             clock,
-            on_event=lambda event: self.observer.apply(events.RuntimeHinted(event.pod_uid, event.type)),
+            on_event=lambda event: self.observer.apply(events.RuntimeEventReceived(event.pod_uid, event.type)),
             on_turn=self._event_stream_turned,
             relist=self._want_relist,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from shared.kube.failures import BrokenStreamError
-from shared.kube.http2_session import Broken, Change, Data, End, Head, Http2Error, Http2Session
+from shared.kube.http2_session import AnswerData, AnswerHead, Change, Http2Error, Http2Session, StreamBroken, StreamEnd
 
 # As client-go: a connection on which nothing comes for so long is pinged, and closed when still nothing comes.
 PING_AFTER = 30.0  # seconds
@@ -55,14 +55,14 @@ class StreamAnswer:
     def take(self, change: Change) -> None:
         """What came on the stream."""
         match change:
-            case Head(_, status, retry_after):
+            case AnswerHead(_, status, retry_after):
                 self.status, self.retry_after = status, retry_after
-            case Data(_, data, size):
+            case AnswerData(_, data, size):
                 self._pieces.append(data)
                 self._unread += size
-            case End():
+            case StreamEnd():
                 self._is_over = True
-            case Broken(_, reason, again, refused):
+            case StreamBroken(_, reason, again, refused):
                 self._is_over, self._error = True, BrokenStreamError(reason, again=again, is_outage=not refused)
         self._wake()
 

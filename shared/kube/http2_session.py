@@ -38,7 +38,7 @@ class Http2Error(Exception):
 
 
 @dataclass(frozen=True)
-class Head:
+class AnswerHead:
     """The head of an answer came. `retry_after`: that header as it is."""
 
     stream: int
@@ -47,7 +47,7 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Data:
+class AnswerData:
     """A piece of an answer's body. `size`: the bytes to hand to `release` once the reader has taken it."""
 
     stream: int
@@ -56,14 +56,14 @@ class Data:
 
 
 @dataclass(frozen=True)
-class End:
+class StreamEnd:
     """The answer is complete."""
 
     stream: int
 
 
 @dataclass(frozen=True)
-class Broken:
+class StreamBroken:
     """The stream ended early. `again`: the server did not process the request, it may be sent again elsewhere.
     `refused`: the server has too much to do."""
 
@@ -73,7 +73,7 @@ class Broken:
     refused: bool = False
 
 
-Change = Head | Data | End | Broken
+Change = AnswerHead | AnswerData | StreamEnd | StreamBroken
 
 
 class _Connection(H2Connection):
@@ -118,7 +118,7 @@ class Http2Session:
         return number
 
     def release(self, stream: int, size: int) -> None:
-        """The reader has taken `size` bytes of Data: the server may send more."""
+        """The reader has taken `size` bytes of AnswerData: the server may send more."""
         self._connection.acknowledge_received_data(size, stream)
 
     def reset(self, stream: int) -> None:
@@ -154,18 +154,18 @@ class Http2Session:
                 yield self._head(stream, event)
             case DataReceived():
                 if event.data:
-                    yield Data(stream, event.data, event.flow_controlled_length)
+                    yield AnswerData(stream, event.data, event.flow_controlled_length)
                 else:  # padding
                     self.release(stream, event.flow_controlled_length)
             case StreamEnded():
                 self._open.discard(stream)
-                yield End(stream)
+                yield StreamEnd(stream)
             case StreamReset():
                 self._open.discard(stream)
                 code = int(event.error_code)
                 reason = f"the server reset the stream: {error_name(code)}"
                 refused = code in (ErrorCodes.REFUSED_STREAM, ErrorCodes.ENHANCE_YOUR_CALM)
-                yield Broken(stream, reason, again=code == ErrorCodes.REFUSED_STREAM, refused=refused)
+                yield StreamBroken(stream, reason, again=code == ErrorCodes.REFUSED_STREAM, refused=refused)
 
     def _head(self, stream: int, event: ResponseReceived) -> Change:
         fields: dict[bytes, bytes] = {}
@@ -174,12 +174,12 @@ class Http2Session:
         status, retry_after = fields.get(b":status", b""), fields.get(b"retry-after")
         if not (len(status) == 3 and status.isdigit()):
             self.reset(stream)
-            return Broken(stream, "the answer is not HTTP: it has no status", again=False)
-        return Head(stream, int(status), None if retry_after is None else retry_after.decode("latin-1"))
+            return StreamBroken(stream, "the answer is not HTTP: it has no status", again=False)
+        return AnswerHead(stream, int(status), None if retry_after is None else retry_after.decode("latin-1"))
 
     def _go_away(self, frame: GoAway) -> Iterator[Change]:
         self.draining = True
         for stream in sorted(number for number in self._open if number > frame.last_stream):
             self._open.discard(stream)
             refused = frame.code == ErrorCodes.ENHANCE_YOUR_CALM
-            yield Broken(stream, f"the server goes away: {error_name(frame.code)}", again=True, refused=refused)
+            yield StreamBroken(stream, f"the server goes away: {error_name(frame.code)}", again=True, refused=refused)

@@ -72,9 +72,9 @@ class PodObserver:
         """Take a change of `pods.status`: the containers whose exits podsync waits for."""
         match change:
             case Put(uid, status):
-                self.apply(events.ContainersNamed(uid, status.container_ids))
+                self.apply(events.StatusContainersChanged(uid, status.container_ids))
             case Deleted(uid):
-                self.apply(events.ContainersNamed(uid, ()))
+                self.apply(events.StatusContainersChanged(uid, ()))
 
     def apply(self, event: events.Event) -> None:
         """Hand an event to the core and carry out its instructions, in order."""
@@ -119,7 +119,7 @@ class PodObserver:
                     gone = isinstance(error, ProcessLookupError)
                     if not gone:
                         log.warning("cannot watch process %d of %s, will list more often: %s", pid, entry_id, error)
-                    return (events.WatchRefused(entry_id, gone),)
+                    return (events.WatchFailed(entry_id, gone),)
         return ()
 
     async def _look(self, uid: str) -> None:

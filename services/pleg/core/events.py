@@ -42,7 +42,7 @@ class ProcessExited:
 
 
 @dataclass(frozen=True)
-class WatchRefused:
+class WatchFailed:
     """The process could not be watched: it is `gone`, or the kernel would not (descriptors, permission)."""
 
     id: str
@@ -50,7 +50,7 @@ class WatchRefused:
 
 
 @dataclass(frozen=True)
-class RuntimeHinted:
+class RuntimeEventReceived:
     """A GetContainerEvents message; the uid is empty where the runtime did not name one."""
 
     uid: str
@@ -65,7 +65,7 @@ class EventStreamChanged:
 
 
 @dataclass(frozen=True)
-class ContainersNamed:
+class StatusContainersChanged:
     """The published status of a pod speaks of these container ids; none = the status is gone."""
 
     uid: str
@@ -82,9 +82,9 @@ Event = (
     | PodObserved
     | ObservationFailed
     | ProcessExited
-    | WatchRefused
-    | RuntimeHinted
+    | WatchFailed
+    | RuntimeEventReceived
     | EventStreamChanged
-    | ContainersNamed
+    | StatusContainersChanged
     | TimePassed
 )

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from math import inf
 
 from services.pleg.core.events import (
-    ContainersNamed,
     Event,
     EventStreamChanged,
     ObservationFailed,
     PodObserved,
     ProcessExited,
     Relisted,
-    RuntimeHinted,
+    RuntimeEventReceived,
+    StatusContainersChanged,
     TimePassed,
-    WatchRefused,
+    WatchFailed,
 )
 from services.pleg.core.instructions import (
     Instruction,
@@ -77,18 +77,18 @@ class Observation:
             case ObservationFailed(uid):
                 # Whatever we hoped to see is in the next full list, which has the back-off for a runtime in trouble.
                 return [Relist("a look failed"), *self._look_ended(uid)]
-            case ProcessExited(entry_id) | WatchRefused(entry_id, gone=True):
+            case ProcessExited(entry_id) | WatchFailed(entry_id, gone=True):
                 exited = self._processes.exited(entry_id, now)
                 return self._look(exited, "process exited") if exited else []
-            case WatchRefused(entry_id):
+            case WatchFailed(entry_id):
                 self._processes.refused(entry_id)
                 return []
-            case RuntimeHinted(uid, kind):
+            case RuntimeEventReceived(uid, kind):
                 return self._look(uid, f"runtime event {kind}") if uid else [Relist(f"runtime event {kind} of no pod")]
             case EventStreamChanged(connected):
                 self.event_stream = connected
                 return []
-            case ContainersNamed(uid, ids):
+            case StatusContainersChanged(uid, ids):
                 return self._containers_named(uid, frozenset(ids))
             case TimePassed():
                 return [i for uid in self._processes.due(now) for i in self._look(uid, "an exit is unconfirmed")]

@@ -17,7 +17,7 @@ LOOKS, LOOKS_IN_DOUBT = Backoff(initial=0.005, factor=1.4), 14
 
 
 @dataclass(frozen=True)
-class _Doubt:
+class _UnconfirmedExit:
     """The kernel reports its end, the runtime still shows it running."""
 
     uid: str
@@ -32,7 +32,7 @@ class Processes:
     def __init__(self) -> None:
         self._watches: dict[str, dict[str, int]] = {}  # pod UID -> id -> pid: one pod is observed without the others
         self._watched: dict[str, str] = {}  # the ids in `_watches` -> pod UID
-        self._doubts: dict[str, _Doubt] = {}
+        self._doubts: dict[str, _UnconfirmedExit] = {}
         self._refused: dict[str, str] = {}  # watches that the kernel refused -> pod UID
         self._unwatched: dict[str, str] = {}  # observed running and not watched -> pod UID
 
@@ -79,7 +79,7 @@ class Processes:
         uid = self._unwatch(entry_id)
         if uid:
             self._unwatched[entry_id] = uid
-            self._doubts[entry_id] = _Doubt(uid, ended_at=now)
+            self._doubts[entry_id] = _UnconfirmedExit(uid, ended_at=now)
         return uid
 
     def refused(self, entry_id: str) -> None:

@@ -45,7 +45,7 @@ _OVER = ("finished", "terminated")
 
 
 @dataclass
-class _Written:
+class _WrittenLines:
     """What was written of one pod last."""
 
     head: Line = field(default_factory=dict)
@@ -69,7 +69,7 @@ class StoryLines:
 
     def __init__(self, boot: int, *, machine_started: bool = False) -> None:
         self._start: Line = {"what": Kind.START, "boot": boot} | ({"machine_started": True} if machine_started else {})
-        self._written: defaultdict[str, _Written] = defaultdict(_Written)
+        self._written: defaultdict[str, _WrittenLines] = defaultdict(_WrittenLines)
 
     def head(self, uid: str) -> Line:
         """What heads each file of the pod's story."""
@@ -98,7 +98,7 @@ class StoryLines:
         lines = [line | ({"cause": what.cause} if what.cause else {}) for line in self._lines(uid, what)]
         return self._opened(uid, lines)
 
-    def _of(self, uid: str) -> _Written:
+    def _of(self, uid: str) -> _WrittenLines:
         return self._written[uid]
 
     def _opened(self, uid: str, lines: list[Line]) -> list[Line]:
@@ -158,7 +158,7 @@ class StoryLines:
                 return []
 
 
-def _desired(written: _Written, what: PodDesired) -> list[Line]:
+def _desired(written: _WrittenLines, what: PodDesired) -> list[Line]:
     metadata = what.pod.get("metadata") or {}
     head = {"what": Kind.POD, "uid": what.uid, "name": name(what.pod), "namespace": namespace(what.pod)}
     written.head.update({**head, "source": what.source})
@@ -179,7 +179,7 @@ def _desired(written: _Written, what: PodDesired) -> list[Line]:
     return [line | {"change": change}]
 
 
-def _admitted(written: _Written, admitted: AdmittedPod) -> list[Line]:
+def _admitted(written: _WrittenLines, admitted: AdmittedPod) -> list[Line]:
     now = (str(admitted.state), admitted.rejected)
     if now == written.state:
         return []
@@ -192,7 +192,7 @@ def _admitted(written: _Written, admitted: AdmittedPod) -> list[Line]:
     return [line]
 
 
-def _status(written: _Written, status: Object) -> list[Line]:
+def _status(written: _WrittenLines, status: Object) -> list[Line]:
     conditions = status.get("conditions") or ()
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
     now = (str(status.get("phase") or ""), ready)
@@ -202,7 +202,7 @@ def _status(written: _Written, status: Object) -> list[Line]:
     return [{"what": Kind.STATUS, "phase": now[0], "ready": ready}]
 
 
-def _looked(written: _Written, done: CallDone) -> list[Line]:
+def _looked(written: _WrittenLines, done: CallDone) -> list[Line]:
     """The sandboxes and containers that our own call showed; the line of the call states what it created."""
     match done.result:
         case PodListed(pod=pod):
@@ -212,7 +212,7 @@ def _looked(written: _Written, done: CallDone) -> list[Line]:
     return []
 
 
-def _seen(written: _Written, sandboxes: tuple[Sandbox, ...], containers: tuple[Container, ...]) -> list[Line]:
+def _seen(written: _WrittenLines, sandboxes: tuple[Sandbox, ...], containers: tuple[Container, ...]) -> list[Line]:
     lines: list[Line] = []
     for sandbox in sandboxes:
         before, written.sandboxes[sandbox.id] = written.sandboxes.get(sandbox.id), str(sandbox.state)
@@ -240,7 +240,7 @@ def _ended(container: Container) -> Line:
     return line
 
 
-def _probed(written: _Written, container_id: str, results: Any) -> list[Line]:
+def _probed(written: _WrittenLines, container_id: str, results: Any) -> list[Line]:
     lines: list[Line] = []
     for kind in ("startup", "liveness", "readiness"):
         now, key = getattr(results, kind), (container_id, kind)

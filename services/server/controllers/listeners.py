@@ -28,7 +28,7 @@ from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.health import Check
 from services.server.core.reviews import ReviewError
-from services.server.core.routes import Endpoint, Served
+from services.server.core.routes import Endpoint, ServedEndpoints
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
@@ -77,7 +77,7 @@ class Listeners:
             opening = listen(config.address, config.port, handler, connections.MAIN, tls.context)
             self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
         if config.read_only_port:
-            served = Served(debugging=False, checks=self._health.names)
+            served = ServedEndpoints(debugging=False, checks=self._health.names)
             handler = RequestHandler(served, handlers, metrics=self._metrics, tracer=self._tracer)
             opening = listen(config.address, config.read_only_port, handler, connections.READ_ONLY)
             self.by_name["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
@@ -129,27 +129,27 @@ class Listeners:
 
     async def _open_local(self, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
         """Who may open the socket is the agent's user or root, and may do the same with the runtime's own tools."""
-        handler = RequestHandler(Served(debugging=True, checks=self._health.names), handlers)
+        handler = RequestHandler(ServedEndpoints(debugging=True, checks=self._health.names), handlers)
         path = Path(self._config.run_dir) / LOCAL_SOCKET
         opening = partial(listen_at, path, handler, connections.LOCAL)
         self.by_name["local"] = await open_at_last(opening, str(path))
 
     async def _open_healthz(self) -> None:
-        served = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
+        served = ServedEndpoints(debugging=False, checks=("ping",), pods=False, refusals=False)
         handler: Handler = RequestHandler(served, {Endpoint.HEALTHZ: health_handler(lambda: (Check("ping"),))})
         address, port = self._config.healthz_bind_address, self._config.healthz_port
         opening = partial(listen, address, port, handler, connections.HEALTHZ)
         self.by_name["healthz"] = await open_at_last(opening, f"{address} port {port}")
 
 
-def main_served(config: EffectiveConfig, checks: tuple[str, ...]) -> Served:
+def main_served(config: EffectiveConfig, checks: tuple[str, ...]) -> ServedEndpoints:
     """Return what the main listener serves."""
     switches = {
         Endpoint.LOGS: config.enable_system_log_handler,
         Endpoint.PPROF: config.enable_profiling_handler,
         Endpoint.DEBUG_FLAGS: config.enable_debug_flags_handler,
     }
-    return Served(
+    return ServedEndpoints(
         config.enable_debugging_handlers,
         checks,
         resets=True,

@@ -21,7 +21,7 @@ from services.server.core.bearer import BearerError
 from services.server.core.connections import group_of
 from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
-from services.server.core.routes import Endpoint, Refusal, Served, resolve
+from services.server.core.routes import Endpoint, Refusal, ServedEndpoints, resolve
 from services.server.core.stream_parameters import is_websocket, offered_protocols
 from shared.tracing.context import parse_traceparent
 from shared.tracing.span import Kind
@@ -112,7 +112,7 @@ class RequestHandler:
 
     def __init__(
         self,
-        served: Served,
+        served: ServedEndpoints,
         handlers: Mapping[Endpoint, EndpointHandler],
         auth: AuthFilter | None = None,
         metrics: HttpMetrics | None = None,

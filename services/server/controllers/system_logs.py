@@ -15,7 +15,7 @@ from services.server.adapters.listener import SERVER_NAME
 from services.server.adapters.plain_answer import go_error
 from services.server.adapters.system_log_files import OpenedLog
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.node_log_query import NodeLogQuery, QueryError, listed, parse_node_log_query
+from services.server.core.node_log_query import NodeLogQuery, NodeLogQueryError, listed, parse_node_log_query
 from services.server.core.routes import Endpoint
 
 QUERY_SECONDS = 30.0  # of one query, all services together
@@ -45,7 +45,7 @@ class SystemLogs:
         try:
             raw = request.rel_url.raw_query_string  # a pattern may take seconds to compile
             query = await asyncio.get_running_loop().run_in_executor(self._threads, parse_node_log_query, raw)
-        except QueryError as error:
+        except NodeLogQueryError as error:
             return go_error(error.status, str(error))
         if query is None:
             return await self._files.answer(request, path)

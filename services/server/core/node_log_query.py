@@ -18,7 +18,7 @@ _First = Callable[[str], str]  # the first value of a key, "" without one
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-class QueryError(Exception):
+class NodeLogQueryError(Exception):
     """The query is refused; `str()` is the body, `status` 400 or 406."""
 
     def __init__(self, status: int, errors: list[str]) -> None:
@@ -56,7 +56,7 @@ class NodeLogQuery:
 
 
 def parse_node_log_query(raw: str) -> NodeLogQuery | None:
-    """Return the query of a raw query string, None where it has none. Raises QueryError."""
+    """Return the query of a raw query string, None where it has none. Raises NodeLogQueryError."""
     values, errors = parse_query(raw), list[str]()
 
     def first(key: str) -> str:
@@ -70,7 +70,7 @@ def parse_node_log_query(raw: str) -> NodeLogQuery | None:
     since, until = _time("sinceTime", first, errors), _time("untilTime", first, errors)
     boot, lines = _integer("boot", first, errors), _integer("tailLines", first, errors)
     if errors:
-        raise QueryError(400, errors)
+        raise NodeLogQueryError(400, errors)
     query = NodeLogQuery(
         services=tuple(services),
         file=files[0] if files else "",
@@ -83,7 +83,7 @@ def parse_node_log_query(raw: str) -> NodeLogQuery | None:
     if not asked and not query.has_options:
         return None
     if errors := _refused(query, files):
-        raise QueryError(406, errors)
+        raise NodeLogQueryError(406, errors)
     return query
 
 

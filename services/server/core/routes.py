@@ -128,7 +128,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedEndpoints:
     """What one listener serves: `debugging` = the debug handlers are on; `checks` = names under /healthz/."""
 
     debugging: bool
@@ -140,7 +140,7 @@ class Served:
     disabled: Collection[Endpoint] = ()  # those of DISABLED that a key switches off
 
 
-def resolve(method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal:
+def resolve(method: str, path: str, query: str, accept: str, served: ServedEndpoints) -> Route | Refusal:
     """The route or refusal for a request; `path` is decoded, `query` raw, `accept` the header ("" = absent)."""
     cleaned = clean_path(path)
     if cleaned != path:
@@ -163,13 +163,15 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
     return Refusal(404, "404 page not found", open=True, go_error=True)
 
 
-def _rules(served: Served) -> tuple[Rule, ...]:
+def _rules(served: ServedEndpoints) -> tuple[Rule, ...]:
     if not served.pods:
         return ()
     return (*PUBLIC_RULES, *DEBUG_RULES) if served.debugging else PUBLIC_RULES
 
 
-def _by_rule(rule: Rule, method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal | None:
+def _by_rule(
+    rule: Rule, method: str, path: str, query: str, accept: str, served: ServedEndpoints
+) -> Route | Refusal | None:
     """Return what the rule makes of a path; None where it is not the rule's."""
     if rule.endpoint in GATED and rule.endpoint not in served.gated:
         return None
@@ -185,7 +187,7 @@ def _by_rule(rule: Rule, method: str, path: str, query: str, accept: str, served
     return _restful(method, below, rule, accept)
 
 
-def handler_paths(served: Served) -> list[str]:
+def handler_paths(served: ServedEndpoints) -> list[str]:
     """Return the paths that /statusz names: those without parameters or sub-paths that this listener serves."""
     exact = {rule.path for rule in (*PUBLIC_RULES, *DEBUG_RULES) if not rule.methods}
     pages = {f"/{endpoint}" for endpoint in served.gated if endpoint is not Endpoint.CHECKPOINT}

@@ -44,7 +44,7 @@ SAVING = 1.0  # seconds between two writes of the marks
 
 
 @dataclass(frozen=True)
-class _Offered:
+class _QueuedEvent:
     writer: str
     key: str
     event: KubeEvent
@@ -68,7 +68,7 @@ class EventSink:
         self._marks, self._counts = EventMarks(), EventCounts()
         self._marks_read = False
         self._correlator, self._queue = EventCorrelator(), EventQueue()
-        self._intake: list[_Offered] = []
+        self._intake: list[_QueuedEvent] = []
         self._came, self._queued, self._to_save = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._dropped = 0  # since the queue was empty
         self._away = False
@@ -82,7 +82,7 @@ class EventSink:
         if len(self._intake) >= INTAKE:
             self._overflows()
             return
-        self._intake.append(_Offered(writer, key, event, is_new))
+        self._intake.append(_QueuedEvent(writer, key, event, is_new))
         self._came.set()
 
     async def run(self) -> None:
@@ -107,7 +107,7 @@ class EventSink:
             for offered in sorted(batch, key=lambda offered: _order(offered, now)):
                 self._take_one(offered, now)
 
-    def _take_one(self, offered: _Offered, now: float) -> None:
+    def _take_one(self, offered: _QueuedEvent, now: float) -> None:
         writer, key, event = offered.writer, offered.key, offered.event
         when = time_of(event, now)
         identity = identity_of(writer, key, event)
@@ -241,7 +241,7 @@ class EventSink:
             await asyncio.sleep(SAVING)
 
 
-def _order(offered: _Offered, now: float) -> tuple[float, str, int]:
+def _order(offered: _QueuedEvent, now: float) -> tuple[float, str, int]:
     """When, writer, number: a snapshot lists a stream's keys as words."""
     number = int(offered.key) if offered.key.isdecimal() else 0
     return time_of(offered.event, now), offered.writer, number

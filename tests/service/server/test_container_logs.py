@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from services.server.core.routes import Served
+from services.server.core.routes import ServedEndpoints
 from shared.model.runtime import ContainerState
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, UID, Running, configuration, pod_log, running
 
@@ -26,13 +26,13 @@ def line(text: str, stream: str = "stdout", second: int = 0) -> bytes:
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
     """Logs are a matter of the main listener; here the read-only one serves them too, so that TLS is not in the way."""
-    monkeypatch.setattr("services.server.controllers.listeners.Served", _all_served)
+    monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _all_served)
     async with running(configuration(tmp_path)) as server:
         yield server
 
 
-def _all_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> Served:
-    return Served(True, checks, **more)
+def _all_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> ServedEndpoints:
+    return ServedEndpoints(True, checks, **more)
 
 
 @pytest.fixture
@@ -326,7 +326,7 @@ async def test_without_inotify_a_follower_looks_again_by_itself(
 
     monkeypatch.setattr("services.server.adapters.directory_watch.Inotify", refuse)
     monkeypatch.setattr("services.server.adapters.log_stream.RECHECK", 0.01)
-    monkeypatch.setattr("services.server.controllers.listeners.Served", _all_served)
+    monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _all_served)
     path = pod_log(tmp_path)
     path.touch()
     async with running(configuration(tmp_path)) as server:

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from services.server.core.routes import Served
+from services.server.core.routes import ServedEndpoints
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Node, configuration, running
 
 RUN = f"/run/{NAMESPACE}/{POD}/{CONTAINER}?cmd=true"
 
 
-def _everything_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> Served:
-    return Served(True, checks, **more)
+def _everything_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> ServedEndpoints:
+    return ServedEndpoints(True, checks, **more)
 
 
 async def test_a_server_that_was_just_started_answers_once_it_knows_the_pods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.server.controllers.listeners.Served", _everything_served)
+    monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _everything_served)
     monkeypatch.setattr("services.server.service._PODS_KNOWN_WITHIN", 600)
     node = Node(complete=False)
     async with running(configuration(tmp_path), node) as server:
@@ -39,7 +39,7 @@ async def test_a_server_that_was_just_started_answers_once_it_knows_the_pods(
 async def test_a_server_that_does_not_get_to_know_all_pods_answers_by_what_it_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.server.controllers.listeners.Served", _everything_served)
+    monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _everything_served)
     monkeypatch.setattr("services.server.service._PODS_KNOWN_WITHIN", 0.1)
     async with running(configuration(tmp_path), Node(complete=False)) as server:
         assert await server.get(f"{server.read_only}{RUN}", "POST") == (404, "pod does not exist")

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from bus.messages.sources import DesiredPod, MirrorPod
-from services.server.core.routes import Served
+from services.server.core.routes import ServedEndpoints
 from services.server.core.spdy_frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.runtime import ContainerState
@@ -36,15 +36,15 @@ async def backend() -> AsyncIterator[Backend]:
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Backend) -> AsyncIterator[Running]:
     """Streams are a matter of the main listener; here the read-only one serves them, so that TLS is not in the way."""
-    monkeypatch.setattr("services.server.controllers.listeners.Served", _all_served)
+    monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _all_served)
     async with running(configuration(tmp_path)) as server:
         server.node.cri.streaming_url = f"http://127.0.0.1:{backend.port}"
         await server.node.run_pod()
         yield server
 
 
-def _all_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> Served:
-    return Served(True, checks, **more)
+def _all_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> ServedEndpoints:
+    return ServedEndpoints(True, checks, **more)
 
 
 async def spdy(server: Running, path: str, protocol: str = V4, headers: str = "") -> SpdyPeer:

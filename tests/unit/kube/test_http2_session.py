@@ -12,7 +12,15 @@ from h2.settings import SettingCodes
 from shared.kube import http2_session
 from shared.kube.failures import BrokenStreamError
 from shared.kube.http2_connection import Http2Connection
-from shared.kube.http2_session import STREAM_WINDOW, Broken, Data, End, Head, Http2Error, Http2Session
+from shared.kube.http2_session import (
+    STREAM_WINDOW,
+    AnswerData,
+    AnswerHead,
+    Http2Error,
+    Http2Session,
+    StreamBroken,
+    StreamEnd,
+)
 
 REQUEST = [(":method", "GET"), (":scheme", "https"), (":authority", "h"), (":path", "/")]
 
@@ -47,7 +55,7 @@ class Pair:
         stream = self.session.open(REQUEST)
         self.pass_on()
         self.server.send_headers(stream, [(":status", "200"), ("retry-after", "7")])
-        assert self.pass_on() == [Head(stream, 200, "7")]
+        assert self.pass_on() == [AnswerHead(stream, 200, "7")]
         return stream
 
 
@@ -59,7 +67,7 @@ def test_no_request_before_the_settings_and_no_more_than_they_permit() -> None:
     first, _ = pair.answered(), pair.answered()
     room = [pair.session.has_room]
     pair.server.end_stream(first)
-    assert pair.pass_on() == [End(first)]
+    assert pair.pass_on() == [StreamEnd(first)]
     assert [*room, pair.session.has_room] == [False, True]
     pair.server.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 100_000})
     pair.pass_on()
@@ -70,7 +78,7 @@ def test_a_window_opens_only_as_its_reader_reads() -> None:
     pair = Pair()
     stream = pair.answered()
     assert pair.fill(stream) == STREAM_WINDOW
-    size = sum(change.size for change in pair.pass_on() if isinstance(change, Data))
+    size = sum(change.size for change in pair.pass_on() if isinstance(change, AnswerData))
     assert pair.fill(stream) == 0
     pair.session.release(stream, size)
     pair.pass_on()
@@ -83,7 +91,7 @@ def test_streams_that_are_reset_unread_leave_the_window_of_the_connection(monkey
     for _ in range(20):
         stream = pair.answered()
         assert pair.fill(stream) == STREAM_WINDOW
-        size = sum(change.size for change in pair.pass_on() if isinstance(change, Data))
+        size = sum(change.size for change in pair.pass_on() if isinstance(change, AnswerData))
         pair.session.reset(stream)
         pair.session.release(stream, size)
         pair.pass_on()
@@ -125,9 +133,9 @@ def test_a_head_without_a_status_breaks_its_stream_alone(status: str) -> None:
     pair.server.config.validate_outbound_headers = False
     pair.server.send_headers(stream, [(":status", status)])
     [broken] = pair.pass_on()
-    assert isinstance(broken, Broken) and (broken.stream, broken.again) == (stream, False)
+    assert isinstance(broken, StreamBroken) and (broken.stream, broken.again) == (stream, False)
     pair.server.end_stream(other)
-    assert pair.pass_on() == [End(other)]
+    assert pair.pass_on() == [StreamEnd(other)]
 
 
 def test_only_what_the_server_did_not_process_is_sent_again() -> None:
@@ -135,7 +143,7 @@ def test_only_what_the_server_did_not_process_is_sent_again() -> None:
     streams = [pair.answered() for _ in range(3)]
     pair.server.reset_stream(streams[0], ErrorCodes.REFUSED_STREAM)
     pair.server.reset_stream(streams[1], ErrorCodes.INTERNAL_ERROR)
-    assert [(one.stream, one.again) for one in pair.pass_on() if isinstance(one, Broken)] == [
+    assert [(one.stream, one.again) for one in pair.pass_on() if isinstance(one, StreamBroken)] == [
         (streams[0], True),
         (streams[1], False),
     ]

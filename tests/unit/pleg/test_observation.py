@@ -3,16 +3,16 @@
 from math import inf
 
 from services.pleg.core.events import (
-    ContainersNamed,
     Event,
     EventStreamChanged,
     ObservationFailed,
     PodObserved,
     ProcessExited,
     Relisted,
-    RuntimeHinted,
+    RuntimeEventReceived,
+    StatusContainersChanged,
     TimePassed,
-    WatchRefused,
+    WatchFailed,
 )
 from services.pleg.core.instructions import (
     Instruction,
@@ -118,7 +118,7 @@ def test_an_exit_hint_looks_now_and_an_unconfirmed_one_again_and_again_for_a_sec
 
 def test_a_look_that_began_before_the_exit_does_not_count_as_one() -> None:
     core = observing(pod(1.0))
-    handle(core, RuntimeHinted("u", "STARTED"), 1.5)
+    handle(core, RuntimeEventReceived("u", "STARTED"), 1.5)
     handle(core, ProcessExited("c-u"), 2.0)
     instructions = handle(core, PodObserved("u", pod(1.5), 1.5), 2.001)
     assert instructions[-1] == ObservePod("u", "process exited")
@@ -128,18 +128,18 @@ def test_a_look_that_began_before_the_exit_does_not_count_as_one() -> None:
 def test_an_exit_of_something_unknown_is_nothing() -> None:
     core = observing(pod(1.0))
     assert handle(core, ProcessExited("other"), 2.0) == []
-    assert handle(core, WatchRefused("other", gone=True), 2.0) == []
+    assert handle(core, WatchFailed("other", gone=True), 2.0) == []
 
 
 def test_a_process_gone_before_it_could_be_watched_counts_as_exited() -> None:
     core = observing(pod(1.0))
-    assert handle(core, WatchRefused("c-u", gone=True), 2.0) == [ObservePod("u", "process exited")]
+    assert handle(core, WatchFailed("c-u", gone=True), 2.0) == [ObservePod("u", "process exited")]
 
 
 def test_a_process_the_kernel_will_not_let_us_watch_shortens_the_list_period_and_is_tried_again() -> None:
     core = observing(pod(1.0))
     assert core.relist_period == RELIST_SECONDS
-    assert handle(core, WatchRefused("c-u", gone=False), 2.0) == []
+    assert handle(core, WatchFailed("c-u", gone=False), 2.0) == []
     assert core.relist_period == UNHINTED_RELIST_SECONDS
     assert WatchProcess("c-u", 100) not in handle(core, PodObserved("u", pod(3.0), 3.0), 3.0)
     assert WatchProcess("c-u", 100) in handle(core, Relisted({"u": pod(4.0)}, 4.0), 4.0)
@@ -188,9 +188,9 @@ def test_an_unchanged_pod_is_published_once_more_from_a_clearly_later_observatio
 
 def test_hints_during_a_look_lead_to_one_more_look_with_the_newest_cause() -> None:
     core = observing(pod(1.0))
-    assert handle(core, RuntimeHinted("u", "STARTED"), 2.0) == [ObservePod("u", "runtime event STARTED")]
-    assert handle(core, RuntimeHinted("u", "STOPPED"), 2.1) == []
-    assert handle(core, ContainersNamed("u", ("new",)), 2.2) == []
+    assert handle(core, RuntimeEventReceived("u", "STARTED"), 2.0) == [ObservePod("u", "runtime event STARTED")]
+    assert handle(core, RuntimeEventReceived("u", "STOPPED"), 2.1) == []
+    assert handle(core, StatusContainersChanged("u", ("new",)), 2.2) == []
     assert handle(core, PodObserved("u", pod(2.0), 2.0), 2.3)[-1] == ObservePod(
         "u", "status names a container not seen"
     )
@@ -198,12 +198,12 @@ def test_hints_during_a_look_lead_to_one_more_look_with_the_newest_cause() -> No
 
 def test_a_failed_look_asks_for_a_list() -> None:
     core = observing(pod(1.0))
-    handle(core, RuntimeHinted("u", "STARTED"), 2.0)
+    handle(core, RuntimeEventReceived("u", "STARTED"), 2.0)
     assert handle(core, ObservationFailed("u"), 2.1) == [Relist("a look failed")]
-    assert handle(core, RuntimeHinted("u", "STARTED"), 2.2) == [ObservePod("u", "runtime event STARTED")]
+    assert handle(core, RuntimeEventReceived("u", "STARTED"), 2.2) == [ObservePod("u", "runtime event STARTED")]
 
 
 def test_a_status_that_names_only_what_was_seen_asks_for_nothing() -> None:
     core = observing(pod(1.0))
-    assert handle(core, ContainersNamed("u", ("c-u",)), 2.0) == []
-    assert handle(core, ContainersNamed("u", ()), 2.0) == []
+    assert handle(core, StatusContainersChanged("u", ("c-u",)), 2.0) == []
+    assert handle(core, StatusContainersChanged("u", ()), 2.0) == []

@@ -14,12 +14,12 @@ from services.server.core.routes import (
     Refusal,
     Route,
     Rule,
-    Served,
+    ServedEndpoints,
     resolve,
 )
 
 RULES = (*PUBLIC_RULES, *DEBUG_RULES)
-EVERYTHING = Served(debugging=True, checks=("ping",), resets=True, gated=tuple(GATED))
+EVERYTHING = ServedEndpoints(debugging=True, checks=("ping",), resets=True, gated=tuple(GATED))
 
 # The sub-resources of `nodes` that each endpoint needs, tried in this order.
 SUBRESOURCES = {
@@ -76,8 +76,8 @@ def test_a_route_is_reached_and_authorized_by_its_subresources(rule: Rule) -> No
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.endpoint)
 def test_every_refusal_of_a_routes_path_comes_after_authorization_unless_it_is_unknown(rule: Rule) -> None:
-    off = Served(debugging=True, checks=(), disabled=tuple(DISABLED))
-    for served in (EVERYTHING, off, Served(debugging=False, checks=())):
+    off = ServedEndpoints(debugging=True, checks=(), disabled=tuple(DISABLED))
+    for served in (EVERYTHING, off, ServedEndpoints(debugging=False, checks=())):
         for path in paths(rule):
             for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW"):
                 found = resolve(method, path, "", "", served)
@@ -93,7 +93,7 @@ def test_a_route_is_counted_under_a_name_of_its_own(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", DEBUG_RULES, ids=lambda rule: rule.endpoint)
 def test_no_debug_route_is_reached_without_debugging_handlers(rule: Rule) -> None:
-    served = Served(debugging=False, checks=(), gated=tuple(GATED))
+    served = ServedEndpoints(debugging=False, checks=(), gated=tuple(GATED))
     for path in paths(rule):
         assert isinstance(resolve("GET", path, "", "", served), Refusal)
         assert isinstance(resolve("POST", path, "", "", served), Refusal)

@@ -8,7 +8,7 @@ from services.server.core.node_log_query import (
     LONGEST_PATTERN,
     LONGEST_SERVICE,
     NodeLogQuery,
-    QueryError,
+    NodeLogQueryError,
     parse_node_log_query,
 )
 
@@ -18,7 +18,7 @@ def parse(*pairs: tuple[str, str]) -> NodeLogQuery | None:
 
 
 def refused(*pairs: tuple[str, str]) -> tuple[int, str]:
-    with pytest.raises(QueryError) as error:
+    with pytest.raises(NodeLogQueryError) as error:
         parse(*pairs)
     return error.value.status, str(error.value)
 

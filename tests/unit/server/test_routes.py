@@ -2,18 +2,20 @@
 
 import pytest
 
-from services.server.core.routes import Endpoint, Refusal, Route, Served, clean_path, handler_paths, resolve
+from services.server.core.routes import Endpoint, Refusal, Route, ServedEndpoints, clean_path, handler_paths, resolve
 
-MAIN = Served(debugging=True, checks=("ping", "log"))
-READ_ONLY = Served(debugging=False, checks=("ping",))
-HEALTH = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
+MAIN = ServedEndpoints(debugging=True, checks=("ping", "log"))
+READ_ONLY = ServedEndpoints(debugging=False, checks=("ping",))
+HEALTH = ServedEndpoints(debugging=False, checks=("ping",), pods=False, refusals=False)
 
 
-def get(path: str, served: Served = MAIN, method: str = "GET", query: str = "", accept: str = "") -> Route | Refusal:
+def get(
+    path: str, served: ServedEndpoints = MAIN, method: str = "GET", query: str = "", accept: str = ""
+) -> Route | Refusal:
     return resolve(method, path, query, accept, served)
 
 
-def refused(path: str, served: Served = MAIN, method: str = "GET", accept: str = "") -> Refusal:
+def refused(path: str, served: ServedEndpoints = MAIN, method: str = "GET", accept: str = "") -> Refusal:
     answer = get(path, served, method, accept=accept)
     assert isinstance(answer, Refusal)
     return answer
@@ -151,14 +153,14 @@ def test_the_health_listener_serves_health_alone() -> None:
 
 
 def test_slis_are_reset_only_where_credentials_are_needed() -> None:
-    main = Served(debugging=True, checks=(), resets=True)
+    main = ServedEndpoints(debugging=True, checks=(), resets=True)
     assert get("/metrics/slis", main, "DELETE") == Route(Endpoint.METRICS_SLIS, ("reset",))
     assert get("/metrics/slis", READ_ONLY, "DELETE") == Route(Endpoint.METRICS_SLIS)
     assert get("/metrics/slis", main, "POST") == Route(Endpoint.METRICS_SLIS)
 
 
 def test_zpages_are_served_where_their_gates_are_on() -> None:
-    main = Served(debugging=True, checks=(), gated=(Endpoint.FLAGZ,))
+    main = ServedEndpoints(debugging=True, checks=(), gated=(Endpoint.FLAGZ,))
     assert get("/flagz", main) == Route(Endpoint.FLAGZ)
     assert refused("/flagz", main, method="POST").status == 405
     assert refused("/flagz/x", main).status == 404
@@ -171,14 +173,14 @@ def test_logs_take_any_depth_and_keep_the_slash_at_the_end() -> None:
     assert get("/logs/") == Route(Endpoint.LOGS, ("",))
     assert get("/logs/a/b/") == Route(Endpoint.LOGS, ("a/b/",))
     assert refused("/logs/a", method="POST").headers == {"Allow": "GET"}
-    off = Served(debugging=True, checks=(), disabled=(Endpoint.LOGS,))
+    off = ServedEndpoints(debugging=True, checks=(), disabled=(Endpoint.LOGS,))
     for method in ("GET", "PUT"):
         answer = refused("/logs/a", off, method)
         assert (answer.status, answer.body, answer.open) == (405, "logs endpoint is disabled.", False)
 
 
 def test_a_checkpoint_is_served_where_its_gate_is_on() -> None:
-    on = Served(debugging=True, checks=(), gated=(Endpoint.CHECKPOINT,))
+    on = ServedEndpoints(debugging=True, checks=(), gated=(Endpoint.CHECKPOINT,))
     assert get("/checkpoint/ns/p/c", on, "POST") == Route(Endpoint.CHECKPOINT, ("ns", "p", "c"))
     assert refused("/checkpoint/ns/p/c", on).headers == {"Allow": "POST"}
     assert refused("/checkpoint", on).headers["Location"] == "/checkpoint/"

@@ -24,7 +24,7 @@ from services.podsync.core.images.credential_plugin import (
     request_document,
 )
 from services.podsync.core.images.docker_config import DockerConfig
-from services.podsync.core.images.keyring import Entries
+from services.podsync.core.images.keyring import SourcedConfig
 from shared.child_process import OutputTooLargeError, run_child
 from shared.clock import Clock
 from shared.config.effective import CredentialProvider
@@ -51,12 +51,14 @@ class CredentialPlugins:
         self._tokens = AccountTokens(clock)
         self._running: dict[tuple[str, str, str], asyncio.Task[PluginAnswer]] = {}
 
-    async def entries(self, image: str, pod: Object, cluster: ClusterReads) -> list[Entries]:
+    async def entries(self, image: str, pod: Object, cluster: ClusterReads) -> list[SourcedConfig]:
         """What the plugins give for the image, a full name without tag, and this pod. Never raises."""
         asked = [self._of(provider, image, pod, cluster) for provider in self._providers if is_for(provider, image)]
         return [entries for entries in await asyncio.gather(*asked) if entries is not None]
 
-    async def _of(self, provider: CredentialProvider, image: str, pod: Object, cluster: ClusterReads) -> Entries | None:
+    async def _of(
+        self, provider: CredentialProvider, image: str, pod: Object, cluster: ClusterReads
+    ) -> SourcedConfig | None:
         try:
             identity: AccountIdentity | None = None
             if provider.token_audience:
@@ -64,7 +66,7 @@ class CredentialPlugins:
                 if identity is None and provider.requires_account:
                     return None
             config = await self._config(provider, image, identity)
-            return Entries(config, identity.account if identity is not None else None)
+            return SourcedConfig(config, identity.account if identity is not None else None)
         except (PluginFailedError, PluginAnswerError) as error:
             log.warning("credential plugin %s is of no help for %s: %s", provider.name, image, error)
         except NotApplicableError as error:

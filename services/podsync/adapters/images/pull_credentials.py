@@ -14,7 +14,7 @@ from services.podsync.adapters.images.credential_plugins import CredentialPlugin
 from services.podsync.adapters.images.node_docker_config import NodeDockerConfig
 from services.podsync.core.images.docker_config import DockerConfigError, read_config_json, read_dockercfg
 from services.podsync.core.images.image_repository import repository
-from services.podsync.core.images.keyring import Entries, SecretSource, TrackedCredential, lookup, narrowed
+from services.podsync.core.images.keyring import SecretSource, SourcedConfig, TrackedCredential, lookup, narrowed
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
@@ -38,7 +38,7 @@ class PullSecretError(Exception):
 class PullSecrets:
     """The content of the pod's imagePullSecrets."""
 
-    entries: tuple[Entries, ...] = field(default=(), repr=False)
+    entries: tuple[SourcedConfig, ...] = field(default=(), repr=False)
     warnings: Warnings = ()
 
 
@@ -58,12 +58,12 @@ class PullCredentials:
             raise PullSecretError(f"spec.imagePullSecrets has {len(names)} names, at most {MOST_SECRETS} are read")
         space, name, turns = str(pod["metadata"]["namespace"]), repository(image), asyncio.Semaphore(_AT_ONCE)
 
-        async def read(secret: str) -> Entries | None:
+        async def read(secret: str) -> SourcedConfig | None:
             async with turns:
                 found = (await cluster.secret(space, secret)).object
                 return await asyncio.to_thread(_entries, found, name) if found is not None else None
 
-        found: list[Entries | None] = []
+        found: list[SourcedConfig | None] = []
         for one in await asyncio.gather(*map(read, names), return_exceptions=True):
             if isinstance(one, BaseException):
                 raise one
@@ -81,11 +81,11 @@ class PullCredentials:
         """What is tried for the image, in order; nothing = an anonymous pull. Never raises."""
         name = repository(image)
         own = lookup(secrets.entries, name)
-        node = lookup([Entries(await asyncio.to_thread(self._node.entries))], name)
+        node = lookup([SourcedConfig(await asyncio.to_thread(self._node.entries))], name)
         return own + node + lookup(await self._plugins.entries(name, pod, cluster), name)
 
 
-def _entries(secret: Object, image: str) -> Entries:
+def _entries(secret: Object, image: str) -> SourcedConfig:
     """What the Secret has for the image, a full name without tag. Raises PullSecretError."""
     metadata = secret.get("metadata") or {}
     space, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
@@ -93,11 +93,11 @@ def _entries(secret: Object, image: str) -> Entries:
     key, read = _KINDS.get(str(secret.get("type") or ""), ("", read_dockercfg))
     packed = (secret.get("data") or {}).get(key)
     if not packed:
-        return Entries({}, source)
+        return SourcedConfig({}, source)
     try:
         if len(packed) > _LARGEST:
             raise DockerConfigError(f"it has more than {_LARGEST} characters")
-        return narrowed(Entries(read(base64.b64decode(packed, validate=True)), source), image)
+        return narrowed(SourcedConfig(read(base64.b64decode(packed, validate=True)), source), image)
     except DockerConfigError as error:
         raise PullSecretError(f"pull secret {space}/{name}: {key} is of no use: {error}") from None
     except (binascii.Error, ValueError, TypeError):

@@ -37,14 +37,14 @@ def registry_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-class Location(NamedTuple):
+class CredentialLocation(NamedTuple):
     """A place that credentials are for: host with its port, path with its leading slash or ""."""
 
     host: str
     path: str
 
 
-def location(entry: str) -> Location | None:
+def location(entry: str) -> CredentialLocation | None:
     """What a key of a docker config, or a pattern, means; None for one that is no location. `/v1/` and `/v2/` are
     ignored."""
     if len(entry) > _LONGEST_PLACE:
@@ -59,7 +59,7 @@ def location(entry: str) -> Location | None:
     path = unquote(slash + path)
     if path.startswith(("/v1/", "/v2/")):
         path = path[3:]
-    return Location(host, "" if path == "/" else path)
+    return CredentialLocation(host, "" if path == "/" else path)
 
 
 def matches(pattern: str, name: str) -> bool:

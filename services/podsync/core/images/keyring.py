@@ -53,21 +53,21 @@ class TrackedCredential:
 
 
 @dataclass(frozen=True)
-class Entries:
+class SourcedConfig:
     """One docker config and where it is from."""
 
     config: DockerConfig = field(repr=False)
     source: SecretSource | AccountSource | None = None
 
 
-def narrowed(entries: Entries, image: str) -> Entries:
+def narrowed(entries: SourcedConfig, image: str) -> SourcedConfig:
     """Those that `lookup` may return for the image (a full name without tag); the others need not be kept."""
-    return Entries(
+    return SourcedConfig(
         {w: c for w, c in entries.config.items() if (place := _place(w)) and _may_be_for(place, image)}, entries.source
     )
 
 
-def lookup(keyring: Iterable[Entries], image: str) -> tuple[TrackedCredential, ...]:
+def lookup(keyring: Iterable[SourcedConfig], image: str) -> tuple[TrackedCredential, ...]:
     """What one keyring has for the image (a full name without tag): more specific places first, then as it was given.
     Credentials for the default registry count where nothing else matches."""
     by_place: dict[str, list[TrackedCredential]] = {}

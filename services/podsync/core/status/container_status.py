@@ -59,7 +59,7 @@ def container_statuses(record: PodRecord, runtime_name: str) -> ContainerStatuse
 
     def of(spec: Json, kind: ContainerKind, before: dict[str, Json]) -> Json:
         name = spec["name"]
-        one = _One(record, spec, kind, facts[name], before.get(name), waiting, runtime_name)
+        one = _StatusBuilder(record, spec, kind, facts[name], before.get(name), waiting, runtime_name)
         return with_cut_messages(one.status(), limit)
 
     before = _before(record, "containerStatuses")
@@ -90,7 +90,7 @@ def _name(status: Json) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _One:
+class _StatusBuilder:
     """One container while its status is worked out."""
 
     record: PodRecord

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.podsync.core.images.image_repository import (
-    Location,
+    CredentialLocation,
     is_of_default_registry,
     location,
     matches,
@@ -52,24 +52,24 @@ def test_the_registry_is_host_and_port() -> None:
 @pytest.mark.parametrize(
     ("entry", "found"),
     [
-        ("registry.example", Location("registry.example", "")),
-        ("https://registry.example", Location("registry.example", "")),
-        ("http://registry.example/", Location("registry.example", "")),
-        ("https://index.docker.io/v1/", Location("index.docker.io", "")),
-        ("https://registry.example/v2/", Location("registry.example", "")),
-        ("registry.example/v1/team", Location("registry.example", "/team")),
-        ("registry.example/v1", Location("registry.example", "/v1")),
-        ("registry.example:5000/team/app", Location("registry.example:5000", "/team/app")),
-        ("user:word@registry.example/x?y#z", Location("registry.example", "/x")),
-        ("*.registry.example", Location("*.registry.example", "")),
-        ("[::1]:5000/a", Location("[::1]:5000", "/a")),
+        ("registry.example", CredentialLocation("registry.example", "")),
+        ("https://registry.example", CredentialLocation("registry.example", "")),
+        ("http://registry.example/", CredentialLocation("registry.example", "")),
+        ("https://index.docker.io/v1/", CredentialLocation("index.docker.io", "")),
+        ("https://registry.example/v2/", CredentialLocation("registry.example", "")),
+        ("registry.example/v1/team", CredentialLocation("registry.example", "/team")),
+        ("registry.example/v1", CredentialLocation("registry.example", "/v1")),
+        ("registry.example:5000/team/app", CredentialLocation("registry.example:5000", "/team/app")),
+        ("user:word@registry.example/x?y#z", CredentialLocation("registry.example", "/x")),
+        ("*.registry.example", CredentialLocation("*.registry.example", "")),
+        ("[::1]:5000/a", CredentialLocation("[::1]:5000", "/a")),
         ("a b", None),
         ("registry.example:port/x", None),
         ("a:1:2", None),
         ("registry\n", None),
     ],
 )
-def test_an_entry_of_a_docker_config_is_a_place(entry: str, found: Location | None) -> None:
+def test_an_entry_of_a_docker_config_is_a_place(entry: str, found: CredentialLocation | None) -> None:
     assert location(entry) == found
 
 

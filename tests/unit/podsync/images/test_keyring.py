@@ -5,14 +5,20 @@ import hashlib
 import pytest
 
 from services.podsync.core.images.docker_config import Credential
-from services.podsync.core.images.keyring import Entries, SecretSource, TrackedCredential, credential_hash, lookup
+from services.podsync.core.images.keyring import (
+    SecretSource,
+    SourcedConfig,
+    TrackedCredential,
+    credential_hash,
+    lookup,
+)
 
 SECRET, OTHER = SecretSource("ns", "one", "u1"), SecretSource("ns", "two", "u2")
 
 
 def users(image: str, *configs: dict[str, str]) -> list[str]:
     """The users that are tried, of keyrings written as place -> user."""
-    entries = [Entries({place: Credential(user) for place, user in config.items()}) for config in configs]
+    entries = [SourcedConfig({place: Credential(user) for place, user in config.items()}) for config in configs]
     return [tracked.credential.username for tracked in lookup(entries, image)]
 
 
@@ -44,7 +50,10 @@ def test_a_more_specific_place_of_a_later_secret_comes_first() -> None:
 
 def test_a_credential_knows_the_secret_it_is_from() -> None:
     config = {"r.example": Credential("u", "w")}
-    found = lookup([Entries(config, SECRET), Entries(config, OTHER), Entries(config)], "r.example/app")
+    found = lookup(
+        [SourcedConfig(config, SECRET), SourcedConfig(config, OTHER), SourcedConfig(config)],
+        "r.example/app",
+    )
     assert [one.source for one in found] == [SECRET, OTHER, None]
 
 
@@ -69,4 +78,4 @@ def test_the_runtime_gets_user_and_password_and_nothing_empty() -> None:
 
 def test_nothing_of_a_credential_is_printed() -> None:
     credential = Credential("hush", "hush")
-    assert "hush" not in f"{TrackedCredential(credential, SECRET)} {Entries({'hush': credential}, SECRET)}"
+    assert "hush" not in f"{TrackedCredential(credential, SECRET)} {SourcedConfig({'hush': credential}, SECRET)}"
