@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 EXCEPTIONS = {
     "services/bootstrap/adapters/certificate_forms.py": "cryptography: in a short-lived child that is executed",
     "services/bootstrap/adapters/exec_plugin.py": "kubernetes, 33 MiB: in a short-lived child that is executed",
-    "services/bootstrap/adapters/material.py": "cryptography: in a short-lived child that is executed",
+    "services/bootstrap/adapters/resolved_credentials.py": "cryptography: in a short-lived child that is executed",
     "services/bootstrap/adapters/serving_pair.py": "cryptography: in a short-lived child that is executed",
     "services/cli/command.py": "the command `bulkhead`: one process per call",
     "services/cli/agent_commands.py": "the command `bulkhead`: one process per call",

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from services.bootstrap.adapters.certificate_forms import CertificateForms, InspectedPair, MadeRequest
-from services.bootstrap.adapters.material import ProblemError
+from services.bootstrap.adapters.certificate_forms import CertificateForms, CertificateRequest, InspectedPair
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.certificate_template import Template
 
 _TIMEOUT = 60.0  # seconds; a machine that just booted is busy
@@ -22,9 +22,9 @@ _TIMEOUT = 60.0  # seconds; a machine that just booted is busy
 class CertificateChild(CertificateForms):
     """Each call starts one child and waits for it. Raises ProblemError, also when there is no child to be had."""
 
-    def make(self, template: Template, key: str = "") -> MadeRequest:
+    def make(self, template: Template, key: str = "") -> CertificateRequest:
         """As CertificateForms.make."""
-        return msgspec.convert(_ask("make", template=asdict(template), key=key), MadeRequest)
+        return msgspec.convert(_ask("make", template=asdict(template), key=key), CertificateRequest)
 
     def inspect(self, certificate: str, key: str) -> InspectedPair:
         """As CertificateForms.inspect."""

@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from services.bootstrap.adapters.material import ProblemError
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.certificate_template import CertificateFacts, Template
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeRequest:
+class CertificateRequest:
     """A PKCS#10 request and its key, both PEM; secret. `is_rsa`: its usages hold `key encipherment`, always."""
 
     key: str
@@ -27,7 +27,7 @@ class MadeRequest:
     is_rsa: bool = False
 
     def __repr__(self) -> str:
-        return "MadeRequest(…)"
+        return "CertificateRequest(…)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class InspectedPair:
 class CertificateForms:
     """The work itself, in this process."""
 
-    def make(self, template: Template, key: str = "") -> MadeRequest:
+    def make(self, template: Template, key: str = "") -> CertificateRequest:
         """A request with this key (PEM), or with a new ECDSA P-256 key. Raises ProblemError."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
@@ -73,7 +73,7 @@ class CertificateForms:
         own_digest = isinstance(private, (ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey))
         request = builder.sign(private, None if own_digest else hashes.SHA256())
         form = PrivateFormat.PKCS8 if own_digest else PrivateFormat.TraditionalOpenSSL
-        return MadeRequest(
+        return CertificateRequest(
             key=private.private_bytes(Encoding.PEM, form, NoEncryption()).decode(),
             request=request.public_bytes(Encoding.PEM).decode(),
             public_key=base64.b64encode(_der(private.public_key())).decode(),

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from services.bootstrap.adapters.material import Material
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.files import write_atomically
@@ -40,7 +40,7 @@ class CredentialFiles:
         except (OSError, OperatorError):
             return None
 
-    def put(self, material: Material) -> bool:
+    def put(self, material: ResolvedCredentials) -> bool:
         """Bring credentials into force; False when they are already. Raises OSError."""
         before = self.present()
         if before is not None and _is_same(before, material):
@@ -82,7 +82,7 @@ class CredentialFiles:
                 path.unlink(missing_ok=True)
 
 
-def _is_same(present: Credentials, material: Material) -> bool:
+def _is_same(present: Credentials, material: ResolvedCredentials) -> bool:
     plain = ("server", "insecure_skip_tls_verify", "tls_server_name", "proxy_url")
     if any(getattr(present, name) != getattr(material, name) for name in plain):
         return False

@@ -10,9 +10,9 @@ import signal
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from services.bootstrap.adapters.material import (
-    Material,
+from services.bootstrap.adapters.resolved_credentials import (
     ProblemError,
+    ResolvedCredentials,
     TemporaryProblemError,
     TimeLimitError,
     check_material,
@@ -26,7 +26,9 @@ _SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTB
 _SHOWN = 200  # characters of a plugin's error output
 
 
-def run_plugin_for(material: Material, current: CurrentContext, base: str, timeout: int) -> tuple[Material, float]:
+def run_plugin_for(
+    material: ResolvedCredentials, current: CurrentContext, base: str, timeout: int
+) -> tuple[ResolvedCredentials, float]:
     """Run the exec plugin for at most `timeout` seconds; its output takes the place of the user's own credentials.
 
     Also the wall seconds at which that ends, 0 = never. `base`: its directory. Raises TemporaryProblemError,
@@ -40,7 +42,9 @@ def run_plugin_for(material: Material, current: CurrentContext, base: str, timeo
         raise TemporaryProblemError(str(error)) from None
 
 
-def _run(material: Material, current: CurrentContext, base: str, timeout: int) -> tuple[Material, float]:
+def _run(
+    material: ResolvedCredentials, current: CurrentContext, base: str, timeout: int
+) -> tuple[ResolvedCredentials, float]:
     """Raises ProblemError; from an OSError, where the plugin could not be started."""
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.exec_provider import ExecProvider
@@ -81,7 +85,7 @@ def _run(material: Material, current: CurrentContext, base: str, timeout: int) -
         fields["token"] = texts["token"].strip()
     if texts["clientCertificateData"] or texts["clientKeyData"]:
         fields |= {"certificate": texts["clientCertificateData"], "key": texts["clientKeyData"]}
-    made = Material(**fields)
+    made = ResolvedCredentials(**fields)
     ends = check_material(made, f"exec: {command}: ")
     expires = [ends] if texts["clientCertificateData"] and ends else []
     if texts["expirationTimestamp"]:

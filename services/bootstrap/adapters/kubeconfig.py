@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 import msgspec
 
 from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT, run_plugin_for
-from services.bootstrap.adapters.material import (
+from services.bootstrap.adapters.resolved_credentials import (
     ExpiredError,
-    Material,
     ProblemError,
+    ResolvedCredentials,
     TemporaryProblemError,
     TimeLimitError,
     check_material,
@@ -53,8 +53,10 @@ class KubeconfigReport:
     certificate_ends: float = 0.0  # wall seconds at which the first of the user's client certificates ends, 0 = none
     why_invalid: str = ""  # what is wrong with the user's own credentials where the managed pair takes their place
     cluster: dict[str, Any] = field(default_factory=dict)  # of the current context
-    material: Material | None = None
-    inline: Material | None = None  # the pair written out in a kubeconfig whose user the managed pair replaces
+    material: ResolvedCredentials | None = None
+    inline: ResolvedCredentials | None = (
+        None  # the pair written out in a kubeconfig whose user the managed pair replaces
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +188,7 @@ def _read(kubeconfig: str) -> Any:
     return documents[0] if documents else None
 
 
-def _plain_material(current: CurrentContext, kubeconfig: str) -> Material:
+def _plain_material(current: CurrentContext, kubeconfig: str) -> ResolvedCredentials:
     """Return the credentials of the checked context without its exec plugin. Raise ProblemError."""
     base, cluster, user = str(Path(kubeconfig).parent), current.cluster, current.user
     token = user.get("token", "")
@@ -194,7 +196,7 @@ def _plain_material(current: CurrentContext, kubeconfig: str) -> Material:
         token = file_text(str(Path(base, path)), "tokenFile").strip()
         if not token:
             raise ProblemError(f"tokenFile: {path} is empty (write the token into it)")
-    return Material(
+    return ResolvedCredentials(
         server=cluster["server"].rstrip("/"),
         ca=_pem(cluster, "certificate-authority", base),
         certificate=_pem(user, "client-certificate", base),
@@ -222,12 +224,12 @@ def _decoded(text: str, key: str) -> str:
         raise ProblemError(f"{key} is not base64 (encode the PEM file with `base64 -w0`)") from None
 
 
-def _inside_a_pod() -> tuple[Material, tuple[str, ...]]:
+def _inside_a_pod() -> tuple[ResolvedCredentials, tuple[str, ...]]:
     """An empty kubeconfig: the service account, where we run in a pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise ProblemError("is empty, and this is no pod with a service account (write clusters, users and contexts)")
-    material = Material(
+    material = ResolvedCredentials(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         ca=file_text(_SERVICE_CA, "the service account's authority"),
         token=file_text(_SERVICE_TOKEN, "the service account's token").strip(),

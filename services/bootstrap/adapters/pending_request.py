@@ -14,7 +14,7 @@ from shared.files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pending:
+class PendingRequest:
     """Secret. `uid` and `version` are "" until the API server has confirmed the request."""
 
     name: str
@@ -27,9 +27,9 @@ class Pending:
     version: str = ""
 
     def __repr__(self) -> str:
-        return f"Pending(name={self.name!r}, …)"
+        return f"PendingRequest(name={self.name!r}, …)"
 
-    def accepted(self, uid: str, version: str) -> "Pending":
+    def accepted(self, uid: str, version: str) -> "PendingRequest":
         """The same once the API server has it."""
         return replace(self, uid=uid, version=version)
 
@@ -44,14 +44,14 @@ class PendingFile:
         """Whether there is a file at all."""
         return self._path.exists()
 
-    def read(self) -> Pending | None:
+    def read(self) -> PendingRequest | None:
         """What is pending; None where nothing is, or nothing that can be read."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Pending)
+            return msgspec.json.decode(self._path.read_bytes(), type=PendingRequest)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def write(self, pending: Pending) -> None:
+    def write(self, pending: PendingRequest) -> None:
         """Raises OSError."""
         write_atomically(self._path, json.dumps(asdict(pending)).encode(), 0o600)
 

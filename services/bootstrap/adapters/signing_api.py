@@ -32,7 +32,7 @@ _LIMIT = "500"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class SubmittedRequest:
     """A request that the API server has."""
 
     name: str
@@ -68,10 +68,10 @@ async def send(api: ApiClient, name: str, request: str, template: Template, *, e
     raise AssertionError("unreachable")
 
 
-def sent(csr: Object) -> Sent:
+def sent(csr: Object) -> SubmittedRequest:
     """What to remember of an object that `send` returned."""
     metadata = csr["metadata"]
-    return Sent(name=metadata["name"], uid=metadata["uid"], version=csr["apiVersion"].rpartition("/")[2])
+    return SubmittedRequest(name=metadata["name"], uid=metadata["uid"], version=csr["apiVersion"].rpartition("/")[2])
 
 
 def holds(csr: Object, request: str) -> bool:
@@ -80,7 +80,7 @@ def holds(csr: Object, request: str) -> bool:
 
 
 async def answered(
-    api: ApiClient, request: Sent, seconds: float, on_pending: Callable[[str], None] = lambda _: None
+    api: ApiClient, request: SubmittedRequest, seconds: float, on_pending: Callable[[str], None] = lambda _: None
 ) -> CsrState:
     """Wait until the request is issued, denied, failed or gone; still pending after `seconds` is an answer, too.
 
@@ -89,7 +89,7 @@ async def answered(
     return await _until(api, request, seconds, lambda found: found.outcome is not CsrOutcome.PENDING, on_pending)
 
 
-async def gone(api: ApiClient, request: Sent, seconds: float) -> bool:
+async def gone(api: ApiClient, request: SubmittedRequest, seconds: float) -> bool:
     """Wait at most `seconds` until the request was deleted; return whether it was. Raise ApiStatusError."""
     return (
         await _until(api, request, seconds, lambda found: found.outcome is CsrOutcome.GONE)
@@ -98,7 +98,7 @@ async def gone(api: ApiClient, request: Sent, seconds: float) -> bool:
 
 async def _until(
     api: ApiClient,
-    request: Sent,
+    request: SubmittedRequest,
     seconds: float,
     ends: Callable[[CsrState], bool],
     on_pending: Callable[[str], None] = lambda _: None,
@@ -124,7 +124,7 @@ async def _until(
     return found
 
 
-async def _states(api: ApiClient, request: Sent) -> AsyncGenerator[CsrState]:
+async def _states(api: ApiClient, request: SubmittedRequest) -> AsyncGenerator[CsrState]:
     """Yield the request as a list has it, and then each change of it, until the watch ends."""
     path = paths.certificate_signing_requests(request.version)
     query = {"fieldSelector": f"metadata.name={request.name}"}

@@ -17,8 +17,8 @@ from services.bootstrap.adapters import signing_api
 from services.bootstrap.adapters.certificate_child import CertificateChild
 from services.bootstrap.adapters.certificate_forms import CertificateForms, InspectedPair
 from services.bootstrap.adapters.certificate_store import CertificateStore, StoredPair
-from services.bootstrap.adapters.material import ProblemError
-from services.bootstrap.adapters.pending_request import Pending, PendingFile
+from services.bootstrap.adapters.pending_request import PendingFile, PendingRequest
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.controllers.certificate_metrics import RotationMetrics
 from services.bootstrap.controllers.csr_attempt import FAILURES, CsrAttempt, CsrFailures, RefusedError
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
@@ -187,7 +187,7 @@ class CertificateRotation:
         except OSError as error:
             await self._wait(self._attempts.failed(error))
 
-    async def _until_gone(self, request: signing_api.Sent) -> None:
+    async def _until_gone(self, request: signing_api.SubmittedRequest) -> None:
         with contextlib.suppress(*FAILURES):
             api = await self._credentials.open(self._held.facts if self._held else None)
             await signing_api.gone(api, request, REFUSED_PAUSE)
@@ -216,7 +216,7 @@ class CertificateRotation:
 
         known = bool(pending.uid)
 
-        async def accepted(changed: Pending) -> None:
+        async def accepted(changed: PendingRequest) -> None:
             nonlocal known
             known = True
             await self._in_thread(self._pending.write, changed)
@@ -239,11 +239,11 @@ class CertificateRotation:
             raise
         await self._take(pending, certificate, template)
 
-    async def _begin(self, api: ApiClient, template: Template) -> Pending:
+    async def _begin(self, api: ApiClient, template: Template) -> PendingRequest:
         """A new key and request, noted before they are sent."""
         encipherment = await signing_api.demands_encipherment(api)
         made = await self._in_thread(self._forms.make, template)
-        pending = Pending(
+        pending = PendingRequest(
             name=generated_name([self._random.randrange(2**16) for _ in range(5)]),
             template=template,
             request=made.request,
@@ -255,7 +255,7 @@ class CertificateRotation:
         crash_point("bootstrap.request.noted")
         return pending
 
-    async def _take(self, pending: Pending, certificate: str, template: Template) -> None:
+    async def _take(self, pending: PendingRequest, certificate: str, template: Template) -> None:
         """Store what was issued, and look at it."""
         wall = self._context.clock.wall()
         found = await inspect_issued(self._forms, self._in_thread, pending, certificate, wall)
@@ -289,7 +289,11 @@ def unusable(pair: StoredPair, error: ProblemError) -> OperatorError:
 
 
 async def inspect_issued(
-    forms: CertificateForms, in_thread: Callable[..., Awaitable[Any]], pending: Pending, certificate: str, wall: float
+    forms: CertificateForms,
+    in_thread: Callable[..., Awaitable[Any]],
+    pending: PendingRequest,
+    certificate: str,
+    wall: float,
 ) -> InspectedPair:
     """The pair that a signer's answer makes. Raises RefusedError for an answer that cannot be used."""
     request = _as_sent(pending)
@@ -312,8 +316,8 @@ def store_pair(store: CertificateStore, forms: CertificateForms, found: Inspecte
     store.put(found.chain, found.key, wall, check)
 
 
-def _as_sent(pending: Pending) -> signing_api.Sent:
-    return signing_api.Sent(name=pending.name, uid=pending.uid, version=pending.version)
+def _as_sent(pending: PendingRequest) -> signing_api.SubmittedRequest:
+    return signing_api.SubmittedRequest(name=pending.name, uid=pending.uid, version=pending.version)
 
 
 async def _cancel(task: "asyncio.Future[None]") -> None:

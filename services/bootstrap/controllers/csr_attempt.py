@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from services.bootstrap.adapters import signing_api
-from services.bootstrap.adapters.material import ProblemError
-from services.bootstrap.adapters.pending_request import Pending
+from services.bootstrap.adapters.pending_request import PendingRequest
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.rotation import REFUSED_PAUSE, attempt_delay
 from services.bootstrap.core.signing_request import CsrOutcome
 from services.frame.launch import Context
@@ -26,7 +26,7 @@ FAILURES = (ApiError, OperatorError, ProblemError, OSError)  # of an attempt; ea
 class RefusedError(Exception):
     """A signer or an approver refused, or the answer cannot be used: asking again at once does not help."""
 
-    def __init__(self, line: str, request: signing_api.Sent | None = None) -> None:
+    def __init__(self, line: str, request: signing_api.SubmittedRequest | None = None) -> None:
         super().__init__(line)
         self.request = request  # whose deletion permits another request
 
@@ -37,11 +37,11 @@ class CsrAttempt:
     what is wrong with an object that had the name before ("" = it is ours), `waits` gets what it waits for."""
 
     wall: Callable[[], float]
-    accepted: Callable[[Pending], Awaitable[None]]
+    accepted: Callable[[PendingRequest], Awaitable[None]]
     stranger: Callable[[Object], Awaitable[str]]
     waits: Callable[[str], None]
 
-    async def certificate(self, api: ApiClient, pending: Pending) -> str:
+    async def certificate(self, api: ApiClient, pending: PendingRequest) -> str:
         """The certificates that were issued, PEM. Raises ApiError, OSError, RefusedError, and ProblemError for a
         request that may be made again at once."""
         if not pending.uid:
@@ -56,7 +56,7 @@ class CsrAttempt:
             await self.accepted(pending)
             log.info("asked %s for a certificate: %s", pending.template.signer, pending.name)
             crash_point("bootstrap.request.accepted")
-        request = signing_api.Sent(name=pending.name, uid=pending.uid, version=pending.version)
+        request = signing_api.SubmittedRequest(name=pending.name, uid=pending.uid, version=pending.version)
         seconds = max(pending.until - self.wall(), 0.0)
         found = await signing_api.answered(api, request, seconds, self.waits)
         match found.outcome:

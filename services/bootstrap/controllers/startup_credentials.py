@@ -16,7 +16,6 @@ from services.bootstrap.adapters.certificate_store import make_directory
 from services.bootstrap.adapters.credential_files import CredentialFiles
 from services.bootstrap.adapters.exec_plugin import FIRST_TIMEOUT
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
-from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.node_credentials import (
     ClientLook,
     client_store,
@@ -24,6 +23,7 @@ from services.bootstrap.adapters.node_credentials import (
     resolve_ordinary,
     write_kubeconfig,
 )
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.controllers.certificate_rotation import store_pair
 from services.bootstrap.controllers.csr_credentials import REQUESTING
 from services.bootstrap.core.client_plan import ClientPlan

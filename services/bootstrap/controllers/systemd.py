@@ -14,7 +14,7 @@ from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import supervisord
 from services.bootstrap.adapters.lock_contention import LockContention
 from services.bootstrap.adapters.ready_notice import notify_ready, supervisord_answers
-from services.bootstrap.core.agent_health import AgentHealth, rhythm
+from services.bootstrap.core.agent_health import AgentHealth, poll_times
 from services.frame.launch import Context
 from shared.klog import structured
 from shared.service_notify import keep_pinging, service_socket, watchdog_interval
@@ -59,7 +59,7 @@ class Systemd:
         return self._health.is_well(self._context.clock.monotonic())
 
     async def _question_supervisord(self) -> None:
-        pause, timeout = rhythm(self._interval)
+        pause, timeout = poll_times(self._interval)
         while True:
             answers = await supervisord_answers(timeout)
             if answers != self._health.supervisord_answers:

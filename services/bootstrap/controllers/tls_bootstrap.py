@@ -15,12 +15,12 @@ from typing import Any
 
 from services.bootstrap.adapters import signing_api
 from services.bootstrap.adapters.certificate_child import CertificateChild
-from services.bootstrap.adapters.certificate_forms import CertificateForms, MadeRequest
+from services.bootstrap.adapters.certificate_forms import CertificateForms, CertificateRequest
 from services.bootstrap.adapters.certificate_store import make_directory
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
-from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.node_credentials import client_store, look_at_bootstrap, write_kubeconfig
-from services.bootstrap.adapters.pending_request import Pending
+from services.bootstrap.adapters.pending_request import PendingRequest
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.controllers.certificate_rotation import CsrCredentials, inspect_issued, store_pair, unusable
 from services.bootstrap.controllers.csr_attempt import FAILURES, CsrAttempt, CsrFailures, RefusedError
 from services.bootstrap.core.certificate_template import client_template
@@ -92,11 +92,11 @@ class TlsBootstrap:
         encipherment = encipherment or made.is_rsa
         name = deterministic_name(base64.b64decode(made.public_key), template, encipherment=encipherment)
         until = self._context.clock.wall() + _ISSUANCE
-        pending = Pending(
+        pending = PendingRequest(
             name=name, template=template, request=made.request, key=made.key, encipherment=encipherment, until=until
         )
 
-        async def accepted(_: Pending) -> None:
+        async def accepted(_: PendingRequest) -> None:
             """Nothing to remember: the key leads back to the request."""
 
         async def stranger(found: Object) -> str:
@@ -109,7 +109,7 @@ class TlsBootstrap:
         certificate = await attempt.certificate(api, pending)
         await self._take(pending, certificate)
 
-    def _made_request(self) -> MadeRequest:
+    def _made_request(self) -> CertificateRequest:
         """The request, by the key there is or by a new one, which is on disk before it is used."""
         template = client_template(self._config.node_name)
         self._store.recover()
@@ -129,7 +129,7 @@ class TlsBootstrap:
         crash_point("bootstrap.request.noted")
         return made
 
-    async def _take(self, pending: Pending, certificate: str) -> None:
+    async def _take(self, pending: PendingRequest, certificate: str) -> None:
         wall = self._context.clock.wall()
         found = await inspect_issued(self._forms, self._in_thread, pending, certificate, wall)
         now = await self._in_thread(self._look_at_bootstrap, self._config)  # it may be another one than at the start

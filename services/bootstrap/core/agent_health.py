@@ -33,6 +33,6 @@ class AgentHealth:
         return self.supervisord_answers and (turned is None or now - turned <= self._sync_loop_limit)
 
 
-def rhythm(interval: float) -> tuple[float, float]:
+def poll_times(interval: float) -> tuple[float, float]:
     """Seconds between two questions to supervisord, and for an answer: a silence is known before the next ping."""
     return interval / 2, min(_LONGEST_TIMEOUT, interval / 2)

@@ -11,8 +11,8 @@ from bus.messages.beat import Beat
 from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.adapters.certificate_store import CertificateStore
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
-from services.bootstrap.adapters.material import Material
 from services.bootstrap.adapters.node_credentials import client_store
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from services.bootstrap.controllers.certificate_rotation import CertificateRotation
 from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials
 from services.bootstrap.controllers.tls_bootstrap import TlsBootstrap
@@ -28,7 +28,7 @@ from tests.fakes.virtual_time import ended, pass_time, virtual_clock
 
 NODE, BOOTSTRAP = "system:node:n1", "system:bootstrap:abcdef"
 REPORT = KubeconfigReport(
-    material=Material(server="https://api:6443", token="t0p"), cluster={"server": "https://api:6443"}
+    material=ResolvedCredentials(server="https://api:6443", token="t0p"), cluster={"server": "https://api:6443"}
 )
 
 

@@ -12,8 +12,8 @@ import yaml
 from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.adapters.credential_files import CredentialFiles
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
-from services.bootstrap.adapters.material import Material
 from services.bootstrap.adapters.pending_request import PendingFile
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from services.bootstrap.core.certificate_template import CertificateFacts, client_template
 from shared.kube.credentials import credentials_path
 from shared.kube.interface import ApiClient, ApiStatusError
@@ -128,7 +128,7 @@ async def test_a_store_that_was_lost_is_filled_by_whatever_is_in_force(tmp_path:
     path = credentials_path(run_dir)
     path.parent.mkdir()
     made = CertificateForms().make(client_template("n1"))
-    CredentialFiles(run_dir).put(Material(server="https://api:6443", certificate="PEM", key=made.key))
+    CredentialFiles(run_dir).put(ResolvedCredentials(server="https://api:6443", certificate="PEM", key=made.key))
     await stage.begin()
     assert stage.users == [NODE]
 

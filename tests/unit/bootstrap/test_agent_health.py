@@ -4,7 +4,7 @@ import pytest
 
 from bus.messages.streams import SERVICES
 from services.bootstrap.core.agent_health import AgentHealth as SeenByBootstrap
-from services.bootstrap.core.agent_health import rhythm
+from services.bootstrap.core.agent_health import poll_times
 from services.status.core.agent_health import AgentHealth as SeenByStatus
 
 SILENT = "supervisord is silent"
@@ -63,5 +63,5 @@ def test_the_first_beat_of_the_last_service_is_noted_once() -> None:
 
 @pytest.mark.parametrize(("interval", "expected"), [(2.0, (1.0, 1.0)), (15.0, (7.5, 7.5)), (60.0, (30.0, 10.0))])
 def test_a_silence_is_known_before_the_next_ping(interval: float, expected: tuple[float, float]) -> None:
-    assert rhythm(interval) == expected
-    assert sum(rhythm(interval)) <= interval
+    assert poll_times(interval) == expected
+    assert sum(poll_times(interval)) <= interval

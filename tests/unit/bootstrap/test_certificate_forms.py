@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from services.bootstrap.adapters.certificate_child import CertificateChild
 from services.bootstrap.adapters.certificate_forms import CertificateForms
-from services.bootstrap.adapters.material import ProblemError
+from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.certificate_template import (
     SERVING_SIGNER,
     Template,

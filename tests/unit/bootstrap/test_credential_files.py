@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from services.bootstrap.adapters.credential_files import CredentialFiles
-from services.bootstrap.adapters.material import Material
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from shared.errors import OperatorError
 from shared.kube.credentials import Credentials, load_credentials
 
-FIRST = Material(server="https://a:1", ca="CA\r\n", certificate="C", key="K", token="T", proxy_url="http://u:p@x:1")
+FIRST = ResolvedCredentials(
+    server="https://a:1", ca="CA\r\n", certificate="C", key="K", token="T", proxy_url="http://u:p@x:1"
+)
 
 
 @pytest.fixture
@@ -49,11 +51,11 @@ def test_the_same_again_touches_nothing(files: CredentialFiles) -> None:
 def test_the_set_before_stays_for_those_who_hold_it_and_older_ones_go(tmp_path: Path, files: CredentialFiles) -> None:
     files.put(FIRST)
     first = load_credentials(tmp_path)
-    files.put(Material(server="https://a:1", token="T2"))
+    files.put(ResolvedCredentials(server="https://a:1", token="T2"))
     second = load_credentials(tmp_path)
     assert contents(first) == [b"CA\r\n", b"C", b"K", b"T"]
     assert (second.version, contents(second)) == (2, [b"", b"", b"", b"T2"])
-    files.put(Material(server="https://a:1", token="T3"))
+    files.put(ResolvedCredentials(server="https://a:1", token="T3"))
     assert names(files) == ["2.token", "3.token", "credentials.json"]
 
 

@@ -149,16 +149,18 @@ def test_a_missing_trust_bundle_is_an_error_unless_it_is_optional() -> None:
     gone = FoundObject(not_found=True, problem=Problem('clustertrustbundle.certificates.k8s.io "roots" not found'))
     node = Node(gates=frozenset({"ClusterTrustBundleProjection"}))
 
-    def made(**more: Any) -> Any:
+    def made(found: FoundObject = gone, **more: Any) -> Any:
         source = read(projected({"clusterTrustBundle": {"path": "ca.pem", "name": "roots", **more}}), node).source
         assert isinstance(source, Files)
-        return make_payload(source, Gathered(objects={key: gone}))
+        return make_payload(source, Gathered(objects={key: found}))
 
     with pytest.raises(ContentError) as error:
         made()
     text = 'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "roots" not found'
     assert str(error.value) == text
     assert made(optional=True) == {"ca.pem": PayloadFile(b"", 0o644)}
+    with pytest.raises(ContentError, match=r"^denied$"):
+        made(FoundObject(problem=Problem("denied")), optional=True)
 
 
 def test_optional_covers_an_absent_object_and_absent_keys_but_no_other_failure() -> None:

@@ -9,7 +9,7 @@ _LARGEST = 2**19  # bytes of a kubeconfig, or of a file it names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class ResolvedCredentials:
     """Resolved credentials; secret. PEM texts, "" = none."""
 
     server: str
@@ -22,7 +22,7 @@ class Material:
     proxy_url: str = ""
 
     def __repr__(self) -> str:
-        return f"Material(server={self.server!r}, …)"
+        return f"ResolvedCredentials(server={self.server!r}, …)"
 
 
 class ProblemError(Exception):
@@ -63,7 +63,7 @@ def file_text(path: str, key: str) -> str:
         raise ProblemError(f"{named}is not text (PEM and YAML are)") from None
 
 
-def check_material(material: Material, by: str = "") -> float:
+def check_material(material: ResolvedCredentials, by: str = "") -> float:
     """The wall seconds at which the client certificate ends, 0 without one. Raises ProblemError, ExpiredError."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
     from cryptography.x509 import load_pem_x509_certificates
