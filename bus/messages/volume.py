@@ -34,6 +34,7 @@ class MountedVolumes:
 
     uid: str
     volumes: dict[str, MountedVolume]  # by spec volume name
+    attach_limit: str = ""  # why the pod must be rejected: the node takes no further volume; "" = it need not be
 
 
 @dataclass(frozen=True, kw_only=True)

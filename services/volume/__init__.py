@@ -7,7 +7,8 @@ Purpose
     reported as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The
     claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so
     while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
-    sockets are below `plugins_registry`.
+    sockets are below `plugins_registry`. Where a CSIDriver requires it, its driver is called again for the number of
+    volumes that the node takes.
 
 Owns
     `volumes.mounted`, `volumes.in_use`, `plugins.registered` and `events/volume`; on disk `pods/<uid>`, its `volumes/`,

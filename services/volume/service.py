@@ -30,6 +30,7 @@ from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
+from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
@@ -44,7 +45,6 @@ from services.volume.core.attachments import Attachments
 from services.volume.core.plugin_answers import CSI
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.token_cache import JITTER
-from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.pod_failures import PodFailures
@@ -87,10 +87,12 @@ class Volume:
             reconciler, calls, content, clock, failures, context.deadlines, metrics,
             VolumeExpansion(bus, clock, content, claims.reread), context.tracer,
         )  # fmt: skip
+        self._limits = CsiLimits(clock, content, registration, reconciler, changed.of)
         self._usages = VolumeUsages(reconciler, calls, clock)
         subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
+            limits=self._limits,
             mounted=bus.own(VOLUMES_MOUNTED),
             in_use=bus.own(VOLUMES_IN_USE),
             events=EventRecorder(bus.own(events_of("volume")), clock),
@@ -99,11 +101,7 @@ class Volume:
             changed=changed,
         )  # fmt: skip
 
-        def on_drivers() -> None:
-            reconciler.drivers_changed(CsiPlugin.name)
-            changed.set()
-
-        registration.on_change = on_drivers
+        registration.on_change = self._reconciliation.on_drivers
 
         def on_node(change: Change[NodeObject]) -> None:
             populator.on_node(change)
@@ -123,8 +121,10 @@ class Volume:
     async def run(self) -> None:
         """Reconcile whenever something changed and register plugins, until cancelled; mounts are left as they are."""
         registering = asyncio.create_task(restarted(self.bus, "plugin registration", self._registration.run))
+        updating = asyncio.create_task(restarted(self.bus, "volume limits", self._limits.run))
         try:
             await self._reconciliation.run()
         finally:
             registering.cancel()
+            updating.cancel()
             await self._usages.close()

@@ -17,11 +17,13 @@ from services.podsync.core.pod.instructions import (
     PublishAdmitted,
     PublishStatus,
     PullImage,
+    RecordEvent,
     ResizePod,
     RunPodSandbox,
     SavePod,
     StartContainer,
 )
+from services.podsync.core.pod.lifecycle import ATTACH_LIMIT
 from services.podsync.core.pod.metric_labels import container_type, image_size, rejection
 from services.podsync.core.pod.results import ImagePulled
 from shared.clock import Clock
@@ -108,6 +110,8 @@ class PodMetrics:
                 if admitted.rejected and not pod.rejected:
                     pod.rejected = True
                     self._rejected.inc(rejection(admitted.rejected))
+            case RecordEvent(event=event) if event.reason == ATTACH_LIMIT:
+                self._rejected.inc(rejection(ATTACH_LIMIT))
             case PublishStatus(status=status):
                 phase = status.status.get("phase", "")
                 if pod.phase == "Pending" and phase == "Running":

@@ -147,11 +147,14 @@ class PodSync:
         """Everything that follows for one pod: its state, its status, its next call."""
         out: list[Instruction] = []
         is_active = record.saved.state is PodState.SYNC and not record.saved.rejected
+        admitted = is_active and record.saved.admission_decided
         until = lifecycle.deadline(record) if is_active else None
         if until is not None and until <= now:
             record = lifecycle.past_deadline(record, now)
-        events = list(record.noted)
         volumes = self.node_state.volumes.get(record.uid)
+        if admitted and record.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
+            record = lifecycle.over_attach_limit(record, volumes.attach_limit, now)
+        events = list(record.noted)
         if events or volumes is not record.volumes:
             record = replace(record, noted=(), volumes=volumes)
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:

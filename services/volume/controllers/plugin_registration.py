@@ -14,7 +14,7 @@ from bus.messages.volume import RegisteredPlugin
 from services.volume.adapters import registration
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.threads import Threads
-from services.volume.core.plugin_answers import UnusablePluginError, registered_csi, version_of
+from services.volume.core.plugin_answers import CSI, UnusablePluginError, registered_csi, version_of, with_limit
 from services.volume.core.plugin_registry import Identity, PluginRegistry
 from shared.clock import Clock
 from shared.crash import crash_point
@@ -43,6 +43,19 @@ class PluginRegistration:
         """Return the socket of the plugin's own service; None = it is not registered. From any thread."""
         plugin = self._stream.get(f"{kind}/{name}")
         return plugin.endpoint if plugin is not None else None
+
+    def drivers(self) -> list[str]:
+        """Return the names of the CSI drivers that are registered."""
+        return [plugin.name for plugin in self._registry.plugins().values() if plugin.csi is not None]
+
+    async def update_limit(self, driver: str) -> None:
+        """Read from a CSI driver again how many volumes the node takes, and publish it. Raises PluginCallError."""
+        plugin = self._stream.get(f"{CSI}/{driver}")
+        if plugin is None:
+            return
+        node = await self._threads.call(registration.node_get_info, plugin.endpoint)
+        self._registry.updated(plugin, with_limit(plugin, node))
+        self._publish()
 
     async def run(self) -> None:
         """Register and deregister until cancelled."""

@@ -20,9 +20,11 @@ from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
+from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.reconciler import HOLD, Reconciler
+from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
 from shared.clock import Clock
 from shared.deadlines import Deadlines, work_on
@@ -54,6 +56,7 @@ class Reconciliation:
         content: ClusterContent,
         claims: ClaimReads,
         subpaths: SubpathRequests,
+        limits: CsiLimits,
         mounted: OwnedStream[MountedVolumes],
         in_use: OwnedStream[VolumesInUse],
         events: EventRecorder,
@@ -63,7 +66,7 @@ class Reconciliation:
     ) -> None:
         self._bus, self._clock, self._deadlines, self._failures = bus, clock, deadlines, failures
         self._reconciler, self._executor, self._content, self._subpaths = reconciler, executor, content, subpaths
-        self._claims = claims
+        self._claims, self._limits = claims, limits
         self._mounted, self._in_use, self._events, self._root_dir = mounted, in_use, events, root_dir
         self._sync_period, self._changed = sync_period, changed
         self._next_sweep = self._next_refresh = 0.0
@@ -97,6 +100,7 @@ class Reconciliation:
         if isinstance(change, Put):
             self._claims.on_object(change.key, change.value.resource_version)
             self._content.changed(change.key)
+            self._limits.on_object(change.key)
             version, waiting = change.value.resource_version, self._content.waiting(change.key)
             self._changed.of(self._reconciler.object_changed(change.key, version, waiting))
 
@@ -112,6 +116,12 @@ class Reconciliation:
         if isinstance(change, Put):
             self._reconciler.attachments.on_node(change.value.node)
             self._changed.set()
+
+    def on_drivers(self) -> None:
+        """A CSI driver was registered, or is gone."""
+        self._reconciler.drivers_changed(CsiPlugin.name)
+        self._limits.drivers_changed()
+        self._changed.set()
 
     def on_operation_end(self, events: Iterable[KubeEvent], uids: Iterable[str] | None) -> None:
         """Record the events of an operation and decide again about the pods that it concerns, None = every pod."""
@@ -206,6 +216,7 @@ class Reconciliation:
     def _report(self) -> None:
         self._executor.cancel_requests_not_due()
         self._subpaths.turned()
+        self._limits.check_waits()
         self._bus.trouble("pods", self._failures.line)
         slow = self._executor.slow()
         more = [f"{len(slow) - _SHOWN} more"] if len(slow) > _SHOWN else []

@@ -8,7 +8,9 @@ from services.volume.core.csi_volume import CsiVolume
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import ContentError, FoundObject, Gathered, Problem
 from services.volume.core.pod_fields import dictionary, text
+from shared.model.objects import Object
 
+_RESOURCE_EXHAUSTED = 8  # a gRPC code
 _MISSING = FoundObject(problem=Problem("not requested"))
 
 
@@ -29,6 +31,13 @@ def publish_context_of(volume: CsiVolume, gathered: Gathered) -> Mapping[str, st
         error = text(dictionary(status.get("attachError")).get("message"))
         raise ContentError([Problem(error or f"volume {of} is not attached for volume attachment {name}")])
     return {str(key): str(value) for key, value in dictionary(status.get("attachmentMetadata")).items()}
+
+
+def is_exhausted(attachment: Object | None) -> bool:
+    """Return whether the volume is not attached as the node takes no further one (volumes.md 14.2)."""
+    status = dictionary(dictionary(attachment).get("status"))
+    error = dictionary(status.get("attachError"))
+    return status.get("attached") is not True and error.get("errorCode") == _RESOURCE_EXHAUSTED
 
 
 def secret_of(key: ObjectKey | None, what: str, gathered: Gathered) -> Mapping[str, str]:

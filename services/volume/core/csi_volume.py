@@ -17,6 +17,7 @@ from shared.model import objects
 from shared.model.objects import Object
 
 PREFIX = "kubernetes.io/csi: "
+LEAST_PERIOD = 10  # seconds; what the API permits
 LABEL = "seLinuxMountContext"  # in a record
 PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
 _TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
@@ -54,6 +55,7 @@ class CsiVolume:
     republish: bool = False
     block: bool = False
     mount_label: str = ""  # the SELinux label in the mount options, "" = none
+    updates_limit: bool = field(default=False, compare=False)  # how many volumes the node takes is read again
 
     @property
     def objects(self) -> frozenset[ObjectKey]:
@@ -200,6 +202,13 @@ def with_mount_label(volume: CsiVolume, label: str) -> CsiVolume:
     return replace(volume, mount_label=label, mount_options=(*volume.mount_options, option))
 
 
+def limit_period(csi_driver: Object | None) -> int | None:
+    """Return the seconds after which the driver is called again for how many volumes the node takes; None = never."""
+    spec = dictionary(csi_driver.get("spec")) if csi_driver is not None else {}
+    period = number(spec.get("nodeAllocatableUpdatePeriodSeconds"))
+    return max(period, LEAST_PERIOD) if period is not None and period > 0 else None
+
+
 def takes_mount_label(csi_driver: Object | None) -> bool:
     """Return whether the driver mounts volumes with an SELinux label."""
     return csi_driver is not None and dictionary(csi_driver.get("spec")).get("seLinuxMount") is True
@@ -216,6 +225,7 @@ def _of_driver(pod: Object, csi_driver: Object | None, *, ephemeral: bool) -> Ob
         "fs_group_policy": text(spec.get("fsGroupPolicy")) or "ReadWriteOnceWithFSType",
         "always_change_group": changes_group_always(pod),
         "republish": spec.get("requiresRepublish") is True,
+        "updates_limit": limit_period(csi_driver) is not None,
     }
 
 

@@ -41,13 +41,18 @@ class MountWaits:
     @staticmethod
     def text(pod: DesiredVolumes, seen: MountedVolumes | None, unattached: Iterable[str] = ()) -> str:
         """Return the kubelet's text about a pod that waits for its volumes."""
+        return f"Unable to attach or mount volumes: {MountWaits.missing(pod, seen, unattached)}"
+
+    @staticmethod
+    def missing(pod: DesiredVolumes, seen: MountedVolumes | None, unattached: Iterable[str] = ()) -> str:
+        """Return what a pod waits for, with the kubelet's words."""
         missing = _missing(pod, seen.volumes if seen is not None else {})
         specs = pod.volumes.items()
         refused = {name: spec.reason for name, spec in specs if isinstance(spec, Refused) and spec.reason}
         why = "; ".join(dict.fromkeys(refused.values())) or "context deadline exceeded"
         return (
-            f"Unable to attach or mount volumes: unmounted volumes={_listed(missing)}, "
-            f"unattached volumes={_listed(unattached)}, failed to process volumes={_listed(refused)}: {why}"
+            f"unmounted volumes={_listed(missing)}, unattached volumes={_listed(unattached)}, "
+            f"failed to process volumes={_listed(refused)}: {why}"
         )
 
     def keep(self, uids: Container[str]) -> None:

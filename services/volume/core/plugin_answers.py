@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bus.messages.volume import CsiNode, RegisteredPlugin
 from shared.podspec.names import dns_subdomain, label_value, qualified_name
@@ -65,9 +65,17 @@ def registered_csi(info: PluginInfo, version: str, node: NodeInfo) -> Registered
     if problem:
         failed = f"RegisterPlugin error -- plugin registration failed with err: {problem}"
         raise UnusablePluginError(failed, final=False)
-    count = min(max(node.max_volumes, 0), _LARGEST_COUNT)
-    csi = CsiNode(node_id=node.node_id, max_volumes=count, topology=dict(node.topology))
+    csi = CsiNode(node_id=node.node_id, max_volumes=_count(node), topology=dict(node.topology))
     return RegisteredPlugin(type=info.type, name=info.name, endpoint=info.endpoint, version=version, csi=csi)
+
+
+def with_limit(plugin: RegisteredPlugin, node: NodeInfo) -> RegisteredPlugin:
+    """Return the driver with a newly read count of volumes; the rest of its first answer stays."""
+    return replace(plugin, csi=replace(plugin.csi, max_volumes=_count(node))) if plugin.csi is not None else plugin
+
+
+def _count(node: NodeInfo) -> int:
+    return min(max(node.max_volumes, 0), _LARGEST_COUNT)
 
 
 def _validated(info: PluginInfo, other: RegisteredPlugin | None) -> str | tuple[str]:

@@ -80,6 +80,12 @@ class PluginRegistry:
         socket.not_before = now + wait
         return wait
 
+    def updated(self, before: RegisteredPlugin, after: RegisteredPlugin) -> None:
+        """A registered plugin has answered again; without effect where it was registered again or is gone."""
+        for socket in self._sockets.values():
+            if socket.plugin == before:
+                socket.plugin = after
+
     def other(self, path: str, kind: str, name: str) -> RegisteredPlugin | None:
         """Return the plugin of this type and name that is registered through another socket."""
         for where, socket in self._sockets.items():

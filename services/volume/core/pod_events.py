@@ -22,6 +22,7 @@ class PodEvents:
     _reported: dict[str, dict[str, str]] = field(default_factory=dict)  # pod UID -> volume -> reason
     _failed: dict[str, list[KubeEvent]] = field(default_factory=dict)  # pod UID -> of mounts that were refused
     _waits: MountWaits = field(default_factory=MountWaits)
+    timed_out: set[str] = field(default_factory=set)  # UIDs of pods with a wait that was too long; taken by the reader
 
     def refused(self, pod: DesiredVolumes, text: str, refusal: Refused) -> None:
         """A mount was refused for now."""
@@ -43,11 +44,12 @@ class PodEvents:
             for name, spec in new.items()
             if not isinstance(spec, Unprocessed)
         ]
-        unattached = _unattached(pod, attachments)
+        unattached = unattached_volumes(pod, attachments)
         if any(isinstance(spec, Unprocessed) for spec in new.values()) and pod is not None:
             messages.append(self._waits.text(pod, seen, unattached))
         if waited := self._waits.message(uid, pod, seen, now, unattached):
             messages.append(waited)
+            self.timed_out.add(uid)
         return [*failed, *(warning(pod, text) for text in messages)] if pod is not None else []
 
     def keep(self, uids: Container[str]) -> None:
@@ -65,8 +67,8 @@ def _is_quiet(spec: Refused) -> bool:
     return isinstance(spec, Unprocessed) and (spec.quiet or not spec.reason)
 
 
-def _unattached(pod: DesiredVolumes | None, attachments: Attachments) -> list[str]:
-    """The names of the volumes that wait for the attach-detach controller."""
+def unattached_volumes(pod: DesiredVolumes | None, attachments: Attachments) -> list[str]:
+    """Return the names of the volumes that wait for the attach-detach controller."""
     return [
         name
         for name, spec in (pod.volumes.items() if pod is not None else ())

@@ -2,12 +2,13 @@
 pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumesInUse, VolumeState
 from services.volume.core import devices, expansions
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
+from services.volume.core.attach_limits import AttachLimits
 from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from services.volume.core.mount_events import of_failure, of_success
@@ -57,6 +58,7 @@ class Reconciler:
 
     def __post_init__(self) -> None:
         self.desired.is_mounted = self.actual.is_mounted
+        self.attach_limits = AttachLimits(self.desired, self.actual, self.attachments, self._events)
 
     def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
         """At start `pods/<uid>` was found on disk, with these volumes."""
@@ -303,7 +305,8 @@ class Reconciler:
 
     def view(self, uid: str) -> MountedVolumes | None:
         """Return the value of `volumes.mounted` for this pod; None = nothing of it is mounted or wanted."""
-        return view(uid, self.desired, self.actual, self._backoff)
+        found, rejected = view(uid, self.desired, self.actual, self._backoff), self.attach_limits.rejections.get(uid)
+        return replace(found, attach_limit=rejected) if found is not None and rejected else found
 
     def settling(self, uid: str) -> bool:
         """Return whether `volumes.mounted` waits for the outcome of a first attempt."""

@@ -261,4 +261,5 @@ def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
         tokens=tuple(key for _, key in volume.tokens),
         attachable=bool(volume.attachment),
         served_by=volume.driver,
+        updates_limit=volume.updates_limit,
     )

@@ -14,6 +14,7 @@ import pytest
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
 from bus.messages.status import PatchClaimStatus, PatchedClaim, RequestToken
+from bus.messages.streams import PLUGINS_REGISTERED
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.adapters import csi_block_directories, root_dir
 from services.volume.adapters.block_maps import make_link
@@ -21,6 +22,7 @@ from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.core import orphans
 from services.volume.plugins import csi_block, csi_staging
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
+from tests.fakes.followed import FollowedStream
 from tests.service.volume.cluster import Cluster
 from tests.unit.volume.claims import CLAIM, PV, claim, volume
 
@@ -36,6 +38,7 @@ class CsiCluster(Cluster):
         super().__init__(path)
         self.versions = itertools.count(1)
         self.patches: list[Any] = []  # of the claim's status
+        self.registered = FollowedStream(self.podsync, PLUGINS_REGISTERED)
         self.driver = self.new_driver()
         self.driver.volume("data").mkdir(parents=True)
         self.csi_driver(attachRequired=False)

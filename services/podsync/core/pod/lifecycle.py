@@ -20,6 +20,7 @@ LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
     }
 )
 
+ATTACH_LIMIT = "VolumeAttachmentLimitExceeded"  # the reason of a rejection
 MINIMUM_STOP_SECONDS = 2  # a StopContainer timeout is never shorter
 MINIMUM_GRACE_SECONDS = 1
 
@@ -85,6 +86,14 @@ def past_deadline(record: PodRecord, now: float) -> PodRecord:
     ending = {"reason": "DeadlineExceeded", "message": text, "disruption": ""}
     record = replace(record, saved=replace(record.saved, ending=ending))
     return with_termination(record, reason="activeDeadlineSeconds is over", now=now)
+
+
+def over_attach_limit(record: PodRecord, message: str, now: float) -> PodRecord:
+    """The record of a pod that is rejected, as a volume of it cannot be attached to this node (volumes.md 2.2)."""
+    record = record.with_event("Warning", ATTACH_LIMIT, message, "")
+    ending = {"reason": ATTACH_LIMIT, "message": f"Pod was rejected: {message}", "disruption": ""}
+    record = replace(record, saved=replace(record.saved, ending=ending))
+    return with_termination(record, reason="the node takes no further volume", now=now)
 
 
 def grace_left(record: PodRecord, now: float) -> int:
