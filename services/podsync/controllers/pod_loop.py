@@ -157,6 +157,7 @@ class PodLoop:
             namespace=record.namespace,
             pod=record.saved.pod,
             volumes=record.volumes,
+            allocation=record.saved.allocation,
             static=record.is_static,
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in record.instances},

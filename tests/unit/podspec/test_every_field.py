@@ -11,6 +11,7 @@ from services.podsync.core.cgroups import pod_cgroup
 from services.podsync.core.cri import container_mounts, environment, hosts_file, sandbox_config
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.container_config import container_config
+from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import MountedVolume
 from services.volume.core.volume_spec import Node, Refused
 from services.volume.plugins.registry import volume_spec
@@ -75,19 +76,21 @@ def run(pod: Object, path: Path) -> None:
             container_config(
                 pod,
                 container,
+                ContainerInputs(
+                    restart_count=0,
+                    image_ref="sha256:1",
+                    image=ImageStatus(id="sha256:1", size=1, uid=1000),
+                    pod_ips=("10.0.0.5",),
+                    volumes={str(name): MountedVolume(host_path="/v") for name in names},
+                    subpaths=dict.fromkeys(wanted, "/v/sub"),
+                    etc_hosts_path="/r/etc-hosts",
+                    termination_path="/r/t",
+                    service_env={},
+                    references={},
+                    env_files=files,
+                    image_volumes=images,
+                ),
                 facts=facts,
-                restart_count=0,
-                image_ref="sha256:1",
-                image=ImageStatus(id="sha256:1", size=1, uid=1000),
-                pod_ips=("10.0.0.5",),
-                volumes={str(name): MountedVolume(host_path="/v") for name in names},
-                subpaths=dict.fromkeys(wanted, "/v/sub"),
-                etc_hosts_path="/r/etc-hosts",
-                termination_path="/r/t",
-                service_env={},
-                references={},
-                env_files=files,
-                image_volumes=images,
             )
         except ContainerConfigError as error:
             assert error.message

@@ -13,6 +13,7 @@ from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_config import container_config
+from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import MountedVolume, wanted_subpaths
 from services.podsync.core.cri.dns import pod_dns
 from services.podsync.core.cri.environment import EnvFiles, References, container_environment
@@ -102,28 +103,27 @@ async def _create(
         sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
         etc_hosts = operations.directories.write_etc_hosts(view.uid, text)
         async with operations.turn(CallPriority.CREATE, view):  # large messages of many pods are not made all at once
+            inputs = ContainerInputs(
+                allocation=view.allocation,
+                restart_count=call.attempt,
+                image_ref=call.image.id,
+                image=call.image,
+                pod_ips=call.pod_ips,
+                volumes=mounted,
+                subpaths=subpaths,
+                etc_hosts_path=etc_hosts,
+                termination_path=termination,
+                service_env=service_env,
+                references=references,
+                env_files=env_files,
+                image_volumes=dict(call.image_volumes),
+                target_id=call.target_id,
+                mappings=mappings,
+                volume_groups=volume_groups(view),
+            )
             config = await operations.made(
                 view,
-                lambda: container_config(
-                    view.pod,
-                    spec,
-                    facts=facts,
-                    restart_count=call.attempt,
-                    image_ref=call.image.id,
-                    image=call.image,
-                    pod_ips=call.pod_ips,
-                    volumes=mounted,
-                    subpaths=subpaths,
-                    etc_hosts_path=etc_hosts,
-                    termination_path=termination,
-                    service_env=service_env,
-                    references=references,
-                    env_files=env_files,
-                    image_volumes=dict(call.image_volumes),
-                    target_id=call.target_id,
-                    mappings=mappings,
-                    volume_groups=volume_groups(view),
-                ),
+                lambda: container_config(view.pod, spec, inputs, facts=facts),
                 large=len(service_env) > MANY,
             )
             container_id = await operations.runtime.create_container(call.sandbox_id, config, sandbox)

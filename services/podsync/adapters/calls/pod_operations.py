@@ -29,6 +29,7 @@ from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.security_context import refuse_user_namespace
 from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.pod.allocation import Allocation
 from shared.clock import Clock
 from shared.cri.interface import Message, Runtime, RuntimeCallError
 from shared.deadlines import WorkThreads
@@ -50,6 +51,7 @@ class PodView:
     namespace: str
     pod: Object
     volumes: MountedVolumes | None
+    allocation: Allocation | None = None  # of the record; None = what the spec lists
     static: bool = True  # from any source but the API
     quiet: bool = False  # nothing of it is known to run, so a call that starts one thing changes that one
     sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox

@@ -1,19 +1,21 @@
 """The CRI ContainerConfig of one container (pods.md 6.2). Decides the message; sends nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from services.podsync.core.cri.config_errors import ContainerConfigError
-from services.podsync.core.cri.container_mounts import MountedVolume, block_devices, container_mounts
+from services.podsync.core.cri.container_inputs import ContainerInputs
+from services.podsync.core.cri.container_mounts import block_devices, container_mounts
 from services.podsync.core.cri.container_resources import container_resources
-from services.podsync.core.cri.environment import EnvFiles, References, container_environment
+from services.podsync.core.cri.environment import container_environment
 from services.podsync.core.cri.message import ExplicitMessage, message
 from services.podsync.core.cri.sandbox_config import pod_labels
 from services.podsync.core.cri.security_context import container_security_context, verify_non_root
-from services.podsync.core.cri.user_namespaces import Mappings
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cri.interface import ImageStatus, Message
+from services.podsync.core.pod.allocation import with_allocation
+from shared.cri.interface import Message
 from shared.model.objects import Object
+from shared.podspec.containers import find_container
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError
 from shared.podspec.expansion import expand
 from shared.podspec.go_json import go_json
@@ -41,40 +43,14 @@ _HANDLERS: dict[str, dict[str, Any]] = {
 }
 
 
-def container_config(
-    pod: Object,
-    container: Object,
-    *,
-    facts: NodeFacts,
-    restart_count: int,
-    image_ref: str,
-    image: ImageStatus,
-    pod_ips: Sequence[str],
-    volumes: Mapping[str, MountedVolume],
-    subpaths: Mapping[int, str],
-    etc_hosts_path: str,
-    termination_path: str,
-    service_env: Mapping[str, str],
-    references: References,
-    env_files: EnvFiles | None = None,
-    image_volumes: Mapping[str, str] | None = None,
-    target_id: str = "",
-    mappings: Mappings | None = None,
-    volume_groups: Sequence[int] = (),
-) -> Message:
-    """The message for CreateContainer.
-
-    `restart_count` is also the attempt. `image_ref` is what pulling returned (or the id of the image present), `image`
-    the image as the runtime reports it. `volumes`: pod volume name -> its path on the host. `subpaths`: index of the
-    volumeMount -> prepared host path, for mounts with subPath or subPathExpr (`container_mounts.wanted_subpaths`).
-    `etc_hosts_path`: the written `pods/<uid>/etc-hosts`, used where `container_mounts.needs_etc_hosts` is true;
-    `termination_path`: the empty termination-message file, "" for none. `service_env`: variables of
-    services. `references`, `env_files`: the ConfigMaps, Secrets and files of its environment. `image_volumes`: volume
-    name -> reference of its image as pulled. `target_id`: of the container that an ephemeral one is to look into.
-    `mappings`: of the pod's user namespace, None = it has none. `volume_groups`: group ids that the pod's persistent
-    volumes bring along. Raises ContainerConfigError."""
-    verify_non_root(pod, container, image)
-    if container.get("targetContainerName") and not target_id:
+def container_config(pod: Object, container: Object, inputs: ContainerInputs, *, facts: NodeFacts) -> Message:
+    """The message for CreateContainer. `container`: one of the pod. Raises ContainerConfigError."""
+    if inputs.allocation is not None:
+        pod = with_allocation(pod, inputs.allocation)
+        found = find_container(pod, str(container.get("name") or ""))
+        container = found[1] if found is not None else container
+    verify_non_root(pod, container, inputs.image)
+    if container.get("targetContainerName") and not inputs.target_id:
         raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
     if (container.get("resources") or {}).get("claims"):
         raise ContainerConfigError("resources.claims are not supported yet")
@@ -83,10 +59,10 @@ def container_config(
         pod,
         container,
         facts=facts,
-        pod_ips=pod_ips,
-        service_env=service_env,
-        references=references,
-        env_files=env_files,
+        pod_ips=inputs.pod_ips,
+        service_env=inputs.service_env,
+        references=inputs.references,
+        env_files=inputs.env_files,
         space=space,
     )
     name = str(container.get("name") or "")
@@ -97,16 +73,16 @@ def container_config(
                 pod,
                 container,
                 facts=facts,
-                image=image,
-                target_id=target_id,
-                mappings=mappings,
-                volume_groups=volume_groups,
+                image=inputs.image,
+                target_id=inputs.target_id,
+                mappings=inputs.mappings,
+                volume_groups=inputs.volume_groups,
             )
         ),
     )
     return message(
-        metadata=ExplicitMessage(message(name=name, attempt=restart_count)),
-        image=message(image=image_ref, user_specified_image=container.get("image")),
+        metadata=ExplicitMessage(message(name=name, attempt=inputs.restart_count)),
+        image=message(image=inputs.image_ref, user_specified_image=container.get("image")),
         command=_arguments(container, "command", env, space),
         args=_arguments(container, "args", env, space),
         working_dir=container.get("workingDir"),
@@ -118,18 +94,18 @@ def container_config(
             pod,
             container,
             facts=facts,
-            pod_ips=pod_ips,
-            volumes=volumes,
-            subpaths=subpaths,
-            etc_hosts_path=etc_hosts_path,
-            termination_path=termination_path,
-            image_volumes=image_volumes,
-            mappings=mappings,
+            pod_ips=inputs.pod_ips,
+            volumes=inputs.volumes,
+            subpaths=inputs.subpaths,
+            etc_hosts_path=inputs.etc_hosts_path,
+            termination_path=inputs.termination_path,
+            image_volumes=inputs.image_volumes,
+            mappings=inputs.mappings,
         ),
-        devices=block_devices(container, volumes),
+        devices=block_devices(container, inputs.volumes),
         labels={**pod_labels(pod), CONTAINER_NAME: name},
-        annotations=_annotations(pod, container, restart_count),
-        log_path=f"{name}/{restart_count}.log",
+        annotations=_annotations(pod, container, inputs.restart_count),
+        log_path=f"{name}/{inputs.restart_count}.log",
         linux=linux,
         stop_signal=(container.get("lifecycle") or {}).get("stopSignal") if facts.stop_signals else None,
     )

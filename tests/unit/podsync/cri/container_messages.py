@@ -3,6 +3,7 @@
 from typing import Any
 
 from services.podsync.core.cri.container_config import container_config
+from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import ImageStatus, Message
@@ -47,7 +48,7 @@ def built(pod: Object, *, facts: NodeFacts = NODE, container: str = "c", **chang
         "references": REFERENCES,
     }
     spec = next(c for c in every if c["name"] == container)
-    return container_config(pod, spec, facts=facts, **{**arguments, **changes})
+    return container_config(pod, spec, ContainerInputs(**{**arguments, **changes}), facts=facts)
 
 
 def env_of(message: Message) -> dict[str, str]:

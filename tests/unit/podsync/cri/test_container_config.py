@@ -7,7 +7,8 @@ import pytest
 
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.node.node_facts import NodeFacts
-from tests.unit.podsync.cri.container_messages import a_pod, built, resources_of, security_of
+from services.podsync.core.pod.allocation import allocation_of
+from tests.unit.podsync.cri.container_messages import a_pod, built, env_of, resources_of, security_of
 
 
 def test_huge_pages_are_limited_per_size_of_the_host() -> None:
@@ -73,3 +74,14 @@ def test_an_object_that_was_not_read_and_a_resource_claim_are_errors(container: 
     with pytest.raises(ContainerConfigError) as refused:
         built(a_pod(container))
     assert (refused.value.reason, refused.value.message) == ("CreateContainerConfigError", text)
+
+
+def test_a_container_is_given_what_is_allocated_to_it_and_not_what_its_spec_lists() -> None:
+    def limited(cpu: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}}
+
+    environment = [{"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}}]
+    listed, allocated = (a_pod({**limited(cpu), "env": environment}) for cpu in ("2", "500m"))
+    message = built(listed, allocation=allocation_of(allocated))
+    assert message == built(allocated)
+    assert resources_of(message)["cpu_quota"] == 50_000 and env_of(message) == {"CPU": "500"}

@@ -9,6 +9,7 @@ from google.protobuf.json_format import ParseDict
 
 from services.podsync.core.cri.config_errors import SandboxConfigError
 from services.podsync.core.cri.container_config import container_config
+from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import MountedVolume
 from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.cri.sandbox_config import sandbox_config
@@ -85,18 +86,20 @@ def built_container(recorded: dict[str, Any], wanted: Message) -> Message:
     return container_config(
         pod,
         container,
+        ContainerInputs(
+            restart_count=wanted["metadata"].get("attempt", 0),
+            image_ref=wanted["image"]["image"],
+            image=ImageStatus(id=wanted["image"]["image"], size=1, uid=IMAGE_USERS.get(recorded["name"])),
+            pod_ips=(recorded["api_pod"].get("status", {}).get("podIP", "10.88.2.159"),),
+            volumes=volumes,
+            subpaths=subpaths,
+            etc_hosts_path=f"/var/lib/kubelet/pods/{uid}/etc-hosts",
+            termination_path=on_host["/dev/termination-log"],
+            service_env=service_environment([KUBERNETES], "rec", links=True),
+            references=REFERENCES,
+            image_volumes=images,
+        ),
         facts=NODE,
-        restart_count=wanted["metadata"].get("attempt", 0),
-        image_ref=wanted["image"]["image"],
-        image=ImageStatus(id=wanted["image"]["image"], size=1, uid=IMAGE_USERS.get(recorded["name"])),
-        pod_ips=(recorded["api_pod"].get("status", {}).get("podIP", "10.88.2.159"),),
-        volumes=volumes,
-        subpaths=subpaths,
-        etc_hosts_path=f"/var/lib/kubelet/pods/{uid}/etc-hosts",
-        termination_path=on_host["/dev/termination-log"],
-        service_env=service_environment([KUBERNETES], "rec", links=True),
-        references=REFERENCES,
-        image_volumes=images,
     )
 
 

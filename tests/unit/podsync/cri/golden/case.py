@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.core.cri.container_config import container_config
+from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import MountedVolume
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.node.node_facts import NodeFacts
@@ -186,7 +187,7 @@ def built(case: Case, version: str) -> tuple[Message, Message]:
     }
     sandbox = sandbox_config(pod, facts=facts, attempt=given.pop("sandbox_attempt", 0), **shared)
     wanted = next(c for c in every if c["name"] == case.of)
-    return sandbox, container_config(pod, wanted, facts=facts, **{**arguments, **given})
+    return sandbox, container_config(pod, wanted, ContainerInputs(**{**arguments, **given}), facts=facts)
 
 
 def expected(case: Case, version: str) -> tuple[Message, Message]:
