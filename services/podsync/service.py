@@ -12,11 +12,7 @@ from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import NoCluster, SourcesReads
-from services.podsync.adapters.node.node_facts_reader import (
-    read_machine_facts,
-    read_node_facts,
-    read_node_resources,
-)
+from services.podsync.adapters.node.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import VolumeSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
@@ -47,22 +43,23 @@ class PodSyncService:
         node = self.node_checkpoint.load_all()
         steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryFiles(state / "stories", steady.boot, machine_started=steady.machine_started)
-        facts = read_node_facts(config, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
+        resources = read_node_resources(config)
+        facts = read_node_facts(config, resources, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
         settings = Settings(
             boot=steady.boot,
             started_at=clock.monotonic(),
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
             node_ips=facts.node_ips,
-            facts=read_machine_facts(config),
+            facts=read_machine_facts(config, resources),
             dead_instances_kept=max(config.maximum_dead_containers_per_container, 1),
             joins_cluster=config.joins_cluster,
             agent_start=supervisor_generation(),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
-        resources = bus.own(NODE_RESOURCES)
-        resources.put("node", read_node_resources(config))
-        resources.mark_complete()
+        published = bus.own(NODE_RESOURCES)
+        published.put("node", resources)
+        published.mark_complete()
         events = EventRecorder(bus.own(events_of("podsync")), clock)
         node_reads = CoreReads(self.core)
         self.calls = calls_over(

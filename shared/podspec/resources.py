@@ -133,6 +133,12 @@ def weight(cpu_shares: int) -> int:
     return 10000 if cpu_shares >= MAX_SHARES else 1 + (cpu_shares - 2) * 9999 // 262142
 
 
+def is_extended(name: str) -> bool:
+    """An extended resource: of a domain that is not Kubernetes' own."""
+    domain, slash, _ = name.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
 def hugepage_size(resource: str) -> str:
     """The kernel's name of a page size (`2MB`, `1GB`, `64KB`) for `hugepages-2Mi`; "" when it is none."""
     if not resource.startswith(HUGEPAGES):

@@ -78,15 +78,17 @@ class _Once:
         self._read = read
         self._value: Any = None
 
-    def __call__(self, config: EffectiveConfig, **_: Any) -> Any:
+    def __call__(self, config: EffectiveConfig, *_: Any, **__: Any) -> Any:
         if self._value is None:
             self._value = self._read(config)
         return self._value
 
 
-_FACTS = _Once(lambda c: replace(node_facts_reader.read_node_facts(c, cgroup_v2=False), node_ips=("192.0.2.7",)))
 _RESOURCES = _Once(node_facts_reader.read_node_resources)
-_MACHINE = _Once(node_facts_reader.read_machine_facts)
+_FACTS = _Once(
+    lambda c: replace(node_facts_reader.read_node_facts(c, _RESOURCES(c), cgroup_v2=False), node_ips=("192.0.2.7",))
+)
+_MACHINE = _Once(lambda c: node_facts_reader.read_machine_facts(c, _RESOURCES(c)))
 
 
 async def _wait(_: PluginRegistration) -> None:

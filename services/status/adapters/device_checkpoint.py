@@ -10,8 +10,8 @@ from pathlib import Path
 
 import orjson
 
-from services.status.core.node_capacity import is_extended
 from shared.podspec.names import qualified_name
+from shared.podspec.resources import is_extended
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from bus.messages.podsync import NodeResources
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
+from shared.podspec.resources import is_extended
 
 
 def set_capacity(
@@ -67,12 +68,6 @@ def without_vanished_hugepages(status: Object, resources: NodeResources) -> None
         }
         if key in status:
             status[key] = kept
-
-
-def is_extended(name: str) -> bool:
-    """An extended resource: of a domain that is not Kubernetes' own."""
-    domain, slash, _ = name.partition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def quantities(status: Object, key: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from bus.memory import ManualClock
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
 from services.podsync.adapters.cluster_reads import NoCluster
-from services.podsync.adapters.node.node_facts_reader import read_node_facts
+from services.podsync.adapters.node.node_facts_reader import read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import NoSubpaths, Subpaths
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call
@@ -54,7 +54,7 @@ class Performer:
             config,
             self.clock,
             Registry(),
-            read_node_facts(config, cgroup_v2=False),
+            read_node_facts(config, read_node_resources(config), cgroup_v2=False),
             node=self,
             cluster=NoCluster(),
             subpaths=subpaths,

@@ -3,13 +3,9 @@
 import pytest
 
 from bus.messages.podsync import NodeResources
-from services.status.core.node_capacity import (
-    given_allocatable,
-    is_extended,
-    set_capacity,
-    without_vanished_hugepages,
-)
+from services.status.core.node_capacity import given_allocatable, set_capacity, without_vanished_hugepages
 from shared.model.objects import Object
+from shared.podspec.resources import is_extended
 
 RESOURCES = NodeResources(capacity={"cpu": "4", "hugepages-2Mi": "0"}, allocatable={"cpu": "3", "hugepages-2Mi": "0"})
 

@@ -22,7 +22,7 @@ _LARGEST_RESOLV_CONF = 10 << 20  # bytes, of which the rest is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 
-def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
+def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup_v2: bool) -> NodeFacts:
     """The facts that stay while the process runs; `with_host_files` adds those that may change."""
     memory_qos = cgroup_v2 and enabled(config.feature_gates, "MemoryQoS")
     return NodeFacts(
@@ -33,7 +33,7 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         cluster_dns=config.cluster_dns,
         cluster_domain=config.cluster_domain,
         memory_capacity=meminfo().get("MemTotal", 0),
-        allocatable=read_node_resources(config).allocatable,
+        allocatable=resources.allocatable,
         page_sizes=_page_sizes(),
         thermal_throttle_paths=_thermal_throttle_paths(),
         cgroup_driver=config.cgroup_driver,
@@ -122,7 +122,7 @@ def read_node_capacity(config: EffectiveConfig) -> NodeCapacity:
     )
 
 
-def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
+def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> MachineFacts:
     """What admission goes by where the API server's Node is not known."""
     labels = {
         "kubernetes.io/hostname": config.node_name,
@@ -134,7 +134,7 @@ def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
         node_name=config.node_name,
         labels=labels,
         taints=config.register_with_taints,
-        allocatable=read_node_resources(config).allocatable,
+        allocatable=resources.allocatable,
         kernel=kernel_version(),
         apparmor=_text("/sys/module/apparmor/parameters/enabled").startswith("Y"),
         allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,

@@ -1,6 +1,6 @@
 """The node as admission sees it: the Node object where the API server's is known, else as it would be registered.
 
-pods.md 3.1, F.29. Pure.
+Allocatable is the machine's; extended resources are the Node's (pods.md 3.1, 3.2). Pure.
 """
 
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.model.objects import Object
+from shared.podspec.resources import is_extended
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class NodeView:
     facts: MachineFacts
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
+    allocatable: Mapping[str, str]  # resource -> quantity text: the machine's, and the extended resources of the Node
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
     pressures: tuple[str, ...] = ()  # condition types that are True: MemoryPressure, DiskPressure, PIDPressure
 
@@ -49,6 +51,7 @@ def node_view(
         facts=facts,
         labels=labels,
         taints=taints,
+        allocatable={**_extended_resources(node), **facts.allocatable},
         pressures=pressures,
         supplemental_groups_policy=supplemental_groups_policy,
     )
@@ -67,6 +70,11 @@ def node_addresses(node: Object | None) -> tuple[str, ...]:
         if found:
             return tuple(found.values())
     return ()
+
+
+def _extended_resources(node: Object | None) -> dict[str, str]:
+    listed = _texts(((node or {}).get("status") or {}).get("allocatable"))
+    return {name: amount for name, amount in listed.items() if is_extended(name)}
 
 
 def _texts(value: Any) -> dict[str, str]:

@@ -81,7 +81,7 @@ def _predicate(name: str, text: str) -> PredicateFailure:
 
 
 def _room(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
-    allocatable = parse_resources(view.facts.allocatable)
+    allocatable = parse_resources(view.allocatable)
     found = []
     if PODS in allocatable and others.count + 1 > allocatable[PODS].base():
         found.append(_lack(PODS, 1, others.count, allocatable[PODS].base()))

@@ -54,7 +54,7 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
         pod_level(wanted, kind) != pod_level(allocated, kind) for kind in ("requests", "limits")
     ):
         return POD_LEVEL
-    allocatable, requests = parse_resources(view.facts.allocatable), pod_requests(wanted)
+    allocatable, requests = parse_resources(view.allocatable), pod_requests(wanted)
     for name in _COUNTED:
         if name in requests and name in allocatable and requests[name] > allocatable[name]:
             requested, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])

@@ -9,7 +9,9 @@ from services.podsync.core.admission.node_view import MachineFacts, NodeView, no
 from services.podsync.core.admission.predicates import taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod.allocation import allocation_of
+from services.podsync.core.pod.events import NodeChanged
 from shared.podspec.defaults import apply_defaults
+from tests.unit.podsync.play import Play
 
 FACTS = MachineFacts(
     node_name="n1",
@@ -20,7 +22,9 @@ FACTS = MachineFacts(
 
 
 def a_view(**changes: Any) -> NodeView:
-    return NodeView(**{"facts": FACTS, "labels": FACTS.labels, "taints": (), **changes})
+    facts = changes.get("facts", FACTS)
+    own = {"facts": facts, "labels": FACTS.labels, "taints": (), "allocatable": facts.allocatable}
+    return NodeView(**{**own, **changes})
 
 
 def a_pod(uid: str = "u", requests: dict[str, str] | None = None, source: str = "api", **spec: Any) -> dict[str, Any]:
@@ -270,3 +274,29 @@ def test_a_pod_that_names_very_many_secrets_is_refused() -> None:
     sources.append({"configMap": {"name": "s0"}})
     pod["spec"]["volumes"] = [{"name": "v", "projected": {"sources": sources}}]
     assert "2001 Secrets and ConfigMaps in one pod, at most 2000 run here" in verdict(pod).message
+
+
+def test_extended_resources_are_those_of_the_node_and_its_own_are_those_of_the_machine() -> None:
+    status = {"allocatable": {"example.com/dongle": "2", "cpu": "64", "kubernetes.io/batch": "1", "odd": {"a": 1}}}
+    view = node_view({"status": status}, FACTS, pressures=(), supplemental_groups_policy=False)
+    other = a_pod("o", {"example.com/dongle": "1"})
+    assert admit(a_pod("u", {"example.com/dongle": "1"}), "", view, taken_by([other])).reason == ""
+    refused = admit(a_pod("u", {"example.com/dongle": "2"}), "", view, taken_by([other]))
+    assert (refused.reason, refused.message) == (
+        "OutOfexample.com/dongle",
+        "Node didn't have enough resource: example.com/dongle, requested: 2, used: 1, capacity: 2",
+    )
+    assert (
+        admit(a_pod("u", {"example.com/other": "9", "kubernetes.io/batch": "9"}), "", view, taken_by([])).reason == ""
+    )
+    assert admit(a_pod("u", {"cpu": "3"}), "", view, taken_by([])).reason == "OutOfcpu"
+
+
+def test_a_change_of_the_nodes_allocatable_counts_for_the_next_pod() -> None:
+    play = Play(source="api", facts=FACTS)
+    reasons = []
+    for number, dongles in enumerate(("1", "0", "2")):
+        play.handle(NodeChanged(node={"status": {"allocatable": {"example.com/dongle": dongles}}}))
+        play.want(a_pod(f"u{number}", {"example.com/dongle": "1"}, nodeName="n1"))
+        reasons.append(play.core.records[f"u{number}"].saved.rejected)
+    assert reasons == ["", "OutOfexample.com/dongle", ""]
