@@ -175,6 +175,22 @@ CONTAINERS = [
         writes=["pod cpu 50000", "a shares 102 cpu 40000", "pod shares 204"],
     ),
     Row(
+        name="a CPU limit that is removed stays in the cgroups",
+        before={"a": "100m/- 200m/-"},
+        after={"a": "100m/- -/-"},
+        pod=(102, 20_000, None),
+        containers={"a": (102, 20_000, 0)},
+        writes=["a"],
+    ),
+    Row(
+        name="a memory limit that is removed stays in the cgroups",
+        before={"a": "100m/64Mi -/128Mi"},
+        after={"a": "100m/64Mi -/-"},
+        pod=(102, None, 128 * MI),
+        containers={"a": (102, 0, 128 * MI)},
+        writes=["a"],
+    ),
+    Row(
         name="limit down and request up",
         before={"a": "100m/- 400m/-", "b": "100m/- 100m/-"},
         after={"a": "200m/- 300m/-", "b": "100m/- 100m/-"},

@@ -5,7 +5,8 @@ Worked out by hand from pods.md 5.6, 6.5 and 6.6. Units as in `test_resize_trans
 
 import pytest
 
-from tests.unit.podsync.resize_table import MI, Row, check
+from tests.unit.podsync.play import Play
+from tests.unit.podsync.resize_table import MI, Row, check, condition, listed
 
 EVEN = "100m/64Mi 100m/64Mi"
 
@@ -127,6 +128,14 @@ POD_LEVEL = [
         writes=["a cpu 40000", "pod cpu 40000"],
     ),
     Row(
+        name="a pod gets its first memory limit",
+        before={"pod": "200m/64Mi -/-", "a": "100m/- -/-"},
+        after={"pod": "200m/64Mi -/128Mi", "a": "100m/- -/-"},
+        pod=(204, None, 128 * MI),
+        containers={"a": (102, 0, 128 * MI)},
+        writes=["a memory 134217728", "pod memory 134217728"],
+    ),
+    Row(
         name="more memory for the pod beside a container with its own limit",
         before={"pod": "200m/128Mi 200m/128Mi", "a": "-/- -/-", "b": EVEN},
         after={"pod": "200m/256Mi 200m/256Mi", "a": "-/- -/-", "b": EVEN},
@@ -140,3 +149,17 @@ POD_LEVEL = [
 @pytest.mark.parametrize("row", [*SIDECARS, *POD_LEVEL], ids=lambda row: row.name)
 def test_the_values_after_a_resize(row: Row) -> None:
     check(row)
+
+
+def test_a_first_limit_of_the_pod_is_not_set_below_what_its_container_uses() -> None:
+    row = next(row for row in POD_LEVEL if row.name == "a pod gets its first memory limit")
+    play = Play(source="api")
+    play.want(listed(row, 1))
+    play.usage = {play.containers["u1"][0].id: 200 * MI, "": 100 * MI}
+    play.want(listed(row, 2))
+    found = condition(play, "PodResizeInProgress")
+    assert found["reason"] == "Error" and play.writes == []
+    assert found["message"] == (
+        "cannot decrease memory limits: "
+        'attempting to set container "a" memory limit (134217728) below current usage (209715200)'
+    )
