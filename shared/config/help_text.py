@@ -35,7 +35,6 @@ _NOTHING = {
     FlagKind.STRINGS: ("[]",),
 }
 _CONTINUED = "\n" + 16 * " "  # a further line of a description
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Go's names
 _PACKAGE = "bulkhead-kubelet"
 
 

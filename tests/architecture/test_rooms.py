@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bus.messages.services import SERVICES
 from tests.architecture.checkout import (
     CHECKOUT,
     begins_with_a_docstring,
@@ -76,6 +77,18 @@ def test_the_deciding_half_of_the_bus_touches_no_socket() -> None:
     names = [name for name in python_files("bus") if name in BUS_WITHOUT_SOCKETS or name.startswith("bus/messages/")]
     assert {"bus/replica.py", "bus/ledger.py"} <= set(names)
     assert not [name for name in names if {"zmq", "zmq.asyncio"} & imports_of(name)]
+
+
+def test_a_service_consists_of_its_rooms_and_its_entry_points() -> None:
+    own = ("__init__.py", "__main__.py", "service.py")
+    parts = {name: name.split("/", 3) for name in python_files("services") if name.split("/")[1] in SERVICES}
+    strays = [
+        name
+        for name, (_, _, first, *below) in parts.items()
+        if not (first in ROOMS if below else first in own or name in ENTRY_POINTS)
+    ]
+    assert len({service for _, service, *_ in parts.values()}) == len(SERVICES)
+    assert not strays
 
 
 def test_a_core_imports_no_other_room() -> None:

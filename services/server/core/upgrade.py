@@ -15,7 +15,6 @@ REMOTE_COMMAND_PROTOCOLS = (
     "v2.channel.k8s.io",
     "channel.k8s.io",
 )
-HEAD_LIMIT = 64 << 10  # bytes of the runtime's answer before its body
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
 

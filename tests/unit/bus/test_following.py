@@ -18,7 +18,6 @@ from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 
 COMPLETE = Freshness(complete=True, stale=False)
-INCOMPLETE = Freshness(complete=False, stale=False)
 SKEWED = b'{"uid":["of","another","schema"]}'
 
 

@@ -61,7 +61,6 @@ if __name__ == "__main__":
     os.write(kept, json.dumps(report).encode() + b"\\n")
     sys.exit(7)
 """
-_OUR_MODULES_TOO = "import os, services; services.__path__.append(os.path.dirname(__file__) + '/services')"
 
 
 @pytest.mark.parametrize(
