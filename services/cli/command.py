@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from services.cli.agent_commands import COMMANDS, namespace_option, output_option
+from services.cli.agent_commands import COMMANDS, namespace_option, output_option, run_dir_option, since_option
 from services.cli.output import write, write_error
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
-from shared.places import find_arguments, find_places
+from shared.places import find_places
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -47,33 +47,57 @@ def version() -> None:
 
 
 @main.command()
-@click.argument("pod")
+@click.argument("what", required=False, default="", metavar="[POD | node | image]")
+@click.argument("name", required=False, default="", metavar="[IMAGE]")
 @namespace_option
 @click.option("--root-dir", default="", help="The agent's root directory; without it, the configured one.")
+@run_dir_option
+@since_option("Only what is not older, such as 5m or 1h30m.")
+@click.option("-f", "--follow", is_flag=True, help="Show new lines of a pod as they are written, until Ctrl-C.")
 @output_option("text", "json")
-def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
+def explain(
+    what: str, name: str, namespace: str, root_dir: str, run_dir: str, since: float, follow: bool, output: str
+) -> None:
     """Show what happened to a pod on this node, in order and with causes, and why its containers were restarted.
 
-    POD is a name, namespace/name or UID, or the name in a static pod's manifest. Reads the agent's own record, so it
-    works while the agent is down; the records of removed pods are kept for a while.
+    POD is a name, namespace/name or UID, or the name in a static pod's manifest; without it, the pods with a record
+    are listed. `node` shows the changes of the node's conditions, `image IMAGE` what pods did with the images whose
+    names contain IMAGE; a pod with such a name is named with its namespace. Reads the agent's own records, so it works
+    while the agent is down; those of removed pods are kept for a while.
 
     \b
-    Exit codes: 0 = shown, 1 = there is no such pod, or its record cannot be read, 2 = wrong usage.
+    Exit codes: 0 = shown, 1 = there is no such pod, or its record cannot be read, 2 = wrong usage,
+    130 = ended by Ctrl-C.
     """
-    from services.cli.explain import explain_pod
+    from services.cli.explain import explain_image, explain_node, explain_pod, list_stories
 
+    if name and what != "image":
+        raise click.UsageError(f"{name}: only image has a second name")
+    if follow and (what in ("", "node", "image") or output != "text"):
+        raise click.UsageError("--follow: needs a POD and -o text")
     try:
-        root = root_dir or _root_dir()
-    except (ConfigurationRefusedError, OperatorError) as error:
-        click.echo(f"{error}\nname the agent's root directory with --root-dir", err=True)
+        root = root_dir or _root_dir(run_dir)
+    except (ConfigurationRefusedError, OperatorError, OSError) as error:
+        write_error(f"{error}\nname the agent's root directory with --root-dir")
         sys.exit(1)
-    sys.exit(explain_pod(root, pod, namespace, output, write, write_error))
+    match what:
+        case "":
+            sys.exit(list_stories(root, namespace, output, write, write_error, since=since))
+        case "node":
+            sys.exit(explain_node(root, run_dir or find_places().run_dir, output, write, write_error, since=since))
+        case "image":
+            sys.exit(explain_image(root, name, output, write, write_error, since=since))
+    sys.exit(explain_pod(root, what, namespace, output, write, write_error, since=since, follow=follow))
 
 
-def _root_dir() -> str:
+def _root_dir(run_dir: str) -> str:
+    from services.cli.found_configuration import found_arguments
     from shared.config.evaluation import evaluate
+    from shared.config.loader import load_effective
 
-    return evaluate(find_arguments(find_places())).config.root_dir
+    if run_dir:
+        return load_effective(run_dir).root_dir
+    return evaluate(found_arguments().arguments).config.root_dir
 
 
 @main.group()

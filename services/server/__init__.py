@@ -4,9 +4,10 @@ Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
     `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics` and the pages below it, `/stats/summary`,
     `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, `/checkpoint`, `/logs/`, `/debug/pprof/`,
-    `/debug/flags/v`, with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over
-    SPDY or WebSocket. Paths that are not served are answered as a kubelet answers paths it does not register (404
-    before authentication). The PodResources API is served on `pod-resources/kubelet.sock` below the root directory.
+    `/debug/flags/v`, with the kubelet's own status codes and texts; `/bulkhead/explain`, from the records of podsync
+    and status. Streams go to the runtime's streaming server, over SPDY or WebSocket. Paths that are not served are
+    answered as a kubelet answers paths it does not register (404 before authentication). The PodResources API is served
+    on `pod-resources/kubelet.sock` below the root directory.
     `server.sock` in the run directory, which only the agent's user and root may enter, serves the same as the HTTPS
     listener, debugging handlers always included, without credentials: the command `bulkhead` uses it.
 

@@ -12,6 +12,7 @@ from services.server.controllers.checkpoint_endpoint import CheckpointEndpoint
 from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.debug_endpoints import DebugEndpoints
 from services.server.controllers.endpoints import Endpoints, health_handler
+from services.server.controllers.explanations import Explanations
 from services.server.controllers.handlers import joined
 from services.server.controllers.health_checks import HealthChecks
 from services.server.controllers.health_metrics import BeatMetrics, CheckMetrics
@@ -58,6 +59,7 @@ class ServerService:
         self._checkpoint = CheckpointEndpoint(self._streams, runtime, clock, config.root_dir)
         self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)
         self._system_logs = SystemLogs(self._threads, queries=config.enable_system_log_query)
+        self._explanations = Explanations(config, clock, self._threads)
         self._debugging = DebugEndpoints(bus, clock, context.debugging)
         self._reviews = Reviews(bus, clock, config)
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics), context.tracer)
@@ -109,7 +111,9 @@ class ServerService:
         need_pods = self.endpoints, self._stream_endpoints, self._metrics, self._usage, self._checkpoint
         health = health_handler(lambda: self._checks.count(self._health.checks()))
         others = joined(
-            need_pods, (self._checks, self._zpages, self._system_logs, self._debugging), self._streams.known
+            need_pods,
+            (self._checks, self._zpages, self._system_logs, self._debugging, self._explanations),
+            self._streams.known,
         )
         return {**others, Endpoint.HEALTHZ: health}
 

@@ -20,7 +20,8 @@ Answers
 
 Persists
     `<root dir>/status/`: the node's conditions as last published, saved before they are published, for their
-    transition times: without an API server it is their only copy. And of the present start of the agent, named by its
+    transition times: without an API server it is their only copy; with them their newest 200 changes, which
+    `bulkhead explain node` shows and nothing decides by. And of the present start of the agent, named by its
     supervisord: that it was recorded, that the Node was registered, whether the Node was cordoned; and which foreign
     allocatable this agent set.
     `<run dir>/events/recorded.json`: which events have been recorded, and how often each kind as which object;

@@ -2,15 +2,26 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+from shared.checkpoint import Checkpoint
 from shared.story.lines import Kind, Line, Story, is_moment
+
+_TAIL = 16 << 10  # bytes; a line is shorter
+# Reasons of events whose messages name an image.
+_IMAGE_EVENTS = ("Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull", "InspectFailed")
 
 
 def directory_of(root_dir: str) -> Path:
     """Where podsync keeps the stories of a kubelet with this root directory."""
     return Path(root_dir) / "bulkhead" / "podsync" / "stories"
+
+
+def read_conditions(root_dir: str, run_dir: str) -> dict[str, Any]:
+    """The record that status keeps of the node's conditions; {} = there is none. Raises OSError."""
+    return Checkpoint(Path(root_dir) / "status", Path(run_dir) / "status").load_all().get("node") or {}
 
 
 def read_story(directory: Path, uid: str) -> Story:
@@ -50,16 +61,72 @@ def _names(directory: Path) -> list[str]:
         return []
 
 
-def _lines(path: Path) -> Iterator[Line]:
-    """A line that a kill left in half is left out, and what is no line of ours."""
+def _lines(path: Path, parts: tuple[bytes, ...] = (b"",)) -> Iterator[Line]:
+    """The lines of a file that contain one of `parts`, and its head. A line that a kill left in half is left out, and
+    what is no line of ours."""
     try:
         with path.open("rb") as file:
-            for raw in file:
-                try:
-                    line = json.loads(raw)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(line, dict) and is_moment(line.get("at", 0.0)):
-                    yield line
+            yield from _decoded(raw for raw in file if b'"namespace"' in raw or any(part in raw for part in parts))
     except FileNotFoundError:
         return
+
+
+def _tail(path: Path) -> Iterator[Line]:
+    """The complete lines in the last bytes of a file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _TAIL, 0))
+            lines = file.read(_TAIL).split(b"\n")
+    except FileNotFoundError:
+        return
+    yield from _decoded(lines if size <= _TAIL else lines[1:])
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[Line]:
+    for raw in lines:
+        try:
+            line = json.loads(raw)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(line, dict) and is_moment(line.get("at", 0.0)):
+            yield line
+
+
+def newest_lines(directory: Path) -> list[Story]:
+    """The story of each pod with its newest line alone, the newest first. Raises OSError for what cannot be read."""
+    found = []
+    for name in _names(directory):
+        if name.endswith(".jsonl") and not name.endswith(".1.jsonl"):
+            head: Line = next(_lines(directory / name), {})
+            last = [line for line in _tail(directory / name) if line.get("what") != Kind.POD][-1:]
+            found.append(_story(name.removesuffix(".jsonl"), head, last))
+    return sorted(found, key=lambda story: -story.newest)
+
+
+def image_lines(directory: Path, text: str) -> list[tuple[Story, Line]]:
+    """The lines of all stories about images whose names contain `text`, in order of time, each with its pod. Raises
+    OSError for what cannot be read."""
+    found = []
+    for name in _names(directory):
+        if not name.endswith(".jsonl"):
+            continue
+        head: Line = {}
+        for line in _lines(directory / name, (b'"image"', b'"event"')):
+            if line.get("what") == Kind.POD:
+                head = line
+            elif (named := _image_of(line)) and text in named:
+                found.append((_story(name.removesuffix(".jsonl").removesuffix(".1"), head, [line]), line))
+    return sorted(found, key=lambda item: float(item[1].get("at") or 0.0))
+
+
+def _image_of(line: Line) -> str:
+    """The text of a line that names its image; "" = it is about none."""
+    if line.get("what") == Kind.EVENT:
+        return str(line.get("message") or "") if line.get("reason") in _IMAGE_EVENTS else ""
+    return str(line.get("image") or "")
+
+
+def _story(uid: str, head: Line, lines: list[Line]) -> Story:
+    name, namespace, source = (str(head.get(key) or "") for key in ("name", "namespace", "source"))
+    return Story(uid=uid, name=name, namespace=namespace, source=source, lines=lines)

@@ -41,6 +41,7 @@ WHO_MAY_IMPORT = {
         "services/frame/configuration_in_force.py",
         "services/frame/configuration_wait.py",
         "services/bootstrap/",
+        "services/cli/explain.py",
         "services/cli/service_logs.py",
         "services/sources/adapters/",
         "services/server/adapters/",

@@ -78,7 +78,9 @@ async def test_logs_shows_and_follows_what_the_container_writes(world: World) ->
     assert (missing.returncode, missing.stderr) == (1, "the pod has no container 'other' (it has main)\n")
 
     def follow() -> tuple[str, int]:
-        with subprocess.Popen(command_of(world, "logs", "-f", "steady"), stdout=subprocess.PIPE, text=True) as process:
+        # A test that runs in the background of a shell ignores SIGINT, and so would its children.
+        command = ["env", "--default-signal=INT", *command_of(world, "logs", "-f", "steady")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout
             line = process.stdout.readline()
             process.send_signal(signal.SIGINT)
@@ -98,18 +100,28 @@ async def test_exec_passes_input_output_and_exit_code(world: World) -> None:
 async def test_exec_gives_a_command_a_terminal_of_the_same_size(world: World) -> None:
     ours, theirs = os.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
-    wait_for_size = 'until [ "$(stty size)" = "33 77" ]; do sleep 0.1; done; tty; exit 3'
+    wait_for_size = 'until [ "$(stty size 2>/dev/null)" = "33 77" ]; do sleep 0.1; done; tty; exit 3'
     words = command_of(world, "exec", "-it", "steady", "--", "sh", "-c", wait_for_size)
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     before = termios.tcgetattr(theirs)
     process = await asyncio.to_thread(
         subprocess.run, words, stdin=theirs, stdout=theirs, stderr=theirs, check=False, timeout=200, env=environment
     )
-    assert os.read(ours, 4096).startswith(b"/dev/")
+    assert b"/dev/pts/" in os.read(ours, 4096)
     assert process.returncode == 3
     assert termios.tcgetattr(theirs) == before
     os.close(ours)
     os.close(theirs)
+
+
+async def test_explain_lists_the_pod_and_shows_images_and_the_node(world: World) -> None:
+    assert "steady-node-a" in (await bulkhead(world, "explain")).stdout
+    assert "container main of attempt 0 is started" in (await bulkhead(world, "explain", "steady")).stdout
+    images = (await bulkhead(world, "explain", "image", "busybox")).stdout
+    assert "default/steady-node-a" in images
+    node = (await bulkhead(world, "explain", "node")).stdout.splitlines()
+    assert any("Ready is True: KubeletReady" in line for line in node)
+    assert any(line.startswith("Ready ") and "True" in line for line in node)
 
 
 async def test_top_shows_the_memory_of_the_pod_and_its_container(world: World) -> None:

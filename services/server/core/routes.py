@@ -40,6 +40,7 @@ class Endpoint(StrEnum):
     METRICS_SLIS = "metrics/slis"
     STATUSZ = "statusz"
     FLAGZ = "flagz"
+    EXPLAIN = "bulkhead/explain"
 
 
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
@@ -87,6 +88,7 @@ DEBUG_RULES = (
     Rule(Endpoint.CHECKPOINT, "/checkpoint", _POST, (3,), tree="/checkpoint"),
     Rule(Endpoint.STATUSZ, "/statusz", _GET),
     Rule(Endpoint.FLAGZ, "/flagz", _GET),
+    Rule(Endpoint.EXPLAIN, "/bulkhead/explain", _GET, (0, 1, 2)),
 )
 GATED = frozenset({Endpoint.CHECKPOINT, Endpoint.STATUSZ, Endpoint.FLAGZ})  # unknown paths while their gates are off
 # Texts of 405 where a key switches the endpoint off.
@@ -105,6 +107,7 @@ _DEBUG_SUBTREES = (
     "/runningpods/",
     "/debug/pprof/",
     "/logs/",
+    "/bulkhead/",
 )
 
 

@@ -14,12 +14,14 @@ from bus.messages.streams import NODE_OBSERVED, NODE_PRESSURE, SERVICES
 from services.frame.launch import Context
 from services.status.core.node_conditions import (
     Condition,
+    is_change,
     is_condition,
     joined,
     ready_condition,
     same_but_for,
     transitions,
     with_api_conditions,
+    with_changes,
 )
 from services.status.core.ready import (
     STOPPED,
@@ -64,6 +66,7 @@ class NodeConditionEvaluator:
         self._runtime_good_at: float | None = None
         self._awake_since = self._ran_at = self._clock.monotonic()
         self._conditions: tuple[Condition, ...] = ()
+        self._changes: tuple[Condition, ...] = ()  # for `bulkhead explain node`; decides nothing
         self._decided: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
         self._bootstrap_is_silent = False
@@ -130,8 +133,10 @@ class NodeConditionEvaluator:
             log.warning("the node's last conditions cannot be read: %s", error)
             return
         match records.get(NODE):
-            case {"conditions": [*conditions]} if all(is_condition(condition) for condition in conditions):
+            case {"conditions": [*conditions], **more} if all(is_condition(condition) for condition in conditions):
                 self._conditions = with_api_conditions(tuple(conditions), list(self._conditions))
+                changes = more.get("changes")
+                self._changes = tuple(filter(is_change, changes)) if isinstance(changes, list) else ()
 
     async def _evaluate(self) -> None:
         now = self._ran_now()
@@ -182,6 +187,7 @@ class NodeConditionEvaluator:
                 return  # only a duration in a text went on
         events = transitions(self._conditions, conditions)
         if not same_but_for(self._conditions, conditions, "lastHeartbeatTime", "message"):
+            self._changes = with_changes(self._changes, self._conditions, conditions)
             await self._save(conditions)
         self._conditions, self._published_at = conditions, now
         self._decided = conditions
@@ -193,7 +199,9 @@ class NodeConditionEvaluator:
 
     async def _save(self, conditions: tuple[Condition, ...]) -> None:
         try:
-            await asyncio.to_thread(self._records.save, NODE, {"conditions": list(conditions)})
+            await asyncio.to_thread(
+                self._records.save, NODE, {"conditions": list(conditions), "changes": list(self._changes)}
+            )
             self._bus.trouble("records", self._records.trouble)
         except OSError as error:
             self._bus.trouble("records", f"the node's conditions cannot be saved: {error}")

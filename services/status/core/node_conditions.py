@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from shared.model.conditions import NODE_CONDITIONS, PRESSURE_CONDITIONS
 
 Condition = dict[str, str]
+CHANGES_KEPT = 200  # changes of conditions in the record, for `bulkhead explain node`
+LONGEST_MESSAGE = 1024  # characters of a condition's message in it
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,29 @@ def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list
             reason = f"Node{reason.removeprefix('Kubelet')}"
         events.append(Transition(reason))
     return events
+
+
+def with_changes(
+    history: Iterable[Condition], before: Iterable[Condition], after: Iterable[Condition]
+) -> tuple[Condition, ...]:
+    """The history with each condition of `after` whose status or reason is another than `before`; the newest
+    `CHANGES_KEPT`. A change has the fields type, status, reason, message and at (RFC3339)."""
+    known = {condition["type"]: (condition["status"], condition["reason"]) for condition in before}
+    changes = [
+        {
+            **{name: condition[name][:LONGEST_MESSAGE] for name in ("type", "status", "reason", "message")},
+            "at": condition.get("lastHeartbeatTime", ""),
+        }
+        for condition in after
+        if known.get(condition["type"]) != (condition["status"], condition["reason"])
+    ]
+    return (*history, *changes)[-CHANGES_KEPT:]
+
+
+def is_change(value: object) -> bool:
+    """It has the fields of a change, as text."""
+    fields = ("type", "status", "reason", "message", "at")
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in fields)
 
 
 def same_but_for(before: Iterable[Condition], after: Iterable[Condition], *ignored: str) -> bool:

@@ -134,7 +134,18 @@ def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage:
 
 
 def test_ctrl_c_ends_a_watch_with_130(stage: Stage) -> None:
-    command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(stage.run_dir)]
+    # A test that runs in the background of a shell ignores SIGINT, and so would its children.
+    command = [
+        "env",
+        "--default-signal=INT",
+        sys.executable,
+        "-m",
+        "services.cli.command",
+        "status",
+        "-w",
+        "--run-dir",
+        str(stage.run_dir),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         assert process.stdout.readline().startswith("node here: ")

@@ -12,6 +12,7 @@ from services.server.core.authorization import Attributes
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint
 from shared.cri.interface import ExecResult
+from shared.story.files import directory_of
 from tests.service.server.main_listener import TOKEN, MainListener, allow, main_listener
 from tests.service.server.running import configuration
 from tests.service.server.test_usage import UsageNode
@@ -270,6 +271,9 @@ CASES = (
         "GET",
         (("/flagz/x", 404, NOT_FOUND),),
     ),
+    Case(
+        Endpoint.EXPLAIN, "GET", "/bulkhead/explain/default/web", 200, TEXT, "(uid-1, from api)", "proxy", "POST", "GET"
+    ),
 )
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 
@@ -284,6 +288,11 @@ async def undecidable(_question: Attributes, _address: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stories = directory_of(str(tmp_path / "root"))
+    stories.mkdir(parents=True)
+    (stories / "uid-1.jsonl").write_text(
+        '{"what":"pod","uid":"uid-1","name":"web","namespace":"default","source":"api"}\n'
+    )
     (tmp_path / "varlog").mkdir()
     (tmp_path / "varlog" / "syslog").write_text("line\n")
     monkeypatch.setattr(system_log_files, "SYSTEM_LOGS", tmp_path / "varlog")

@@ -2,7 +2,16 @@
 
 from bus.messages.event import KubeEvent
 from services.status.core.event_log import EventLog
-from services.status.core.node_conditions import joined, ready_condition, same_but_for, transitions
+from services.status.core.node_conditions import (
+    CHANGES_KEPT,
+    LONGEST_MESSAGE,
+    is_change,
+    joined,
+    ready_condition,
+    same_but_for,
+    transitions,
+    with_changes,
+)
 from shared.timestamps import go_duration, rfc3339, rfc3339_micro
 
 PRESSURE = {
@@ -89,3 +98,18 @@ def test_times_and_durations_are_written_as_kubernetes_writes_them() -> None:
         "3m0s",
         "2h0m0s",
     ]
+
+
+def test_the_history_has_changed_statuses_and_reasons_the_newest_200() -> None:
+    down = ready_condition(ready=False, message="runtime is down" * 100, now="t1", previous=None)
+    still_down = ready_condition(ready=False, message="other", now="t2", previous=down)
+    up = ready_condition(ready=True, message="", now="t3", previous=still_down)
+    history = with_changes((), (), [down])
+    history = with_changes(history, [down], [still_down])
+    history = with_changes(history, [still_down], [up])
+    assert [(one["status"], one["at"]) for one in history] == [("False", "t1"), ("True", "t3")]
+    assert len(history[0]["message"]) == LONGEST_MESSAGE
+    assert all(is_change(one) for one in history) and not is_change({"type": "Ready"})
+    for _ in range(CHANGES_KEPT):
+        history = with_changes(history, [up], [down])
+    assert [one["at"] for one in history] == ["t1"] * CHANGES_KEPT

@@ -1,0 +1,138 @@
+"""A story as text lines and as JSON data, as `bulkhead explain` prints it and server answers it. Pure."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.story.lines import Line, Story
+from shared.story.restarts import Restart, restarts
+from shared.story.sentences import sentence
+
+
+def story_text(story: Story, since: float = 0.0) -> list[str]:
+    """The lines not older than `since` (wall-clock seconds), then why containers were restarted."""
+    source = f", from {story.source}" if story.source else ""
+    lines = [plain(f"{story.namespace}/{story.name} ({story.uid}{source})")]
+    if story.cut:
+        lines.append("earlier lines have made room for newer ones")
+    lines += lines_text(_newer(story, since))
+    answers = [answer for answer in restarts(story.lines) if answer.at >= since]
+    if answers:
+        lines += ["", "why containers were restarted"]
+        lines += [_answer(answer) for answer in answers]
+    return lines
+
+
+def lines_text(lines: list[Line], day: str = "") -> list[str]:
+    """A sentence for each line with its time; before the first one of a day other than `day`, the date."""
+    found = []
+    for line in lines:
+        if not (text := sentence(line)):
+            continue
+        moment = moment_text(line.get("at"))
+        if moment[:10] != day:
+            day = moment[:10]
+            found.append(day)
+        found.append(f"{moment[11:]}  {plain(text)}")
+    return found
+
+
+def story_data(story: Story, since: float = 0.0) -> dict[str, Any]:
+    """The story as JSON data: its lines not older than `since` (wall-clock seconds), each with its sentence."""
+    return {
+        "uid": story.uid,
+        "name": story.name,
+        "namespace": story.namespace,
+        "source": story.source,
+        "complete": not story.cut,
+        "story": [line | {"says": text} for line in _newer(story, since) if (text := sentence(line))],
+        "restarts": [vars(answer) for answer in restarts(story.lines) if answer.at >= since],
+    }
+
+
+def list_text(stories: list[Story], now: float) -> list[str]:
+    """A table of pods with their newest lines; `now`: wall-clock seconds."""
+    rows = [["NAMESPACE", "NAME", "UID", "AGE", "NEWEST"]]
+    for story in stories:
+        newest = plain(sentence(story.lines[-1])) if story.lines else ""
+        rows.append([plain(story.namespace), plain(story.name), story.uid, _age(now - story.newest), newest])
+    return _columns(rows)
+
+
+def list_data(stories: list[Story]) -> list[dict[str, Any]]:
+    """The same as JSON data; `newest`: wall-clock seconds."""
+    keys = ("uid", "namespace", "name", "source", "newest")
+    newest = (sentence(story.lines[-1]) if story.lines else "" for story in stories)
+    return [
+        {key: getattr(story, key) for key in keys} | {"says": text} for story, text in zip(stories, newest, strict=True)
+    ]
+
+
+def image_text(lines: list[tuple[Story, Line]]) -> list[str]:
+    """A line for each line about an image, with its time and pod."""
+    sentences = ((story, line, sentence(line)) for story, line in lines)
+    return [
+        plain(f"{moment_text(line.get('at'))}  {story.namespace}/{story.name}  {text}")
+        for story, line, text in sentences
+        if text
+    ]
+
+
+def image_data(lines: list[tuple[Story, Line]]) -> list[dict[str, Any]]:
+    """The same as JSON data."""
+    named = ((line | {"pod": f"{story.namespace}/{story.name}"}, sentence(line)) for story, line in lines)
+    return [line | {"says": text} for line, text in named if text]
+
+
+def node_text(data: dict[str, Any]) -> list[str]:
+    """The changes of the node's conditions, then the present ones, from what `node_data` returns."""
+    lines = []
+    for one in data["changes"]:
+        message = f": {one['message']}" if one.get("message") else ""
+        lines.append(plain(f"{one['at']}  {one.get('type')} is {one.get('status')}: {one.get('reason')}{message}"))
+    rows = [["CONDITION", "STATUS", "SINCE", "MESSAGE"]]
+    keys = ("type", "status", "lastTransitionTime", "message")
+    rows += [[plain(str(one.get(key) or "")) for key in keys] for one in data["conditions"]]
+    return [*lines, "", *_columns(rows)]
+
+
+def node_data(record: dict[str, Any], since: float = 0.0) -> dict[str, Any]:
+    """Conditions and their changes not older than `since` (wall-clock seconds), from the record of status."""
+    oldest = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if since else ""
+    changes = [one for one in record.get("changes") or [] if isinstance(one, dict) and str(one.get("at")) >= oldest]
+    return {"conditions": [one for one in record.get("conditions") or [] if isinstance(one, dict)], "changes": changes}
+
+
+def plain(text: str) -> str:
+    """Return the text with control characters escaped: a container may have written part of it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def moment_text(at: Any) -> str:
+    """Return local time to the millisecond; a value outside of the calendar as it is."""
+    try:
+        return datetime.fromtimestamp(float(at)).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (TypeError, ValueError, OverflowError, OSError):
+        return f"{'?':10} {at}"
+
+
+def _newer(story: Story, since: float) -> list[Line]:
+    return [line for line in story.lines if float(line.get("at") or 0.0) >= since] if since else story.lines
+
+
+def _answer(answer: Restart) -> str:
+    waited = f", after {answer.waited}" if answer.waited else ""
+    return plain(
+        f"{moment_text(answer.at)[11:]}  {answer.container}, attempt {answer.attempt}: {answer.because}{waited}"
+    )
+
+
+def _columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _age(seconds: float) -> str:
+    for unit, length, limit in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172_800)):
+        if seconds < limit:
+            return f"{max(seconds, 0) / length:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"

@@ -1,0 +1,65 @@
+"""`/bulkhead/explain` answers from the records on disk, as text and JSON."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from shared.checkpoint import Checkpoint
+from shared.places import LOCAL_SOCKET
+from shared.story.files import directory_of
+from tests.service.server.running import Running, configuration, running
+
+HEAD = {"what": "pod", "uid": "uid-1", "name": "web", "namespace": "default", "source": "api"}
+PULLED = {"at": 5.0, "what": "done", "call": "PullImage", "image": "registry/web:1", "took": 2.0}
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "at": "1970-01-01T00:00:05Z"}
+EXPLAIN = "/bulkhead/explain"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    directory = directory_of(str(tmp_path / "root"))
+    directory.mkdir(parents=True)
+    (directory / "uid-1.jsonl").write_text(json.dumps(HEAD) + "\n" + json.dumps(PULLED) + "\n")
+    async with running(configuration(tmp_path)) as server:
+        yield server
+
+
+async def get(server: Running, path: str) -> tuple[int, str]:
+    """Status and body over the local socket."""
+    connector = aiohttp.UnixConnector(path=str(Path(server.config.run_dir) / LOCAL_SOCKET))
+    async with aiohttp.ClientSession(connector=connector) as client, client.get(f"http://local{path}") as response:
+        return response.status, await response.text()
+
+
+async def test_a_pod_the_list_and_images_are_shown(server: Running) -> None:
+    status, text = await get(server, f"{EXPLAIN}/default/web")
+    assert status == 200 and "image registry/web:1 is pulled, after 2.00 s" in text
+    assert "default    web   uid-1" in (await get(server, EXPLAIN))[1]
+    assert "default/web  image registry/web:1" in (await get(server, f"{EXPLAIN}/image?name=registry"))[1]
+    assert await get(server, f"{EXPLAIN}/image?name=none") == (200, "")
+    data = json.loads((await get(server, f"{EXPLAIN}/default/web?output=json"))[1])
+    assert [line["image"] for line in data["story"]] == ["registry/web:1"]
+
+
+async def test_the_node_is_shown_once_it_has_a_record(server: Running) -> None:
+    assert await get(server, f"{EXPLAIN}/node") == (404, "no record of node\n")
+    records = Checkpoint(Path(server.config.root_dir) / "status", Path(server.config.run_dir) / "status")
+    records.save("node", {"conditions": [{**READY, "lastTransitionTime": "t"}], "changes": [READY]})
+    assert (await get(server, f"{EXPLAIN}/node"))[1].startswith("1970-01-01T00:00:05Z  Ready is True: KubeletReady\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/default/none", 404, "no record of default/none\n"),
+        ("/x", 404, "no record of x\n"),
+        ("/a/b/c", 404, "404: Page Not Found"),
+        ("?output=x", 400, "output: is 'x', must be text or json\n"),
+        ("?since=x", 400, "since: is 'x', must be a duration such as 5m\n"),
+    ],
+)
+async def test_bad_requests_are_one_line(server: Running, path: str, status: int, body: str) -> None:
+    assert await get(server, EXPLAIN + path) == (status, body)
