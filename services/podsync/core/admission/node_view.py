@@ -24,6 +24,7 @@ class MachineFacts:
     allowed_unsafe_sysctls: tuple[str, ...] = ()  # exact names, or prefixes ending in *
     limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request
     resizes_pod_level: bool = True  # gate InPlacePodLevelResourcesVerticalScaling
+    declares_features: bool = True  # gate NodeDeclaredFeatures
 
 
 @dataclass(frozen=True, kw_only=True)

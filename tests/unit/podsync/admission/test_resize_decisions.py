@@ -216,6 +216,18 @@ def test_a_deferred_resize_that_is_taken_back_changes_nothing(case: Refused) -> 
     check_shown(play, case.row.before)
 
 
+@pytest.mark.parametrize("declares", [True, False])
+def test_a_resize_that_needs_a_feature_the_node_does_not_declare_is_an_event_of_its_own(declares: bool) -> None:
+    row = next(case.row for case in INFEASIBLE if "gate is off" in case.row.name)
+    facts = MachineFacts(allocatable=ALLOCATABLE, resizes_pod_level=False, declares_features=declares)
+    play = Play(source="api", facts=facts)
+    for generation in (1, 2):
+        play.want(listed(row, generation))
+    text = "Pod requires node features that are not available: InPlacePodLevelResourcesVerticalScaling"
+    found = [event for event in play.events if "DeclaredFeatures" in event]
+    assert found == [f"Warning FailedNodeDeclaredFeaturesCheck: {text}"] * declares
+
+
 def test_a_container_that_is_restarted_for_its_memory_may_swap() -> None:
     row = Row(
         name="",
