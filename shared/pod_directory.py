@@ -45,7 +45,7 @@ def make_directory(path: Path, mode: int) -> None:
     try:
         found = path.stat().st_mode
     except FileNotFoundError:  # not mkdir at once: it waits for others that are made beside it, and for their journal
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode, parents=True, exist_ok=True)
         found = path.stat().st_mode
     if not stat.S_ISDIR(found):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))

@@ -25,7 +25,7 @@ def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group:
         (marker / _MARKER).unlink(missing_ok=True)
     make_directory(path.parent, 0o755)
     if not os.path.ismount(path):
-        make_directory(path, 0o777)
+        make_directory(path, 0o755 if tmpfs else 0o777)  # a tmpfs has its own mode
         if tmpfs:
             mount_tmpfs(path, size=size)
     if fs_group is not None:
@@ -33,7 +33,7 @@ def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group:
             give_to_group(path, fs_group)
     make_directory(marker.parent, 0o750)
     make_directory(marker, 0o750)
-    (marker / _MARKER).touch()
+    os.close(os.open(marker / _MARKER, os.O_CREAT | os.O_CLOEXEC, 0o644))
 
 
 def is_ready(marker: Path) -> bool:

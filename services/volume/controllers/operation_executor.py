@@ -45,8 +45,9 @@ from shared.tree_removal import RemovalPausedError, Removed
 log = logging.getLogger(__name__)
 
 # Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
-# (core/mount_shares.py), so as many mounts may hang as have shares together.
-PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
+# (core/mount_shares.py), so as many mounts may hang as have shares together. Local ones wait for the journal of the
+# file system, each for itself.
+PLACES = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 CALLS_PER_DRIVER = 4  # of the places for devices
 UNMOUNTS_PER_DRIVER = 2  # of the threads for removals; of a plugin whose volumes have no driver, in all
 HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
