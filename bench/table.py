@@ -1,7 +1,7 @@
 """The one list of scenarios, in the order in which a session runs them; the figures they take are the report's rows."""
 
 from bench.figure import Figure, Scenario
-from bench.scenarios import changes, exits, floor, idle, node, pods, port, streaming, volumes
+from bench.scenarios import changes, exits, floor, idle, node, pods, port, stats, streaming, volumes
 
 SCENARIOS: tuple[Scenario, ...] = (
     *floor.SCENARIOS,
@@ -12,6 +12,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *changes.SCENARIOS,
     *volumes.SCENARIOS,
     *idle.SCENARIOS[1:],
+    *stats.SCENARIOS,
     *streaming.SCENARIOS,
     *port.SCENARIOS,
     *node.KILLS,  # last: what it leaves behind disturbs no other

@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections import Counter
 
-from bench.agents import BULKHEAD
 from bench.figure import Figure, Plan, Samples, Scenario
 from bench.scenarios.pods import (
     BURST_CPU,
@@ -20,9 +19,6 @@ from bench.scenarios.pods import (
 )
 from bench.site import Node
 from bench.statistics import Goal
-from services.pleg.adapters.usage_reading import UsageReading
-from shared.cgroup_layout import find_hierarchies
-from shared.clock import SystemClock
 
 REQUESTS = Figure("idle.requests", "API requests, idle with 30 pods", "1/min")
 CPU = Figure(
@@ -32,13 +28,6 @@ LARGE_CPU = Figure("idle.large_cpu", "CPU idle with 100 pods", "s/min", (Goal("p
 PSS_EMPTY = Figure("memory.empty", "PSS without pods", "MiB")
 PSS = Figure("memory.burst", "PSS with 30 pods", "MiB", (Goal("p50", "ratio", 2.0),), "104")
 PSS_LARGE = Figure("memory.large", "PSS with 100 pods", "MiB")
-USAGE = Figure(
-    "usage.container",
-    "CPU of reading the usage of a container, 30 pods",
-    "ms",
-    (Goal("p50", "value", 0.3),),
-    optional=True,
-)
 
 
 async def empty(node: Node, samples: Samples, plan: Plan) -> None:
@@ -53,7 +42,6 @@ async def burst_and_idle(node: Node, samples: Samples, plan: Plan) -> None:
     await asyncio.sleep(plan.settle)
     await _idle(node, samples, plan, CPU, REQUESTS)
     _memory(node, samples, PSS)
-    await _usage(node, samples, plan)
     await burst_gone(node, samples, BURST_GONE)
 
 
@@ -87,27 +75,12 @@ def _memory(node: Node, samples: Samples, figure: Figure) -> None:
         samples.detail(figure.title, name, mebibytes)
 
 
-async def _usage(node: Node, samples: Samples, plan: Plan) -> None:
-    """As pleg reads it, in this process: the cgroups and the network of each pod, the first reading not counted."""
-    if node.agent.name != BULKHEAD:
-        samples.is_absent(USAGE.key, "the kubelet reads it inside of its process")
-        return
-    pods = list((await node.site.runtime.observe()).values())
-    reading = UsageReading(find_hierarchies(), SystemClock(), ("kubepods",))
-    for number in range(plan.scrapes + 1):
-        began = time.thread_time()
-        usages = reading.read_pods(pods)
-        took = time.thread_time() - began
-        if number:
-            samples.sample(USAGE.key, took * 1000 / sum(len(usage.containers) for usage in usages))
-
-
 SCENARIOS = (
     Scenario("empty", empty, (PSS_EMPTY,)),
     Scenario(
         "burst",
         burst_and_idle,
-        (BURST_READY, BURST_CPU, BURST_GONE, CPU, REQUESTS, PSS, USAGE),
+        (BURST_READY, BURST_CPU, BURST_GONE, CPU, REQUESTS, PSS),
     ),
     Scenario("large", large, (LARGE_READY, LARGE_GONE, LARGE_CPU, PSS_LARGE), large=True),
 )

@@ -1,11 +1,15 @@
-"""The benchmark finds real processes of an agent by session and descent, whatever they are called."""
+"""The benchmark finds real processes of an agent by session and descent, and reads the usage of pods that it makes."""
 
 import os
 import subprocess
 import sys
 import time
 
+import pytest
+
 from bench.processes import AgentProcesses
+from bench.scenarios.stats import crowd, readings
+from shared.cgroup_layout import find_hierarchies
 
 
 def test_a_real_tree_is_found_measured_and_killed() -> None:
@@ -38,3 +42,10 @@ def test_processes_by_label_are_the_root_and_its_children_and_none_deeper() -> N
     finally:
         processes.kill()
         root.wait()
+
+
+@pytest.mark.root
+def test_the_usage_of_pods_is_read_from_cgroups_that_are_removed_afterwards() -> None:
+    with crowd(3) as pods:
+        assert [took >= 0 for took in readings(pods, 2)] == [True, True]
+    assert not any(place.exists() for place in find_hierarchies().places(f"/bulkhead-bench-{os.getpid()}"))
