@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,14 +32,25 @@ def cgroup() -> Iterator[Path]:
     directory.rmdir()
 
 
-async def test_crossing_a_threshold_notifies_once_each_time_and_a_replaced_one_no_more(cgroup: Path) -> None:
-    notified = asyncio.Event()
-    notifications = MemoryNotifications(asyncio.get_running_loop(), notified.set)
+async def test_crossing_a_threshold_notifies_once_each_time_and_a_replaced_one_no_more(
+    cgroup: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notified, moments = asyncio.Event(), list[float]()
+
+    def notify() -> None:
+        moments.append(time.monotonic())
+        notified.set()
+
+    notifications = MemoryNotifications(asyncio.get_running_loop(), notify)
     notifications.watch_usage(cgroup, {"hard": 32 * MIB})
     assert not notified.is_set()
     with growing_in(cgroup) as process:
         async with asyncio.timeout(60):
+            await asyncio.to_thread(crossed, cgroup, 32 * MIB)
+            seen = time.monotonic()
             await notified.wait()
+        with capsys.disabled():
+            print(f"\nmemory threshold crossed → notified: {max(0.0, moments[0] - seen) * 1000:.0f} ms")
         notifications.watch_usage(cgroup, {})
         await asyncio.sleep(0)
         notified.clear()
@@ -53,6 +65,12 @@ async def test_a_cgroup_that_is_gone_and_a_kernel_without_pressure_files_are_lef
     notifications.watch_usage(tmp_path / "gone", {"hard": MIB})
     notifications.watch_stalls(tmp_path / "memory.pressure")
     notifications.close()
+
+
+def crossed(cgroup: Path, threshold: int) -> None:
+    """Wait until the cgroup uses so many bytes."""
+    while int((cgroup / "memory.usage_in_bytes").read_text()) < threshold:
+        time.sleep(0.001)
 
 
 @contextlib.contextmanager
