@@ -175,9 +175,11 @@ async def test_a_killed_podsync_goes_on_with_the_eviction_and_evicts_no_second_p
         await stage.pods_that_run("one", "two")
         stage.pods["one"] = 300 * MIB
         stage.memory = 50 * MIB
-        hang = stage.runtime.hang("StopContainer", times=2)
+        hang = stage.runtime.hang("StopContainer", times=0)
         await stage.read()
         await stage.until(hang.reached.is_set)
+        for uid in ("one", "two"):  # or a list of pleg without them would show that nothing of them runs
+            stage.seen.put(uid, stage.runtime.pods()[uid])
         await stage.kill()
         await stage.start()
         await stage.read()
@@ -267,6 +269,26 @@ async def test_a_soft_threshold_leaves_the_pod_its_grace_period_up_to_the_longes
         await stage.read()
         await stage.until(lambda: stage.evicted() == ["one"])
         await stage.until(lambda: stage.admitted.state["one"].grace_seconds == 40)
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+async def test_setting_the_clock_neither_shortens_nor_lengthens_the_grace_period_of_a_soft_threshold(
+    tmp_path: Path, hours: int
+) -> None:
+    soft: dict[str, Any] = {
+        "eviction_hard": {},
+        "eviction_soft": {"memory.available": "100Mi"},
+        "eviction_soft_grace_period": {"memory.available": 15.0},
+    }
+    async with pressed_stage(tmp_path, **soft) as stage:
+        await stage.pods_that_run("one")
+        stage.memory = 50 * MIB
+        await stage.read()
+        stage.network.clock._wall += hours * 3600
+        await stage.read()
+        assert stage.evicted() == [] and running(stage, "one")
+        await stage.read()
+        await stage.until(lambda: stage.evicted() == ["one"])
 
 
 async def test_a_best_effort_pod_is_refused_under_memory_pressure_also_right_after_a_restart(tmp_path: Path) -> None:

@@ -1,5 +1,9 @@
 """The usage of a cgroup, from the files of both versions; what is missing or garbled is left out."""
 
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -82,6 +86,36 @@ def test_a_missing_controller_costs_its_numbers_alone(tmp_path: Path) -> None:
     (tmp_path / "v2" / "a" / "cpu.stat").write_text("usage_usec 7\n")
     usage = read(Hierarchies(unified=tmp_path / "v2", by_controller={}), "a")
     assert usage == CgroupUsage(time=5.0, cpu_nanoseconds=7000)
+
+
+@pytest.mark.parametrize(("lay_out", "name"), [(lay_out_v1, V1_POD), (lay_out_v2, V2_POD)])
+@pytest.mark.parametrize("number", range(10))
+def test_a_cgroup_that_is_removed_while_it_is_read_has_no_wrong_number(
+    lay_out: Callable[[Path], Hierarchies],
+    name: str,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = place_of(lay_out(tmp_path), name)
+    complete, read_one, left = read_usage(place, 5.0), os.read, number
+
+    def read_until_it_is_removed(descriptor: int, most: int) -> bytes:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENODEV, "No such device")  # as the kernel does for an open file of a removed cgroup
+        return read_one(descriptor, most)
+
+    monkeypatch.setattr(os, "read", read_until_it_is_removed)
+    usage = read_usage(place, 5.0)
+    if number == 0:
+        assert usage is None
+    elif usage is not None:
+        known = {field.name: getattr(usage, field.name) for field in fields(usage)}
+        assert {
+            key: value for key, value in known.items() if value is not None and value != getattr(complete, key)
+        } == {}
 
 
 def test_the_root_of_v2_has_the_memory_of_the_machine(tmp_path: Path) -> None:
