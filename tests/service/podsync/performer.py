@@ -11,7 +11,7 @@ from services.podsync.adapters.cluster_reads import NoCluster
 from services.podsync.adapters.node.node_facts_reader import read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import NoSubpaths, Subpaths
 from services.podsync.core.pod.events import CallDone, CallFailed
-from services.podsync.core.pod.instructions import Call
+from services.podsync.core.pod.instructions import Call, CreateContainer
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
@@ -63,6 +63,24 @@ class Performer:
         self.pod = pod
         self.ids: dict[str, str] = {}
         self.sandbox = ""
+
+    async def create(self) -> CallDone | CallFailed:
+        """CreateContainer of container `c`, in a sandbox that is made first where there is none."""
+        self.calls.directories.prepare("shop", "web", UID, ["c"])
+        meta = {"name": "web", "namespace": "shop", "uid": UID}
+        if not self.sandbox:
+            self.sandbox = await self.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
+        image = self.runtime.images["busybox:1"]
+        call = CreateContainer(
+            uid=UID,
+            container="c",
+            attempt=0,
+            sandbox_id=self.sandbox,
+            sandbox_attempt=0,
+            image=image,
+            pod_ips=("10.0.0.2",),
+        )
+        return await self.perform(call)
 
     async def run(self) -> None:
         """A sandbox, and all containers of the pod in it, started."""

@@ -8,7 +8,6 @@ import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.core.pod.events import CallDone
-from services.podsync.core.pod.instructions import CreateContainer
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 VOLUMES = {
@@ -34,15 +33,7 @@ class Mounting(Performer):
 async def test_all_but_a_path_of_the_node_is_relabelled_where_selinux_is_on(tmp_path: Path, selinux: bool) -> None:
     stage = Mounting(tmp_path)
     stage.calls.facts = replace(stage.calls.facts, selinux_enabled=selinux)
-    stage.calls.directories.prepare("shop", "web", UID, ["c"])
-    meta = {"name": "web", "namespace": "shop", "uid": UID}
-    sandbox = await stage.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
-    image = stage.runtime.images["busybox:1"]
-    done = await stage.perform(
-        CreateContainer(
-            uid=UID, container="c", attempt=0, sandbox_id=sandbox, sandbox_attempt=0, image=image, pod_ips=("10.0.0.2",)
-        )
-    )
+    done = await stage.create()
     assert isinstance(done, CallDone), done
     [request] = stage.runtime.requests("CreateContainer")
     relabelled = {m["container_path"] for m in request["config"]["mounts"] if m.get("selinux_relabel")}

@@ -20,7 +20,7 @@ from bus.messages.volume import (
 from services.podsync.adapters.pod.subpaths import VolumeSubpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.events import CallDone, CallFailed
-from services.podsync.core.pod.instructions import CreateContainer, StartContainer
+from services.podsync.core.pod.instructions import StartContainer
 from services.podsync.core.pod.results import ContainerCreated
 from shared.model.objects import Object
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
@@ -66,17 +66,6 @@ class Begun(Performer):
             .view()
             .__class__(**{**vars(super().view()), "volumes": MountedVolumes(uid=UID, volumes={"data": data})})
         )
-
-    async def create(self) -> CallDone | CallFailed:
-        self.calls.directories.prepare("shop", "web", UID, ["c"])
-        meta = {"name": "web", "namespace": "shop", "uid": UID}
-        if not self.sandbox:
-            self.sandbox = await self.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
-        image = self.runtime.images["busybox:1"]
-        call = CreateContainer(
-            uid=UID, container="c", attempt=0, sandbox_id=self.sandbox, sandbox_attempt=0, image=image, pod_ips=()
-        )
-        return await self.perform(call)
 
 
 async def test_paths_are_expanded_asked_for_and_mounted(tmp_path: Path) -> None:

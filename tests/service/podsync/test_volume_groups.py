@@ -6,7 +6,6 @@ from typing import Any
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.core.pod.events import CallDone
-from services.podsync.core.pod.instructions import CreateContainer
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 GROUPS = {"a": 5005, "b": 70, "c": None, "d": 5005}
@@ -29,15 +28,7 @@ class Mounting(Performer):
 
 async def test_each_group_is_given_once_to_sandbox_and_container(tmp_path: Path) -> None:
     stage = Mounting(tmp_path)
-    stage.calls.directories.prepare("shop", "web", UID, ["c"])
-    meta = {"name": "web", "namespace": "shop", "uid": UID}
-    sandbox = await stage.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
-    image = stage.runtime.images["busybox:1"]
-    done = await stage.perform(
-        CreateContainer(
-            uid=UID, container="c", attempt=0, sandbox_id=sandbox, sandbox_attempt=0, image=image, pod_ips=("10.0.0.2",)
-        )
-    )
+    done = await stage.create()
     assert isinstance(done, CallDone), done
     [request] = stage.runtime.requests("CreateContainer")
     security = request["config"]["linux"]["security_context"]
