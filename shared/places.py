@@ -15,7 +15,7 @@ LOCAL_SOCKET = "server.sock"  # below the run directory: the HTTP API for the co
 
 
 @dataclass(frozen=True)
-class Places:
+class AgentPaths:
     """Defaults for one agent; all paths absolute."""
 
     run_dir: str
@@ -29,7 +29,7 @@ class Places:
     refuse_open_access: bool = False  # a server that serves every host without credentials is refused at the start
 
 
-def find_places(environment: dict[str, str] | None = None) -> Places:
+def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
     """The places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`. The unit sets `BULKHEAD_REFUSE_OPEN_ACCESS=1`."""
     given = dict(os.environ) if environment is None else environment
     refuses = given.get("BULKHEAD_REFUSE_OPEN_ACCESS", "") == "1"
@@ -37,7 +37,7 @@ def find_places(environment: dict[str, str] | None = None) -> Places:
     if home:
         home = str(Path(home).absolute())
         run_dir = str(Path(given.get("BULKHEAD_RUN_DIR") or f"{home}/run").absolute())
-        return Places(
+        return AgentPaths(
             run_dir=run_dir,
             log_dir=f"{home}/log",
             root_dir=f"{home}/kubelet",
@@ -49,7 +49,7 @@ def find_places(environment: dict[str, str] | None = None) -> Places:
             refuse_open_access=refuses,
         )
     run_dir = str(Path(given.get("BULKHEAD_RUN_DIR") or "/run/bulkhead").absolute())
-    return Places(
+    return AgentPaths(
         run_dir=run_dir,
         log_dir="/var/log/bulkhead",
         root_dir="/var/lib/kubelet",
@@ -62,7 +62,7 @@ def find_places(environment: dict[str, str] | None = None) -> Places:
     )
 
 
-def find_arguments(places: Places, environment: dict[str, str] | None = None) -> list[str]:
+def find_arguments(places: AgentPaths, environment: dict[str, str] | None = None) -> list[str]:
     """The kubelet flags: env `KUBELET_ARGS`, else the args file, else none. Raises OperatorError."""
     given = dict(os.environ) if environment is None else environment
     if "KUBELET_ARGS" in given:

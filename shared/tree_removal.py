@@ -16,7 +16,7 @@ _PASSES = 16  # over one directory that is never empty afterwards: another proce
 
 
 @dataclass
-class Removed:
+class RemovalProgress:
     """How many entries a removal has taken away so far, and whether it is to pause; another thread may read the one and
     set the other."""
 
@@ -32,7 +32,7 @@ class RemovalPausedError(Exception):
     """It was asked to pause. Another call goes on."""
 
 
-def remove_tree(path: Path, removed: Removed | None = None) -> None:
+def remove_tree(path: Path, removed: RemovalProgress | None = None) -> None:
     """Remove a directory with all it holds; absent is fine. Never follows a symlink, never leaves the filesystem.
 
     `removed` counts the entries. Raises OSError, for a mount point inside with the kubelet's text, and
@@ -43,7 +43,7 @@ def remove_tree(path: Path, removed: Removed | None = None) -> None:
     except FileNotFoundError:
         return
     try:
-        _Removal(top, path, removed or Removed()).empty_top()
+        _Removal(top, path, removed or RemovalProgress()).empty_top()
     finally:
         os.close(top)
     path.rmdir()
@@ -56,7 +56,7 @@ class _MountPointError(Exception):
 class _Removal:
     """One call. `_moved` are names at the top that are known; `_forgotten`: there are others."""
 
-    def __init__(self, top: int, path: Path, removed: Removed) -> None:
+    def __init__(self, top: int, path: Path, removed: RemovalProgress) -> None:
         self._top, self._path, self._removed = top, path, removed
         self._prefix = f".removing-{secrets.token_hex(8)}-"
         self._number = 0

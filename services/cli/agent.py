@@ -16,7 +16,7 @@ from bus.messages.services import SERVICES
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from services.cli.pod_rows import PodFacts, PodRow, pod_row
 from services.cli.processes import process_of
-from services.cli.report import Gathered, Report, report
+from services.cli.report import Report, ReportInputs, report
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
@@ -65,7 +65,7 @@ class Agent:
         answers = self.client.ask([*followed.values(), *snapshots.values()], TIMEOUT, beats_of=able)
         items = {name: _items(answers.get(question)) for name, question in snapshots.items()}
         return report(
-            Gathered(
+            ReportInputs(
                 now=time.monotonic(),
                 node=self.config.node_name,
                 kubeconfig=self.config.kubeconfig,

@@ -33,7 +33,7 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
         found = list(error.findings)
     found = sorted(map(_strictly, found), key=lambda finding: position(finding.place))
     bad = any(finding.severity == ERROR for finding in found)
-    quotes = Quotes()
+    quotes = QuotableLines()
     if form == "json":
         out(json.dumps([_as_json(finding, quotes) for finding in found], indent=2))
         return int(bad)
@@ -84,7 +84,7 @@ def _strictly(finding: Finding) -> Finding:
     return replace(finding, severity=ERROR, message=message)
 
 
-def _as_json(finding: Finding, quotes: "Quotes") -> dict[str, Any]:
+def _as_json(finding: Finding, quotes: "QuotableLines") -> dict[str, Any]:
     file, line, column = position(finding.place)
     return {
         "severity": finding.severity,
@@ -104,7 +104,7 @@ def position(place: str) -> tuple[str, int, int]:
     return (match[1], int(match[2]), int(match[3])) if match else (place, 0, 0)
 
 
-class Quotes:
+class QuotableLines:
     """The lines of configuration files that may be shown."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
-from shared.places import Places, find_arguments, find_places
+from shared.places import AgentPaths, find_arguments, find_places
 
 UNITS = ("bulkhead.service", "kubelet.service")
 _SYSTEMCTL = 10.0  # seconds until it counts as absent
@@ -60,7 +60,7 @@ def given_arguments(config: EffectiveConfig) -> list[str]:
     return arguments
 
 
-def _of_args_file(places: Places) -> FoundArguments | None:
+def _of_args_file(places: AgentPaths) -> FoundArguments | None:
     if not Path(places.args_file).exists():
         return None
     return FoundArguments(find_arguments(places), f"the flags in {places.args_file}")
@@ -92,6 +92,6 @@ def _text(path: str) -> str | None:
         return None
 
 
-def _defaults(places: Places) -> FoundArguments:
+def _defaults(places: AgentPaths) -> FoundArguments:
     missing = f"no agent runs in {places.run_dir}, and there is no {places.args_file} and no unit with flags"
     return FoundArguments([], f"the defaults ({missing})")

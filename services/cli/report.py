@@ -75,7 +75,7 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gathered:
+class ReportInputs:
     """What was read for one report. Times are CLOCK_MONOTONIC seconds."""
 
     now: float
@@ -90,7 +90,7 @@ class Gathered:
     pods: Sequence[PodRow]
 
 
-def report(given: Gathered) -> Report:
+def report(given: ReportInputs) -> Report:
     """The report of this moment."""
     processes = tuple(_process(service, given) for service in SERVICES)
     owners = {name: service for service, beat in given.beats.items() for name in beat.streams}
@@ -126,7 +126,7 @@ def report(given: Gathered) -> Report:
     )
 
 
-def _process(service: str, given: Gathered) -> ProcessRow:
+def _process(service: str, given: ReportInputs) -> ProcessRow:
     facts, beat = given.processes[service], given.beats.get(service)
     seen = [followed.beats[service] for followed in given.followed.values() if service in followed.beats]
     if beat is not None:
@@ -165,7 +165,7 @@ def _process_problem(row: ProcessRow) -> str:
     return ""
 
 
-def _stream(name: str, owner: str, given: Gathered) -> StreamRow:
+def _stream(name: str, owner: str, given: ReportInputs) -> StreamRow:
     copies = {service: one.streams[name] for service, one in given.followed.items() if name in one.streams}
     beat = given.beats.get(owner)
     return StreamRow(
@@ -214,7 +214,7 @@ def _runtime_problems(runtime: RuntimeRow) -> list[str]:
     return []
 
 
-def _api_server(given: Gathered) -> str:
+def _api_server(given: ReportInputs) -> str:
     if not given.kubeconfig:
         return ""
     beat = given.beats.get("sources")
@@ -223,7 +223,7 @@ def _api_server(given: Gathered) -> str:
     return next((line for line in beat.troubles if line.startswith(_API_SERVER)), "reachable")
 
 
-def _node_ready(given: Gathered) -> bool | None:
+def _node_ready(given: ReportInputs) -> bool | None:
     node = (given.node_object or {}).get("node") or {}
     conditions = (node.get("status") or {}).get("conditions") or []
     ready = next((one for one in conditions if one.get("type") == "Ready"), None)

@@ -9,11 +9,11 @@ from shared.config.document import Document
 from shared.config.effective import EmbeddedContainerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
-from shared.places import Places
+from shared.places import AgentPaths
 
 
 def embedded_containerd(
-    extension: Document | None, file: str, places: Places, findings: Findings
+    extension: Document | None, file: str, places: AgentPaths, findings: Findings
 ) -> EmbeddedContainerd | None:
     """The containerd of the document; None where there is none. Relative paths begin at the directory of `file`."""
     if extension is None:

@@ -6,10 +6,10 @@ from typing import Any
 from shared.config.findings import WARNING, Findings
 from shared.config.node_settings import node_ips, node_labels
 from shared.config.settings import absolute, seconds
-from shared.places import Places
+from shared.places import AgentPaths
 
 
-def own_settings(own: dict[str, Any], places: Places, hostname: str, findings: Findings) -> dict[str, Any]:
+def own_settings(own: dict[str, Any], places: AgentPaths, hostname: str, findings: Findings) -> dict[str, Any]:
     """EffectiveConfig's fields that come from KubeletFlags; `own` are those given, by name."""
     node_name = (own.get("hostname-override") or hostname).strip().lower()
     if not node_name or len(node_name) > 253 or any(c.isspace() or c in "/%" for c in node_name):

@@ -28,7 +28,7 @@ from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import settings_of
-from shared.places import Places
+from shared.places import AgentPaths
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
 _BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)
@@ -69,7 +69,7 @@ class Resolved:
 def resolve(
     sources: Sources,
     flags: Flags,
-    places: Places,
+    places: AgentPaths,
     hostname: str,
     facts: HostFacts,
     findings: Findings,
@@ -202,7 +202,7 @@ def _check(
     gates: Mapping[str, bool],
     own: dict[str, Any],
     facts: HostFacts,
-    places: Places,
+    places: AgentPaths,
     findings: Findings,
 ) -> None:
     """Every rule. After a mistake in a file, what is wrong with defaults is left out, for it may follow from that."""

@@ -23,7 +23,7 @@ from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.operations import MountDevice, MountVolume, Operation
 from services.volume.core.outcome import Outcome
-from services.volume.core.payload import ContentError, FoundObject, FoundToken, Gathered
+from services.volume.core.payload import ContentError, FoundObject, FoundToken, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -32,7 +32,7 @@ from services.volume.plugins.registry import persistent_volume_spec, volume_of, 
 from shared.clock import SystemClock
 from shared.model.objects import Object
 from shared.mountinfo import below
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 CONFIG = {"data": {"key": "content"}}
 DRIVER = "hostpath.csi.k8s.io"
@@ -173,11 +173,11 @@ class _Process:
         self._reconciler.desired.admit(pod)
 
     def _perform(self, operation: Operation) -> str:
-        gathered = Gathered()
+        gathered = SetUpInputs()
         if isinstance(operation, MountVolume | MountDevice):
             gathered = _content(operation.spec.objects, operation.spec.tokens)
         try:
-            path = self._calls.perform(operation, gathered, Removed())
+            path = self._calls.perform(operation, gathered, RemovalProgress())
             outcome = Outcome(host_path=path)
         except (OSError, ContentError) as error:
             outcome = Outcome(error=str(error))
@@ -185,9 +185,9 @@ class _Process:
         return f"{operation}: {outcome.error}" if outcome.error else ""
 
 
-def _content(objects: Iterable[ObjectKey], tokens: Iterable[Any]) -> Gathered:
+def _content(objects: Iterable[ObjectKey], tokens: Iterable[Any]) -> SetUpInputs:
     found = {key: FoundObject({**CONFIG, "metadata": {"resourceVersion": "1"}}) for key in objects}
-    return Gathered(objects=found, tokens={key: FoundToken("jwt") for key in tokens})
+    return SetUpInputs(objects=found, tokens={key: FoundToken("jwt") for key in tokens})
 
 
 def _kill_at(step: int) -> None:

@@ -13,11 +13,11 @@ import pytest
 from services.volume.adapters import block_devices, block_maps
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.local import Local, LocalPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 from tests.lacking import require_command
 
 pytestmark = pytest.mark.root
@@ -42,14 +42,14 @@ class Machine:
 
     def start(self, uid: str, source: Local) -> Path:
         """Give the volume `pv` to a pod."""
-        path = self.plugin.mount_device("pv", source, Gathered())
-        gathered = Gathered(device_path=path)
+        path = self.plugin.mount_device("pv", source, SetUpInputs())
+        gathered = SetUpInputs(device_path=path)
         act = self.plugin.map_block if source.block else self.plugin.set_up
         return Path(act(uid, "pv", source, gathered))
 
     def stop(self, uid: str) -> None:
         """Take it from the pod."""
-        self.plugin.tear_down(uid, "pv", Removed())
+        self.plugin.tear_down(uid, "pv", RemovalProgress())
         self.plugin.unmap_block(uid, "pv")
 
     def mounts(self) -> list[str]:
@@ -239,7 +239,7 @@ def test_a_file_system_grows_to_its_device(machine: Machine) -> None:
     os.truncate(machine.image, 128 << 20)
     subprocess.run(["losetup", "-c", machine.device], check=True)
     for _ in range(2):
-        machine.plugin.expand("a", "pv", source, 128 << 20, Gathered())
+        machine.plugin.expand("a", "pv", source, 128 << 20, SetUpInputs())
     assert os.statvfs(path).f_blocks > 1.5 * before
     assert (path / "data").read_text() == "kept"
 
@@ -261,7 +261,7 @@ def test_an_xfs_is_made_on_an_empty_device_once_checked_and_grown(machine: Machi
     assert (path / "data").read_text() == "kept"
     resize(machine, 800 << 20)
     for _ in range(2):
-        machine.plugin.expand("b", "pv", source, 800 << 20, Gathered())
+        machine.plugin.expand("b", "pv", source, 800 << 20, SetUpInputs())
     assert os.statvfs(path).f_blocks > 1.5 * before
     assert (path / "data").read_text() == "kept"
 

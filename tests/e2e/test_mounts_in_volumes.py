@@ -12,11 +12,11 @@ import pytest
 
 from services.volume.adapters.mounts import bind_to_itself, mount_table
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 pytestmark = pytest.mark.root
 
@@ -71,16 +71,16 @@ def error_of(call: Callable[[], object]) -> str:
 )
 def test_a_mount_of_any_name_stops_the_removal_and_loses_nothing(directories: PodDirectories, name: str) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))
     (path / "beside").write_text("kept")
     (path / name).mkdir()
     (path / name / "precious").write_text("kept")
     bind_to_itself(path / name)
-    assert "it is a mount point" in error_of(lambda: volumes.tear_down("u", "cache", Removed()))
+    assert "it is a mount point" in error_of(lambda: volumes.tear_down("u", "cache", RemovalProgress()))
     assert error_of(lambda: directories.remove("u")) == "Orphaned pod found, but volumes are not cleaned up"
     assert (path / "beside").read_text() == (path / name / "precious").read_text() == "kept"
     _libc.umount2(os.fsencode(path / name), 0)
-    volumes.tear_down("u", "cache", Removed())
+    volumes.tear_down("u", "cache", RemovalProgress())
     directories.remove("u")
     assert not directories.pod("u").exists()
 
@@ -88,7 +88,7 @@ def test_a_mount_of_any_name_stops_the_removal_and_loses_nothing(directories: Po
 @pytest.mark.parametrize("server", ["hangs", "is gone"])
 def test_a_fuse_mount_is_neither_entered_nor_waited_for(directories: PodDirectories, server: str) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))
     (path / "remote").mkdir()
     with fuse(path / "remote") as device:
         if server == "is gone":
@@ -96,9 +96,9 @@ def test_a_fuse_mount_is_neither_entered_nor_waited_for(directories: PodDirector
             with pytest.raises(OSError) as gone:
                 (path / "remote").stat()
             assert gone.value.errno == errno.ENOTCONN
-        assert "it is a mount point" in error_of(lambda: volumes.tear_down("u", "cache", Removed()))
+        assert "it is a mount point" in error_of(lambda: volumes.tear_down("u", "cache", RemovalProgress()))
         assert error_of(lambda: directories.remove("u")) == "Orphaned pod found, but volumes are not cleaned up"
         assert volumes.reconstruct("u")
-    volumes.tear_down("u", "cache", Removed())
+    volumes.tear_down("u", "cache", RemovalProgress())
     directories.remove("u")
     assert not directories.pod("u").exists()

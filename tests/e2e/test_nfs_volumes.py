@@ -10,11 +10,11 @@ import pytest
 
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.nfs import Nfs, NfsPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 pytestmark = pytest.mark.root
 
@@ -54,11 +54,11 @@ def directories(tmp_path: Path) -> PodDirectories:
 def test_an_export_is_mounted_once_for_each_pod_and_its_data_stays(server: Server, directories: PodDirectories) -> None:
     plugin, source = NfsPlugin(directories, SystemClock()), Nfs("storage:/export", ("hard", "ro"))
     for _ in range(2):
-        path = Path(plugin.set_up("u", "pv", source, Gathered()))
+        path = Path(plugin.set_up("u", "pv", source, SetUpInputs()))
     assert server.log.read_text() == f"-t nfs -o hard,ro -- storage:/export {path}\n"
     assert (path / "data").read_text() == "kept"
     for _ in range(2):
-        plugin.tear_down("u", "pv", Removed())
+        plugin.tear_down("u", "pv", RemovalProgress())
     assert plugin.reconstruct("u") == []
     directories.remove("u")
     assert (server.export / "data").read_text() == "kept"
@@ -70,9 +70,9 @@ def test_a_mount_that_fails_has_the_kubelets_text_and_leaves_an_empty_directory(
     server.away.touch()
     plugin = NfsPlugin(directories, SystemClock())
     with pytest.raises(OSError, match=r"mount failed: exit status 32 Mounting command: mount .* Output: refused"):
-        plugin.set_up("u", "pv", Nfs("storage:/export"), Gathered())
+        plugin.set_up("u", "pv", Nfs("storage:/export"), SetUpInputs())
     assert [volume.name for volume in plugin.reconstruct("u")] == ["pv"]
-    plugin.tear_down("u", "pv", Removed())
+    plugin.tear_down("u", "pv", RemovalProgress())
     directories.remove("u")
 
 
@@ -80,7 +80,7 @@ def test_a_mount_that_its_server_has_forgotten_is_mounted_again(
     server: Server, directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin, source = NfsPlugin(directories, SystemClock()), Nfs("storage:/export")
-    path, scandir = Path(plugin.set_up("u", "pv", source, Gathered())), os.scandir
+    path, scandir = Path(plugin.set_up("u", "pv", source, SetUpInputs())), os.scandir
 
     def stale(listed: Path) -> object:
         if listed == path:
@@ -89,8 +89,8 @@ def test_a_mount_that_its_server_has_forgotten_is_mounted_again(
 
     with monkeypatch.context() as context:
         context.setattr(os, "scandir", stale)
-        plugin.set_up("u", "pv", source, Gathered())
+        plugin.set_up("u", "pv", source, SetUpInputs())
     assert len(server.log.read_text().splitlines()) == 2
     assert [mount.path for mount in mount_table()].count(str(path)) == 1
-    plugin.tear_down("u", "pv", Removed())
+    plugin.tear_down("u", "pv", RemovalProgress())
     assert not path.exists()

@@ -17,13 +17,13 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
 from services.volume.core.files_source import Files
 from services.volume.core.operations import RemovePodDirectory, UnmountVolume
-from services.volume.core.payload import Gathered, PayloadFile
+from services.volume.core.payload import PayloadFile, SetUpInputs
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.clock import SystemClock
 from shared.mountinfo import below
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 pytestmark = pytest.mark.root
 
@@ -36,7 +36,7 @@ class Pod:
         self.calls = PluginCalls(self.directories, SystemClock())
         self.config_maps = ConfigMapPlugin(self.directories, SystemClock())
         empty_dirs = EmptyDirPlugin(self.directories, SystemClock())
-        self.volume = Path(empty_dirs.set_up("u", "v", EmptyDir(), Gathered()))
+        self.volume = Path(empty_dirs.set_up("u", "v", EmptyDir(), SetUpInputs()))
         self.place = self.directories.subpaths("u")
 
     @property
@@ -193,8 +193,8 @@ def test_an_unmount_takes_the_subpaths_of_the_volume_first_and_then_the_pod_can_
     with pytest.raises(OSError, match="mount point"):
         pod.directories.remove("u")
     assert [(found.name, found.on_disk, found.subpaths) for found in pod.calls.found("u")] == [("v", True, True)]
-    pod.calls.perform(UnmountVolume("u", "v"), Gathered(), Removed())
-    pod.calls.perform(RemovePodDirectory("u"), Gathered(), Removed())
+    pod.calls.perform(UnmountVolume("u", "v"), SetUpInputs(), RemovalProgress())
+    pod.calls.perform(RemovePodDirectory("u"), SetUpInputs(), RemovalProgress())
     assert (pod.volume.exists(), pod.directories.pod("u").exists()) == (False, False)
 
 
@@ -205,7 +205,7 @@ def test_a_host_path_with_a_subpath_is_found_and_unmounted_without_its_content(p
     pod.subpaths.prepare("u", "h", "c", 0, str(host), "precious")
     found = {volume.name: (volume.on_disk, volume.subpaths) for volume in pod.calls.found("u")}
     assert found == {"v": (True, False), "h": (False, True)}
-    pod.calls.perform(UnmountVolume("u", "h"), Gathered(), Removed())
+    pod.calls.perform(UnmountVolume("u", "h"), SetUpInputs(), RemovalProgress())
     assert ((host / "precious" / "data").read_text(), pod.place.exists()) == ("kept", False)
 
 
@@ -324,8 +324,8 @@ def test_a_kill_at_any_step_is_repaired_by_the_next_request_and_by_the_end(
             continue
         bound = point in ("target", "bound", "unmounted")
         assert [found.subpaths for found in pod.calls.found("u")] == [bound]
-    pod.calls.perform(UnmountVolume("u", "v"), Gathered(), Removed())
-    pod.calls.perform(RemovePodDirectory("u"), Gathered(), Removed())
+    pod.calls.perform(UnmountVolume("u", "v"), SetUpInputs(), RemovalProgress())
+    pod.calls.perform(RemovePodDirectory("u"), SetUpInputs(), RemovalProgress())
     assert below(mount_table(), str(tmp_path)) == []
 
 

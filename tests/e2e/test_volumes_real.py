@@ -14,7 +14,7 @@ from services.volume.adapters import root_dir
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files_source import Files
-from services.volume.core.payload import Gathered, PayloadFile
+from services.volume.core.payload import PayloadFile, SetUpInputs
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
@@ -23,7 +23,7 @@ from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below, containing
-from shared.tree_removal import Removed, remove_tree
+from shared.tree_removal import RemovalProgress, remove_tree
 
 pytestmark = pytest.mark.root
 
@@ -49,20 +49,20 @@ def mounts_at(path: Path) -> int:
 
 def test_a_memory_volume_is_a_tmpfs_of_its_size_and_is_removed_with_its_content(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
+    path = Path(volumes.set_up("u", "shm", MEMORY, SetUpInputs()))
     (path / "data").write_text("x")
     mount = containing(mount_table(), str(path))
     assert mount is not None
     assert (mount.path, mount.filesystem) == (str(path), "tmpfs")
     assert os.statvfs(path).f_blocks * os.statvfs(path).f_frsize == 1 << 20
-    volumes.tear_down("u", "shm", Removed())
+    volumes.tear_down("u", "shm", RemovalProgress())
     assert (mounts_at(path), path.exists()) == (0, False)
     directories.remove("u")
     assert directories.uids() == []
 
 
 def test_the_size_of_a_memory_volume_is_kept_by_the_kernel(directories: PodDirectories) -> None:
-    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "shm", MEMORY, Gathered()))
+    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "shm", MEMORY, SetUpInputs()))
     with pytest.raises(OSError) as full:
         (path / "data").write_bytes(b"x" * (2 << 20))
     assert full.value.errno == errno.ENOSPC
@@ -82,24 +82,24 @@ def test_a_kill_at_any_step_leaves_what_the_next_process_completes(
         (directories.empty_dir_marker("u", "shm") / "ready").touch()
     volumes = EmptyDirPlugin(directories, SystemClock())
     for _ in range(2):
-        volumes.set_up("u", "shm", MEMORY, Gathered())
+        volumes.set_up("u", "shm", MEMORY, SetUpInputs())
     assert mounts_at(path) == 1
     assert (path / "data").exists() is (killed_after != "mkdir")
-    volumes.tear_down("u", "shm", Removed())
+    volumes.tear_down("u", "shm", RemovalProgress())
     assert directories.empty_dirs("u") == []
 
 
 def test_a_tmpfs_that_a_reboot_took_is_mounted_again_though_the_marker_is_there(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
+    path = Path(volumes.set_up("u", "shm", MEMORY, SetUpInputs()))
     unmount(path)
-    volumes.set_up("u", "shm", MEMORY, Gathered())
+    volumes.set_up("u", "shm", MEMORY, SetUpInputs())
     assert mounts_at(path) == 1
 
 
 def test_a_volume_with_an_fs_group_belongs_to_the_group(directories: PodDirectories) -> None:
     for name, source in (("a", EmptyDir(fs_group=4242)), ("b", EmptyDir("Memory", 1 << 20, 4242))):
-        status = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", name, source, Gathered())).stat()
+        status = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", name, source, SetUpInputs())).stat()
         assert (status.st_gid, status.st_mode & 0o2070) == (4242, 0o2070)
 
 
@@ -107,19 +107,19 @@ def test_a_mount_below_a_volume_stops_its_teardown_and_loses_nothing(
     directories: PodDirectories, tmp_path: Path
 ) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))
     (path / "inner").mkdir()
     (path / "inner" / "precious").write_text("kept")
     bind_to_itself(path / "inner")
     with pytest.raises(OSError, match=r"cannot delete directory .*inner: it is a mount point"):
-        volumes.tear_down("u", "cache", Removed())
+        volumes.tear_down("u", "cache", RemovalProgress())
     with pytest.raises(OSError, match=r"cannot delete directory .*: it is a mount point"):
         remove_tree(path)
     with pytest.raises(OSError, match="Orphaned pod found, but volumes are not cleaned up"):
         directories.remove("u")
     assert (path / "inner" / "precious").read_text() == "kept"
     unmount(path / "inner")
-    volumes.tear_down("u", "cache", Removed())
+    volumes.tear_down("u", "cache", RemovalProgress())
     directories.remove("u")
 
 
@@ -136,12 +136,12 @@ def test_a_mount_elsewhere_in_a_pod_directory_keeps_it(directories: PodDirectori
 
 def test_a_tmpfs_in_use_is_an_error_and_not_a_crash(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
+    path = Path(volumes.set_up("u", "shm", MEMORY, SetUpInputs()))
     with (path / "open").open("w"):
         with pytest.raises(OSError) as busy:
-            volumes.tear_down("u", "shm", Removed())
+            volumes.tear_down("u", "shm", RemovalProgress())
         assert busy.value.errno == errno.EBUSY
-    volumes.tear_down("u", "shm", Removed())
+    volumes.tear_down("u", "shm", RemovalProgress())
     assert not path.exists()
 
 
@@ -165,7 +165,7 @@ def test_volumes_of_files_lie_in_memory_but_for_config_maps_and_leave_nothing(
     assert mounts_at(path) == (0 if plugin is ConfigMapPlugin else 1)
     assert [(path / name).read_text() for name in FILES] == ["root", "k"]
     assert (directories.pod("u") / "plugins" / "kubernetes.io~empty-dir" / "wrapped_v" / "ready").exists()
-    volumes.tear_down("u", "v", Removed())
+    volumes.tear_down("u", "v", RemovalProgress())
     assert (mounts_at(path), path.exists()) == (0, False)
     directories.remove("u")
     assert directories.uids() == []

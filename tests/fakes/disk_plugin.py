@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.model.objects import Object
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 _RECORD = "vol_data.json"
 
@@ -56,7 +56,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
         """See VolumePlugin."""
         return cls.read(pod, persistent.name, source, Node())
 
-    def mount_device(self, volume_name: str, source: Disk, gathered: Gathered) -> str:
+    def mount_device(self, volume_name: str, source: Disk, gathered: SetUpInputs) -> str:
         """Link the disk. It fails while there is no such disk."""
         device = self._device(volume_name)
         device.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
         """See DeviceMountableVolumePlugin."""
         return [FoundDevice(self.name, device.name) for device in self._device("any").parent.glob("*")]
 
-    def set_up(self, uid: str, volume: str, source: Disk, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: Disk, gathered: SetUpInputs) -> str:
         """Link the device, which must be mounted."""
         self._directories.make(uid)
         directory = self._directories.volume(uid, self.name, volume)
@@ -94,7 +94,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
         self._log(f"mount {volume} of {uid}")
         return str(directory / "mount")
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Unlink the device."""
         directory = self._directories.volume(uid, self.name, volume)
         if directory.is_dir():
@@ -103,7 +103,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
             directory.rmdir()
             self._log(f"unmount {volume} of {uid}")
 
-    def map_block(self, uid: str, volume: str, source: Disk, gathered: Gathered) -> str:
+    def map_block(self, uid: str, volume: str, source: Disk, gathered: SetUpInputs) -> str:
         """Link the device, which must be mounted, below `volumeDevices`."""
         self._directories.make(uid)
         assert Path(gathered.device_path).is_symlink(), "mapped from no device"
@@ -120,7 +120,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
             link.unlink()
             self._log(f"unmap {volume} of {uid}")
 
-    def expand(self, uid: str, volume: str, source: Disk, capacity: int, gathered: Gathered) -> None:
+    def expand(self, uid: str, volume: str, source: Disk, capacity: int, gathered: SetUpInputs) -> None:
         """Write the capacity beside the disk; it fails where the disk is gone."""
         self._resize(source, capacity)
         self._log(f"expand {volume} of {uid} to {capacity}")

@@ -13,9 +13,9 @@ from services.volume.core.operations import (
     UnmountVolume,
 )
 from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import Gathered, make_payload
+from services.volume.core.payload import SetUpInputs, make_payload
 from services.volume.plugins.plugin_calls import PluginCalls
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 from tests.simulation.oracle import Oracle
 from tests.simulation.story import Story
 
@@ -54,7 +54,7 @@ class SimulatedCalls(PluginCalls):
         self._volumes, self._story, self._oracle = volumes, story, oracle
         self.subpaths = SimulatedSubpaths(volumes)
 
-    def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         """As the real one; the host path."""
         mounted = self._volumes.mounted
         match operation:

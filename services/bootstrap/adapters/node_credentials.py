@@ -21,7 +21,7 @@ _ASKED = "there is no valid client certificate yet (a start asks for one; bootst
 
 
 @dataclass(frozen=True)
-class ClientLook:
+class ClientInspection:
     """What was found. `bootstrap`: of the bootstrap kubeconfig, where the plan needs it."""
 
     plan: ClientPlan
@@ -46,7 +46,7 @@ def serving_store(config: EffectiveConfig) -> CertificateStore:
     return CertificateStore("kubelet-server", config.cert_dir, (config.tls_cert_file, config.tls_private_key_file))
 
 
-def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> ClientLook:
+def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> ClientInspection:
     """Look at everything once, in children. Blocks; a plugin gets `timeout` seconds."""
     report = resolve_ordinary(config, wall, timeout=timeout)
     if not config.bootstrap_kubeconfig or report.unreadable:
@@ -54,13 +54,13 @@ def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGI
         if report.awaited and report.why_invalid and not report.unreadable:  # there are no credentials to ask with
             line = f"--kubeconfig: {config.kubeconfig}: {report.why_invalid}"
             report = replace(report, problems=(line,), awaited=False)
-        return ClientLook(plan, report)
+        return ClientInspection(plan, report)
     plan = plan_client(
         rotate=config.rotate_certificates, bootstrap_given=True, still_valid=report.certificate_ends > wall
     )
     if plan in (ClientPlan.AS_IS, ClientPlan.MANAGED):
-        return ClientLook(plan, report)
-    return ClientLook(plan, report, look_at_bootstrap(config, timeout=timeout))
+        return ClientInspection(plan, report)
+    return ClientInspection(plan, report, look_at_bootstrap(config, timeout=timeout))
 
 
 def find_refusal(config: EffectiveConfig, wall: float) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from shared.config.resolve import Resolved
 from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.files import write_atomically
-from shared.places import Places, find_arguments, find_places
+from shared.places import AgentPaths, find_arguments, find_places
 from shared.service_notify import watchdog_interval
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class BootstrapStartup:
     """`services.frame.launch.Startup` of bootstrap; `pair` and `refused` then hold the results."""
 
     def __init__(self) -> None:
-        self._places: Places = find_places()
+        self._places: AgentPaths = find_places()
         self._run_dir = Path(self._places.run_dir)
         self.generation = self._generation = supervisor_generation()
         self.supervisor_process = supervisor_process()

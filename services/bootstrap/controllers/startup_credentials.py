@@ -17,7 +17,7 @@ from services.bootstrap.adapters.credential_files import CredentialFiles
 from services.bootstrap.adapters.exec_plugin import FIRST_TIMEOUT
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.node_credentials import (
-    ClientLook,
+    ClientInspection,
     client_store,
     look_at_client,
     resolve_ordinary,
@@ -44,7 +44,7 @@ class StartupCredentials:
         self.plan = ClientPlan.AS_IS
         self.bootstrap: KubeconfigReport | None = None
         self.rotate_at_once = False
-        self._looking: Future[ClientLook] | None = None
+        self._looking: Future[ClientInspection] | None = None
 
     def begin(self, config: EffectiveConfig) -> None:
         """Start to look, in a thread of its own; nothing is written yet."""

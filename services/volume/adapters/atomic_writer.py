@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from services.volume.core.payload import Payload
-from services.volume.core.payload_paths import checked, stale_links, tops
+from services.volume.core.payload_paths import checked, stale_links, top_components
 from shared.crash import crash_point
 
 DATA = "..data"
@@ -55,7 +55,7 @@ class AtomicWriter:
                 if self._give is not None:
                     self._give(self._volume)
                 crash_point("volume.writer.ownership")
-                self._link(tops(payload))
+                self._link(top_components(payload))
                 crash_point("volume.writer.links")
                 (self._volume / _NEW_DATA).symlink_to(new.name)
                 crash_point("volume.writer.data_link")
@@ -65,7 +65,7 @@ class AtomicWriter:
                 raise
             crash_point("volume.writer.rename")
             old = new
-        self._link(tops(payload))
+        self._link(top_components(payload))
         for name in stale_links(self._links(), payload):
             (self._volume / name).unlink()
         crash_point("volume.writer.stale_links")

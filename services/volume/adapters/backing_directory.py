@@ -10,7 +10,7 @@ from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
 from shared.mountinfo import below, containing
 from shared.pod_directory import make_directory
-from shared.tree_removal import Removed, remove_tree
+from shared.tree_removal import RemovalProgress, remove_tree
 
 _MARKER = "ready"
 
@@ -41,7 +41,7 @@ def is_ready(marker: Path) -> bool:
     return (marker / _MARKER).exists()
 
 
-def tear_down_at(path: Path, marker: Path, removed: Removed | None = None) -> None:
+def tear_down_at(path: Path, marker: Path, removed: RemovalProgress | None = None) -> None:
     """Take away marker, mount and content, in this order; what is absent is no error. `removed` counts the entries.
     Raises OSError, EBUSY for a mount that is not ours, and RemovalPausedError."""
     remove_tree(marker)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class NewKey:
+class KeyAndRequest:
     """`private_key`: PKCS#8 PEM; `stub`: the request, DER in base64; `digest`: of the public key, hexadecimal."""
 
     private_key: bytes = field(repr=False)
@@ -26,7 +26,7 @@ class NewKey:
     digest: str
 
 
-def new_key(key_type: str) -> NewKey:
+def new_key(key_type: str) -> KeyAndRequest:
     """Make a key of a type as keyType of a podCertificate names it. Raises ValueError for another type."""
     # Here, because on most nodes no pod requests a certificate: all services would share 3 MiB that none uses.
     from cryptography import x509
@@ -48,7 +48,7 @@ def new_key(key_type: str) -> NewKey:
     key = generate()
     stub = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, algorithm)
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return NewKey(
+    return KeyAndRequest(
         private_key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         stub=base64.b64encode(stub.public_bytes(Encoding.DER)).decode(),
         digest=hashlib.sha256(public).hexdigest(),

@@ -12,7 +12,7 @@ from bus.messages.sources import GetObject
 from bus.messages.status import IssuedToken, RequestToken
 from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind, FoundCertificate, FoundObject, FoundToken, Gathered, Problem
+from services.volume.core.payload import FailureKind, FoundCertificate, FoundObject, FoundToken, Problem, SetUpInputs
 from services.volume.core.pod_certificates import CertificateKey
 from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
 from services.volume.core.volume_spec import VolumeSpec
@@ -40,7 +40,7 @@ class ClusterContent:
         self._requests: dict[ObjectKey | TokenKey, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def gather(self, spec: VolumeSpec) -> Gathered:
+    async def gather(self, spec: VolumeSpec) -> SetUpInputs:
         """Return the objects and tokens that set-up needs, asked for at once; what cannot be had is a Problem."""
         objects, tokens = sorted(spec.objects, key=str), spec.tokens
         found, issued = await asyncio.gather(
@@ -50,7 +50,7 @@ class ClusterContent:
         certificates = dict[CertificateKey, tuple[FoundCertificate, float]]()
         if self._certificates is not None:
             certificates = {key: await self._certificates.get(key) for key in spec.certificates}
-        return Gathered(
+        return SetUpInputs(
             objects=dict(zip(objects, found, strict=True)),
             tokens={key: token for key, (token, _) in zip(tokens, issued, strict=True)},
             certificates={key: certificate for key, (certificate, _) in certificates.items()},

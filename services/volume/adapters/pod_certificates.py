@@ -10,7 +10,7 @@ from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.event import KubeEvent
 from bus.messages.sources import FoundObject, GetObject
 from bus.messages.status import RequestedPodCertificate, RequestPodCertificate
-from services.volume.adapters.certificate_keys import NewKey, new_key
+from services.volume.adapters.certificate_keys import KeyAndRequest, new_key
 from services.volume.core.payload import FailureKind, FoundCertificate, Problem
 from services.volume.core.pod_certificates import (
     NOT_ISSUED,
@@ -49,7 +49,7 @@ class PodCertificates:
         clock: Clock,
         node: str,
         chance: Callable[[], float],
-        make_key: Callable[[str], NewKey] = new_key,
+        make_key: Callable[[str], KeyAndRequest] = new_key,
     ) -> None:
         self.on_event: Callable[[KubeEvent], None] = lambda _: None
         self._bus, self._clock, self._node, self._chance, self._make_key = bus, clock, node, chance, make_key

@@ -19,7 +19,7 @@ from shared.pod_directory import (
     pod_directory,
     pods_directory,
 )
-from shared.tree_removal import Removed, remove_tree
+from shared.tree_removal import RemovalProgress, remove_tree
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
 _WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore
@@ -102,7 +102,7 @@ class PodDirectories:
         """Return `plugins/<plugin>` below the root directory, where a plugin has what pods share."""
         return Path(self._root_dir) / PLUGINS / plugin
 
-    def remove(self, uid: str, removed: Removed | None = None) -> None:
+    def remove(self, uid: str, removed: RemovalProgress | None = None) -> None:
         """Remove `pods/<uid>`; absent is no error. Data in a volume directory, or a mount, is an error and stays.
 
         The directory is first renamed, so that the removal of its content, which may take long, does not affect a pod

@@ -19,14 +19,14 @@ _SECONDS = 110.0
 
 
 @dataclass(frozen=True)
-class Finished:
+class ProgramResult:
     """How a program ended: its exit status, and standard output and error together."""
 
     code: int
     output: str
 
 
-def run(*command: str, seconds: float = _SECONDS, keep_open: Sequence[int] = ()) -> Finished:
+def run(*command: str, seconds: float = _SECONDS, keep_open: Sequence[int] = ()) -> ProgramResult:
     """Run a program found in PATH. `keep_open`: descriptors that it inherits. Raises OSError with a one-line text where
     it is missing or takes longer than `seconds`."""
     try:
@@ -41,7 +41,7 @@ def run(*command: str, seconds: float = _SECONDS, keep_open: Sequence[int] = ())
     except subprocess.TimeoutExpired as error:
         process.kill()  # not waited for: a program inside a system call on a dead server does not end
         raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s") from error
-    return Finished(process.returncode, " ".join(output.split())[:_LONGEST_OUTPUT])
+    return ProgramResult(process.returncode, " ".join(output.split())[:_LONGEST_OUTPUT])
 
 
 @contextmanager

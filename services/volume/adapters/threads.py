@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from services.volume.core.mount_shares import Share
 from shared.clock import Clock
 from shared.deadlines import waiting_for
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -42,7 +42,7 @@ class Call:
     what: str
     path: str
     began: float
-    removed: Removed
+    removed: RemovalProgress
     mount: str = ""
 
 
@@ -157,7 +157,7 @@ class Turn:
         what: str,
         function: Callable[[*Arguments], Result],
         *arguments: *Arguments,
-        removed: Removed | None = None,
+        removed: RemovalProgress | None = None,
         late: Callable[[], None] = lambda: None,
     ) -> Result:
         """Call the function in a thread. `late` is called when it returns after the timeout. Raises HungError, and what
@@ -166,7 +166,9 @@ class Turn:
         place.late = late
         running = asyncio.get_running_loop().run_in_executor(threads._executor, function, *arguments)
         place.running = running  # type: ignore[assignment]
-        threads.calls[place] = Call(what, place.path, threads._clock.monotonic(), removed or Removed(), place.mount)
+        threads.calls[place] = Call(
+            what, place.path, threads._clock.monotonic(), removed or RemovalProgress(), place.mount
+        )
         running.add_done_callback(lambda _: threads.calls.pop(place, None))
         try:
             with waiting_for("a blocking call"):

@@ -31,7 +31,7 @@ from services.volume.core.operations import (
     needs_content,
 )
 from services.volume.core.outcome import Outcome
-from services.volume.core.payload import ContentError, Gathered
+from services.volume.core.payload import ContentError, SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls, error_text
@@ -40,7 +40,7 @@ from shared.crash import crash_point
 from shared.deadlines import Deadlines, work_on
 from shared.pod_failures import PodFailures
 from shared.tracing.tracer import Tracer
-from shared.tree_removal import RemovalPausedError, Removed
+from shared.tree_removal import RemovalPausedError, RemovalProgress
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class OperationExecutor:
         self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_TIMEOUT)
         self.looks = Threads("look", LOOK_PLACES, clock)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gathering: dict[MountVolume | MountDevice, asyncio.Task[Gathered]] = {}
+        self._gathering: dict[MountVolume | MountDevice, asyncio.Task[SetUpInputs]] = {}
         self._removals: dict[Operation, Call] = {}  # under way, each since its first turn
 
     def start(self, operation: Operation) -> None:
@@ -164,7 +164,7 @@ class OperationExecutor:
         self.on_end(events, {*concerned, *self._reconciler.concerned(operation)})
 
     async def _attempt(self, operation: Operation) -> Iterable[KubeEvent]:
-        gathered: Gathered | None = Gathered()
+        gathered: SetUpInputs | None = SetUpInputs()
         began = self._clock.monotonic()
         if isinstance(operation, ExpandVolume):
             volume = self._reconciler.actual.get(operation.uid, operation.volume)
@@ -181,7 +181,7 @@ class OperationExecutor:
         self._metrics.ended(operation, outcome, self._clock.monotonic() - began)
         return self._ended(operation, outcome)
 
-    async def _outcome(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:
+    async def _outcome(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
         """How performing it ended; None = it is not due any more."""
         try:
             outcome = await self._in_turns(operation, gathered)
@@ -199,10 +199,10 @@ class OperationExecutor:
             self._failures.ended(operation.uid, _what(operation))
         return outcome
 
-    async def _in_turns(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:
+    async def _in_turns(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
         """Perform it; a long removal takes turns with others. None = it is not due any more. An unmount that has begun
         to remove is performed to its end; the directory of a pod may be a new one at the next turn."""
-        removed, begun = Removed(), False
+        removed, begun = RemovalProgress(), False
         try:
             while True:
                 async with self._turn(operation) as turn:
@@ -239,7 +239,7 @@ class OperationExecutor:
         driver = volume.spec.served_by if volume.spec is not None else driver_of(volume.unique_name)
         return Share(driver or plugin, UNMOUNTS_PER_DRIVER)
 
-    async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> Gathered | None:
+    async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> SetUpInputs | None:
         """The content from other processes, requested without a turn: it may take long. None = cancelled."""
         gathering = self._gathering[operation] = asyncio.create_task(self._content.gather(spec))
         try:
@@ -249,7 +249,9 @@ class OperationExecutor:
             gathering.cancel()
         return None if gathering.cancelled() else gathering.result()
 
-    async def _perform(self, operation: Operation, gathered: Gathered, removed: Removed, turn: Turn) -> Outcome:
+    async def _perform(
+        self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress, turn: Turn
+    ) -> Outcome:
         crash_point(f"volume.calling.{type(operation).__name__}")
         what = f"{_what(operation)} of pod {self._described(operation.uid)}"
         if kind_of(operation) is Kind.REMOVAL:

@@ -13,7 +13,7 @@ from services.volume.core.expansion import Expansion, ExpansionFailure
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.operations import ExpandVolume
 from services.volume.core.outcome import Outcome
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_claims import CLAIM
 from shared.clock import Clock
 from shared.model.objects import Object
@@ -32,20 +32,20 @@ class VolumeExpansion:
         self._bus, self._clock, self._content, self._reread = bus, clock, content, reread
 
     async def run(
-        self, operation: ExpandVolume, again: bool, perform: Callable[[Gathered], Awaitable[Outcome | None]]
+        self, operation: ExpandVolume, again: bool, perform: Callable[[SetUpInputs], Awaitable[Outcome | None]]
     ) -> Outcome | None:
         """Return how it ended, None = it is not due any more. `again`: it has failed finally before."""
         spec = operation.spec
         expansion = spec.expansion
         if expansion is None:
-            return await perform(Gathered())
+            return await perform(SetUpInputs())
         if (patch := begun(expansion)) is not None:
             version, error = await self._patch(expansion, patch)
             if error:
                 return Outcome(error=error)
             expansion = replace(expansion, version=version)
         needed = replace(spec, objects=spec.expansion_objects, tokens=())
-        gathered = await self._content.gather(needed) if spec.expansion_objects else Gathered()
+        gathered = await self._content.gather(needed) if spec.expansion_objects else SetUpInputs()
         outcome = await perform(gathered)
         if outcome is None:
             return None

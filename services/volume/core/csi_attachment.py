@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from services.volume.core.csi_volume import CsiVolume
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import ContentError, FoundObject, Gathered, Problem
+from services.volume.core.payload import ContentError, FoundObject, Problem, SetUpInputs
 from services.volume.core.pod_fields import dictionary, text
 from shared.model.objects import Object
 
@@ -14,7 +14,7 @@ _RESOURCE_EXHAUSTED = 8  # a gRPC code
 _MISSING = FoundObject(problem=Problem("not requested"))
 
 
-def publish_context_of(volume: CsiVolume, gathered: Gathered) -> Mapping[str, str]:
+def publish_context_of(volume: CsiVolume, gathered: SetUpInputs) -> Mapping[str, str]:
     """Return the metadata of the attached volume, {} = it is not attached by a controller. Raises ContentError."""
     if not volume.attachment:
         return {}
@@ -40,7 +40,7 @@ def is_exhausted(attachment: Object | None) -> bool:
     return status.get("attached") is not True and error.get("errorCode") == _RESOURCE_EXHAUSTED
 
 
-def secret_of(key: ObjectKey | None, what: str, gathered: Gathered) -> Mapping[str, str]:
+def secret_of(key: ObjectKey | None, what: str, gathered: SetUpInputs) -> Mapping[str, str]:
     """Return the values of a Secret for a driver, {} = none is named. `what`: the field that names it. Raises
     ContentError, whose text has no value."""
     if key is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import ContentError, FoundToken, Gathered, Problem
+from services.volume.core.payload import ContentError, FoundToken, Problem, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import changes_group_always, dictionaries, dictionary, fs_group, number, text
 from services.volume.core.token_cache import TokenKey
@@ -29,7 +29,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CsiVolume:
-    """All that the calls for one volume of one pod need beside `Gathered`. `attachment`: the name of the
+    """All that the calls for one volume of one pod need beside `SetUpInputs`. `attachment`: the name of the
     VolumeAttachment, "" = the volume is not attached by a controller."""
 
     driver: str
@@ -111,7 +111,7 @@ class Context:
     secrets: Mapping[str, str] = field(repr=False)
 
 
-def publish_context(volume: CsiVolume, gathered: Gathered, secrets: Mapping[str, str]) -> Context:
+def publish_context(volume: CsiVolume, gathered: SetUpInputs, secrets: Mapping[str, str]) -> Context:
     """Return the volume context and secrets, with the pod's data and its tokens where the CSIDriver requests them.
     `secrets`: of the publish secret. Raises ContentError where a token is missing."""
     context = {**dict(volume.attributes), **dict(volume.pod_info)}

@@ -55,7 +55,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Done:
+class FollowUp:
     """What follows from the end of an operation: seconds until it may run again, events to record, and whether its
     failure is not reported yet."""
 

@@ -98,7 +98,7 @@ class FoundCertificate:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class SetUpInputs:
     """All that set-up gets beside the volume's source. `refresh_at`: the monotonic moment to renew its first token or
     certificate at; `device_path`: where its device is mounted, "" = it has none."""
 
@@ -114,7 +114,7 @@ class Gathered:
         return {str(key): found.version for key, found in self.objects.items()}
 
 
-def make_payload(source: Files, gathered: Gathered) -> Payload:
+def make_payload(source: Files, gathered: SetUpInputs) -> Payload:
     """Return every file of the volume; a file of a later part replaces one of an earlier part. Raises ContentError with
     all that is missing."""
     if source.default_mode is None:
@@ -142,7 +142,7 @@ class _ProblemsError(Exception):
         self.problems = problems
 
 
-def _part(part: Part, source: Files, mode: int, gathered: Gathered) -> dict[str, PayloadFile]:
+def _part(part: Part, source: Files, mode: int, gathered: SetUpInputs) -> dict[str, PayloadFile]:
     match part:
         case ObjectPart(key):
             return _object(part, mode, gathered.objects.get(key) or FoundObject())

@@ -38,11 +38,11 @@ def path_error(path: str) -> str:
     return ""
 
 
-def tops(paths: Iterable[str]) -> set[str]:
+def top_components(paths: Iterable[str]) -> set[str]:
     """Return the first component of each path: the symlinks at the top of the volume."""
     return {path.partition("/")[0] for path in paths}
 
 
 def stale_links(links: Iterable[str], payload: Payload) -> list[str]:
     """Return the symlinks at the top of the volume that no file needs."""
-    return sorted(set(links) - tops(payload))
+    return sorted(set(links) - top_components(payload))

@@ -26,7 +26,7 @@ from services.volume.core.operations import (
     UnmountVolume,
 )
 from services.volume.core.orphans import Orphans
-from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
+from services.volume.core.outcome import FollowUp, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
 from services.volume.core.pod_events import PodEvents
 from services.volume.core.refreshes import Key, Refreshes
@@ -208,7 +208,7 @@ class Reconciler:
         """A driver of this plugin was registered: what failed without it need not wait for its retry."""
         self._backoff.retry_all_now(f"{plugin}/")
 
-    def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
+    def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> FollowUp:
         """An operation ended; return what follows."""
         outcome = outcome or Outcome()
         error = outcome.error
@@ -250,7 +250,7 @@ class Reconciler:
             events = of_failure(operation, error, self.desired, self.actual) if not quiet else ()
         else:
             events = of_success(operation, outcome, self.desired)
-        return Done(retry_in=wait, events=tuple(events), quiet=quiet)
+        return FollowUp(retry_in=wait, events=tuple(events), quiet=quiet)
 
     def _refusal(self, operation: MountVolume) -> Refused | None:
         return self._refusal_of(operation.uid, operation.volume, operation.spec)

@@ -31,7 +31,7 @@ from services.volume.core.csi_volume import (
 )
 from services.volume.core.expansion import ExpansionError, ExpansionFailure, failure_of_code
 from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
+from services.volume.core.payload import ContentError, FailureKind, Problem, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.selinux_mount import mount_label
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -42,7 +42,7 @@ from shared.model.objects import Object
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pod_directory import make_directory
 from shared.podspec.names import dns_subdomain
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 _TARGET = "mount"
 _SET_UP = f"{PREFIX}mounter.SetUpAt failed"
@@ -76,7 +76,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         label = mount_label(pod, persistent) if takes_mount_label(driver) else ""
         return label if isinstance(label, Refused) else _spec(with_mount_label(found, label))
 
-    def mount_device(self, volume_name: str, source: CsiVolume, gathered: Gathered) -> str:
+    def mount_device(self, volume_name: str, source: CsiVolume, gathered: SetUpInputs) -> str:
         """Stage the volume; "" = the driver stages none."""
         return self._staged.mount(source, gathered)
 
@@ -95,7 +95,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             for record in records
         ]
 
-    def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs) -> str:
         """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away."""
         self._directories.make(uid)
         directory = self._directories.volume(uid, self.name, volume)
@@ -119,7 +119,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         self._give_to_group(source, target, group)
         return str(target)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Unpublish the volume and remove its directory, entry by entry: what a driver left in it stays, and is an
         error."""
         directory = self._directories.volume(uid, self.name, volume)
@@ -131,7 +131,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 client.unpublish(record["volumeHandle"], str(directory / _TARGET))
         self._remove_published(directory)
 
-    def map_block(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
+    def map_block(self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs) -> str:
         """See BlockVolumePlugin."""
         self._directories.make(uid)
         link = self._directories.block_link(uid, self.name, volume)
@@ -141,7 +141,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         """Take the device from the pod, and unpublish it."""
         self._blocks.unmap(self._directories.block_link(uid, self.name, volume), uid, volume)
 
-    def expand(self, uid: str, volume: str, source: CsiVolume, capacity: int, gathered: Gathered) -> None:
+    def expand(self, uid: str, volume: str, source: CsiVolume, capacity: int, gathered: SetUpInputs) -> None:
         """See ExpandableVolumePlugin."""
         target = self._published(uid, volume, source)
         failed = f"{PREFIX}Expander.NodeExpand failed to"

@@ -17,7 +17,7 @@ from services.volume.adapters.csi_client import CsiClient, is_final
 from services.volume.adapters.csi_records import save_record
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import PREFIX, CsiVolume, publish_context
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pod_directory import make_directory
 
@@ -33,7 +33,7 @@ class CsiBlockVolumes:
     ) -> None:
         self.directories, self._client = directories, client
 
-    def map(self, link: Path, uid: str, name: str, source: CsiVolume, gathered: Gathered) -> str:
+    def map(self, link: Path, uid: str, name: str, source: CsiVolume, gathered: SetUpInputs) -> str:
         """Publish the device for the pod and map it; return the link. Raises also ContentError."""
         target = self.directories.target(name, uid)
         with self._client(source.driver, f"{PREFIX}blockMapper.MapPodDevice {_NO_CLIENT}") as client:

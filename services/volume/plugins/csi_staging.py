@@ -16,7 +16,7 @@ from services.volume.adapters.csi_records import CsiRecordError, load_record, re
 from services.volume.adapters.mounts import is_mount_point, mount_table
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import PREFIX, CsiVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from shared.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError
@@ -38,7 +38,7 @@ class CsiStagedVolumes:
         """Return where the volume is staged."""
         return self._staged(source)[1]
 
-    def mount(self, source: CsiVolume, gathered: Gathered) -> str:
+    def mount(self, source: CsiVolume, gathered: SetUpInputs) -> str:
         """Stage the volume and return its path; "" = the driver stages none. Raises also ContentError."""
         directory, path, record = self._staged(source)
         what = "blockMapper.SetUpDevice failed" if source.block else "attacher.MountDevice failed"

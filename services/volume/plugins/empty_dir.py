@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 from services.volume.adapters.backing_directory import set_up_at, tear_down_at
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.pod_fields import fs_group, tmpfs_size
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 MEMORY = "Memory"
 
@@ -47,7 +47,7 @@ class EmptyDirPlugin(VolumePlugin[EmptyDir]):
             size = tmpfs_size(pod, node.memory, limit)
         return VolumeSpec(plugin=cls.name, source=EmptyDir(medium, size, fs_group(pod)), selinux_relabel=True)
 
-    def set_up(self, uid: str, volume: str, source: EmptyDir, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: EmptyDir, gathered: SetUpInputs) -> str:
         """See VolumePlugin."""
         self._directories.make(uid)
         path = self._directories.empty_dir(uid, volume)
@@ -55,7 +55,7 @@ class EmptyDirPlugin(VolumePlugin[EmptyDir]):
         set_up_at(path, marker, tmpfs=source.medium == MEMORY, size=source.size, fs_group=source.fs_group)
         return str(path)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """See VolumePlugin."""
         tear_down_at(self._directories.empty_dir(uid, volume), self._directories.empty_dir_marker(uid, volume), removed)
 

@@ -13,14 +13,14 @@ from services.volume.adapters.backing_directory import is_ready, set_up_at, tear
 from services.volume.adapters.ownership import give_to_group
 from services.volume.core.files_source import Files, Part, PartReader, nested_mounts
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Gathered, Payload, make_payload
-from services.volume.core.payload_paths import tops
+from services.volume.core.payload import Payload, SetUpInputs, make_payload
+from services.volume.core.payload_paths import top_components
 from services.volume.core.pod_fields import fs_group, fs_user, number, tmpfs_size
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.model import objects
 from shared.model.objects import Object
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 
 class FilesPlugin(VolumePlugin[Files]):
@@ -59,7 +59,7 @@ class FilesPlugin(VolumePlugin[Files]):
             provisional=node.provisional and reader.used_allocatable,
         )
 
-    def set_up(self, uid: str, volume: str, source: Files, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: Files, gathered: SetUpInputs) -> str:
         """See VolumePlugin."""
         return self.show(uid, volume, source, make_payload(source, gathered))
 
@@ -83,7 +83,7 @@ class FilesPlugin(VolumePlugin[Files]):
             raise
         return str(path)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """See VolumePlugin."""
         tear_down_at(*self._paths(uid, volume), removed)
 
@@ -103,7 +103,7 @@ class FilesPlugin(VolumePlugin[Files]):
 
 def _make_nested(path: Path, source: Files, payload: Payload) -> None:
     """Directories for mounts of other volumes, except below files of this one."""
-    taken = tops(payload)
+    taken = top_components(payload)
     for nested in source.nested:
         directory = path
         for part in nested.split("/"):

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.model.objects import Object
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -51,12 +51,12 @@ class HostPathPlugin(VolumePlugin[HostPath]):
         """See VolumePlugin."""
         return replace(cls.read(pod, persistent.name, source, Node()), read_only=persistent.read_only)
 
-    def set_up(self, uid: str, volume: str, source: HostPath, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: HostPath, gathered: SetUpInputs) -> str:
         """See VolumePlugin."""
         self._directories.make(uid)
         return check_host_path(source)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Do nothing: the path is the node's."""
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.model.objects import Object
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class ImagePlugin(VolumePlugin[Image]):
         """See VolumePlugin."""
         return VolumeSpec(plugin=cls.name, source=Image(), has_directory=False, read_only=True)
 
-    def set_up(self, uid: str, volume: str, source: Image, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: Image, gathered: SetUpInputs) -> str:
         """Return "": the volume has no path on the node."""
         self._directories.make(uid)
         return ""
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Do nothing."""
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:

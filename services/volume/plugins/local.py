@@ -16,7 +16,7 @@ from services.volume.adapters.mounts import bind_with_options, is_mount_point, m
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.adapters.volume_usage import usage_of_device, usage_of_filesystem
 from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import changes_group_always, fs_group, text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -24,7 +24,7 @@ from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePl
 from shared.model.objects import Object
 from shared.mountinfo import containing, references
 from shared.pod_directory import make_directory
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 _MODE = 0o750
 
@@ -76,7 +76,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
             selinux_relabel=not persistent.read_only,
         )
 
-    def mount_device(self, volume_name: str, source: Local, gathered: Gathered) -> str:
+    def mount_device(self, volume_name: str, source: Local, gathered: SetUpInputs) -> str:
         """Return the directory itself, the mount of the device, or for a block volume the device. Raises OSError."""
         if ".." in source.path.split("/") or not source.path.startswith("/"):
             raise OSError(errno.EINVAL, f"invalid path `{source.path}`: must be absolute and must not contain '..'")
@@ -120,7 +120,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
                 names |= {entry.name for entry in folder.iterdir()}
         return [FoundDevice(self.name, name) for name in sorted(names)]
 
-    def set_up(self, uid: str, volume: str, source: Local, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: Local, gathered: SetUpInputs) -> str:
         """See VolumePlugin."""
         self._directories.make(uid)
         path, device = self._directories.volume(uid, self.name, volume), Path(gathered.device_path)
@@ -135,14 +135,14 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
                 give_to_group(path, group)
         return str(path)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """See VolumePlugin."""
         path = self._directories.volume(uid, self.name, volume)
         if os.path.lexists(path):
             _unmount(path)
             path.rmdir()
 
-    def map_block(self, uid: str, volume: str, source: Local, gathered: Gathered) -> str:
+    def map_block(self, uid: str, volume: str, source: Local, gathered: SetUpInputs) -> str:
         """See BlockVolumePlugin."""
         self._directories.make(uid)
         link = self._directories.block_link(uid, self.name, volume)
@@ -155,7 +155,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         unmap_device(self._map(volume), uid)
         remove_link(link)
 
-    def expand(self, uid: str, volume: str, source: Local, capacity: int, gathered: Gathered) -> None:
+    def expand(self, uid: str, volume: str, source: Local, capacity: int, gathered: SetUpInputs) -> None:
         """Make the file system of a device as large as the device; a directory has no size of its own."""
         mount = containing(mount_table(), str(self._mount(volume)))
         if mount is not None and mount.path == str(self._mount(volume)):

@@ -17,14 +17,14 @@ from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.programs import run, running_on
 from services.volume.adapters.volume_usage import usage_of_filesystem
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import MeasuredVolumePlugin
 from shared.model.objects import Object
 from shared.pod_directory import make_directory
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 _CORRUPTED = frozenset({
     errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.EACCES, errno.EHOSTDOWN, errno.EWOULDBLOCK, errno.ENODEV,
@@ -79,7 +79,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
             node_check="mount of nfs",
         )
 
-    def set_up(self, uid: str, volume: str, source: Nfs, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: Nfs, gathered: SetUpInputs) -> str:
         """See VolumePlugin. A mount whose server has forgotten it is mounted again."""
         self._directories.make(uid)
         path = self._directories.volume(uid, self.name, volume)
@@ -99,7 +99,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
         mount_filesystem(source.export, path, "nfs", list(source.options))
         return str(path)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """See VolumePlugin."""
         path = self._directories.volume(uid, self.name, volume)
         while is_mount_point(path):

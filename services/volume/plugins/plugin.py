@@ -12,12 +12,12 @@ from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from shared.clock import Clock
 from shared.model.objects import Object
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 Source = TypeVar("Source")
 
@@ -56,12 +56,12 @@ class VolumePlugin(ABC, Generic[Source]):
         return ""
 
     @abstractmethod
-    def set_up(self, uid: str, volume: str, source: Source, gathered: Gathered) -> str:
+    def set_up(self, uid: str, volume: str, source: Source, gathered: SetUpInputs) -> str:
         """Set the volume of the pod up, or bring it up to date; return its absolute host path, "" = it has none.
         `gathered`: the objects and tokens of its VolumeSpec. Raises ContentError where files are missing."""
 
     @abstractmethod
-    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Take away what this plugin has of the volume; nothing is no error. `removed` counts the entries. Raises
         RemovalPausedError."""
 
@@ -83,7 +83,7 @@ class DeviceMountableVolumePlugin(VolumePlugin[Source]):
     as `gathered.device_path` and mounts it for one pod. `FoundVolume.unique_name` of `reconstruct` names the device."""
 
     @abstractmethod
-    def mount_device(self, volume_name: str, source: Source, gathered: Gathered) -> str:
+    def mount_device(self, volume_name: str, source: Source, gathered: SetUpInputs) -> str:
         """Mount the device once for all pods; return its absolute path. `source`: of one of the volumes."""
 
     @abstractmethod
@@ -100,7 +100,7 @@ class BlockVolumePlugin(DeviceMountableVolumePlugin[Source]):
     replace `set_up` and `tear_down`. `reconstruct` returns such volumes too."""
 
     @abstractmethod
-    def map_block(self, uid: str, volume: str, source: Source, gathered: Gathered) -> str:
+    def map_block(self, uid: str, volume: str, source: Source, gathered: SetUpInputs) -> str:
         """Make the device available to the pod; return the absolute path of the device."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class ExpandableVolumePlugin(VolumePlugin[Source]):
     """A type of volume that can be expanded while it is mounted, to `VolumeSpec.capacity`."""
 
     @abstractmethod
-    def expand(self, uid: str, volume: str, source: Source, capacity: int, gathered: Gathered) -> None:
+    def expand(self, uid: str, volume: str, source: Source, capacity: int, gathered: SetUpInputs) -> None:
         """Make the mounted volume `capacity` bytes large; one that is as large is no error. `gathered`: the objects of
         `VolumeSpec.expansion_objects`. Raises ExpansionError, and ContentError where objects are missing; another
         OSError is a failure without effect."""

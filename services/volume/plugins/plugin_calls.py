@@ -18,7 +18,7 @@ from services.volume.core.operations import (
     UnmountVolume,
 )
 from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.plugin import (
     BlockVolumePlugin,
@@ -29,7 +29,7 @@ from services.volume.plugins.plugin import (
 )
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.clock import Clock
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 
 class PluginCalls:
@@ -53,7 +53,7 @@ class PluginCalls:
         self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
-    def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         """Return the path of what was mounted, else "". `removed` counts the entries of a removal. Raises also
         ContentError where files are missing, and RemovalPausedError."""
         match operation:
@@ -76,7 +76,7 @@ class PluginCalls:
                 self._directories.remove(uid, removed)
         return ""
 
-    def _tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+    def _tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """A volume of the pod's own is torn down by each plugin that has such volumes: a pod that kept its UID may have
         had one of another type. One with a key of its plugin is torn down by that plugin alone."""
         of, _, name = volume.rpartition("/")

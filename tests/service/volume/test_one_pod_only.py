@@ -14,14 +14,14 @@ from bus.messages.volume import VolumeState
 from services.volume.adapters import backing_directory
 from services.volume.controllers import operation_executor, populator
 from services.volume.core.operations import MountVolume, Operation, UnmountVolume
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Refused, VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
 from shared import tree_removal
 from shared.model.objects import Object
-from shared.tree_removal import RemovalPausedError, Removed
+from shared.tree_removal import RemovalPausedError, RemovalProgress
 from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import TIMEOUT, Node, started_node
 
@@ -44,7 +44,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
 ) -> None:
     entered, go_on = threading.Event(), threading.Event()
 
-    def remove(path: Path, removed: Removed | None = None) -> None:
+    def remove(path: Path, removed: RemovalProgress | None = None) -> None:
         if removed is not None:
             removed.entries = 250_000
             entered.set()
@@ -71,7 +71,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
     going, turns = threading.Event(), dict.fromkeys((f"long-{number}" for number in range(LONG)), 0)
     remove_tree = tree_removal.remove_tree
 
-    def remove(path: Path, removed: Removed | None = None) -> None:
+    def remove(path: Path, removed: RemovalProgress | None = None) -> None:
         uid = path.parent.parent.parent.name
         if uid in turns and removed is not None and not going.is_set():
             turns[uid] += 1
@@ -102,7 +102,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
 async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, perform = threading.Event(), PluginCalls.perform
 
-    def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         if isinstance(operation, UnmountVolume) and operation.uid.startswith("hung"):
             assert answers.wait(DEADLINE)
         return perform(calls, operation, gathered, removed)
@@ -134,7 +134,7 @@ async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
 ) -> None:
     answers, begun, perform = threading.Event(), list[str](), PluginCalls.perform
 
-    def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         if not operation.volume.endswith("/share"):
             return perform(calls, operation, gathered, removed)
         if isinstance(operation, UnmountVolume):
@@ -168,7 +168,7 @@ async def test_a_volume_whose_unmount_hangs_is_mounted_again_only_after_the_unmo
 ) -> None:
     answers, performed, perform = threading.Event(), list[str](), PluginCalls.perform
 
-    def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         if operation.uid == "u" and isinstance(operation, UnmountVolume):
             assert answers.wait(DEADLINE)
         path = perform(calls, operation, gathered, removed)
@@ -199,7 +199,7 @@ async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
 ) -> None:
     turns, remove_tree = 0, tree_removal.remove_tree
 
-    def remove(path: Path, removed: Removed | None = None) -> None:
+    def remove(path: Path, removed: RemovalProgress | None = None) -> None:
         nonlocal turns
         turns += removed is not None and path.exists()
         if removed is not None and turns == 1:
@@ -228,7 +228,7 @@ async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
 async def test_a_name_that_is_not_utf8_in_a_volume_that_cannot_be_removed_is_an_error_of_its_pod(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(path: Path, removed: Removed | None = None) -> None:
+    def refused(path: Path, removed: RemovalProgress | None = None) -> None:
         if path.parent.parent.name == "volumes":
             raise PermissionError(1, "Operation not permitted", f"{path}/caf\udce9")
 
@@ -274,7 +274,7 @@ async def test_an_exception_in_an_operation_is_an_error_of_its_pod(
 ) -> None:
     perform = PluginCalls.perform
 
-    def mistaken(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def mistaken(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         if operation.uid == "bad" and isinstance(operation, MountVolume):
             raise IndexError("of a shape that is not known")
         return perform(calls, operation, gathered, removed)

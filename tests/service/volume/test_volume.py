@@ -13,10 +13,10 @@ from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.controllers import operation_executor, reconciliation
 from services.volume.core import orphans
 from services.volume.core.operations import Kind, MountVolume, Operation
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.plugin_calls import PluginCalls
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 
@@ -161,7 +161,7 @@ class Gate:
         self.entered, self.opened = threading.Event(), threading.Event()
         self._perform = PluginCalls.perform
 
-    def perform(self, calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def perform(self, calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
         if operation.uid == "hung" and not isinstance(operation, MountVolume):
             self.entered.set()
             assert self.opened.wait(DEADLINE)

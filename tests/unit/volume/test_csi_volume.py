@@ -14,7 +14,7 @@ from services.volume.core.csi_volume import (
     refused_mode,
 )
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import ContentError, FoundObject, FoundToken, Gathered, Problem
+from services.volume.core.payload import ContentError, FoundObject, FoundToken, Problem, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 
 POD: dict[str, Any] = {
@@ -30,9 +30,9 @@ def persistent(source: Any = None, driver: Any = None, **spec: Any) -> CsiVolume
     return persistent_csi_volume(POD, volume, csi, "n", None if driver is None else {"spec": driver})
 
 
-def attached(**found: Any) -> Gathered:
+def attached(**found: Any) -> SetUpInputs:
     key = ObjectKey("VolumeAttachment", "", attachment_name("h", "d", "n"))
-    return Gathered(objects={key: FoundObject(**found)})
+    return SetUpInputs(objects={key: FoundObject(**found)})
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_attachment_is_needed_unless_the_csi_driver_needs_none() -> None:
 def test_the_metadata_of_an_attached_volume_is_the_publish_context() -> None:
     status = {"attached": True, "attachmentMetadata": {"device": "/dev/x"}}
     assert publish_context_of(persistent(), attached(object={"status": status})) == {"device": "/dev/x"}
-    assert publish_context_of(persistent(driver={"attachRequired": False}), Gathered()) == {}
+    assert publish_context_of(persistent(driver={"attachRequired": False}), SetUpInputs()) == {}
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_volume_that_is_not_attached_is_an_error_with_the_reason(found: Any, t
 
 def test_a_secret_is_decoded_and_its_errors_show_no_value() -> None:
     key = ObjectKey("VolumeSecret", "shop", "s")
-    good = Gathered(objects={key: FoundObject({"data": {"user": "YWRtaW4="}})})
+    good = SetUpInputs(objects={key: FoundObject({"data": {"user": "YWRtaW4="}})})
     assert secret_of(key, "NodeStageSecretRef", good) == {"user": "admin"}
-    bad = Gathered(objects={key: FoundObject({"data": {"user": "hunter2!"}})})
+    bad = SetUpInputs(objects={key: FoundObject({"data": {"user": "hunter2!"}})})
     with pytest.raises(ContentError) as raised:
         secret_of(key, "NodeStageSecretRef", bad)
     assert str(raised.value) == "fetching NodeStageSecretRef shop/s failed: value of key user is not base64"
@@ -113,12 +113,12 @@ def test_tokens_are_in_the_context_or_in_the_secrets(in_secrets: bool) -> None:
     driver = {"tokenRequests": [{"audience": ""}, {"audience": "v", "expirationSeconds": 600}]}
     volume = persistent(driver={**driver, "serviceAccountTokenInSecrets": in_secrets})
     tokens = {key: FoundToken(f"jwt-{audience}", expiration="then") for audience, key in volume.tokens}
-    made = publish_context(volume, Gathered(tokens=tokens), {"own": "x"})
+    made = publish_context(volume, SetUpInputs(tokens=tokens), {"own": "x"})
     text = '{"":{"token":"jwt-","expirationTimestamp":"then"},"v":{"token":"jwt-v","expirationTimestamp":"then"}}'
     added = {"csi.storage.k8s.io/serviceAccount.tokens": text}
     assert made.secrets == ({"own": "x", **added} if in_secrets else {"own": "x"})
     assert made.volume == ({} if in_secrets else added)
-    assert "jwt" not in repr(Gathered(tokens=tokens))
+    assert "jwt" not in repr(SetUpInputs(tokens=tokens))
 
 
 @pytest.mark.parametrize(

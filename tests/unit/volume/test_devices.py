@@ -11,13 +11,13 @@ from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operations import MountDevice, Operation, UnmountDevice, UnmountVolume
 from services.volume.core.outcome import Outcome
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Node
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
 from shared.clock import SystemClock
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.unit.volume.killing import STEPS, killed
 
@@ -62,7 +62,7 @@ class Process:
             self.reconciler.abandoned(operation)
             return []
         try:
-            outcome = Outcome(host_path=self.calls.perform(operation, Gathered(), Removed()))
+            outcome = Outcome(host_path=self.calls.perform(operation, SetUpInputs(), RemovalProgress()))
         except OSError as error:
             outcome = Outcome(error=str(error.strerror))
         return [event.message for event in self.reconciler.done(operation, self.now, outcome).events]
@@ -204,7 +204,7 @@ def test_a_volume_is_not_mounted_on_a_device_that_is_being_unmounted(tmp_path: P
     process.perform(unmount)
     (unmount,) = process.started()
     assert isinstance(unmount, UnmountDevice)
-    process.calls.perform(unmount, Gathered(), Removed())
+    process.calls.perform(unmount, SetUpInputs(), RemovalProgress())
     process.admit("b", "v")
     assert process.started() == []
     process.reconciler.done(unmount, process.now)

@@ -9,11 +9,11 @@ import pytest
 
 from services.volume.adapters import pod_directories
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.host_path import HostPath, check_host_path
 from shared.clock import SystemClock
-from shared.tree_removal import Removed, remove_tree
+from shared.tree_removal import RemovalProgress, remove_tree
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def mode(path: Path) -> int:
 
 @pytest.mark.usefixtures("narrow_umask")
 def test_pod_directories_and_an_empty_dir_have_their_modes_whatever_the_umask(directories: PodDirectories) -> None:
-    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(), SetUpInputs()))
     assert path == directories.pods / "u" / "volumes" / "kubernetes.io~empty-dir" / "cache"
     marker = directories.pods / "u" / "plugins" / "kubernetes.io~empty-dir" / "cache"
     assert [mode(p) for p in (path, directories.pod("u"), path.parent.parent, marker)] == [0o777, 0o750, 0o750, 0o750]
@@ -43,10 +43,10 @@ def test_pod_directories_and_an_empty_dir_have_their_modes_whatever_the_umask(di
 
 def test_setting_up_again_keeps_the_content(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))
     (path / "data").write_text("kept")
     path.chmod(0o700)
-    assert volumes.set_up("u", "cache", EmptyDir(), Gathered()) == str(path)
+    assert volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()) == str(path)
     assert ((path / "data").read_text(), mode(path)) == ("kept", 0o700)
 
 
@@ -54,26 +54,26 @@ def test_a_kill_before_the_marker_is_repaired_by_setting_up_again(directories: P
     path = directories.empty_dir("u", "cache")
     path.mkdir(parents=True)
     path.chmod(0o700)
-    EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(), Gathered())
+    EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(), SetUpInputs())
     assert mode(path) == 0o777
 
 
 def test_a_removed_directory_is_made_again(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))
     path.rmdir()
-    volumes.set_up("u", "cache", EmptyDir(), Gathered())
+    volumes.set_up("u", "cache", EmptyDir(), SetUpInputs())
     assert mode(path) == 0o777
 
 
 def test_tearing_down_takes_content_and_marker_and_may_be_repeated(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs()))
     (path / "deep" / "er").mkdir(parents=True)
     (path / "deep" / "er" / "file").write_text("x")
     assert directories.empty_dirs("u") == ["cache"]
     for _ in range(2):
-        volumes.tear_down("u", "cache", Removed())
+        volumes.tear_down("u", "cache", RemovalProgress())
         assert directories.empty_dirs("u") == []
     directories.remove("u")
     directories.remove("u")
@@ -82,18 +82,18 @@ def test_tearing_down_takes_content_and_marker_and_may_be_repeated(directories: 
 
 def test_a_marker_left_by_a_killed_teardown_is_found_again(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
-    Path(volumes.set_up("u", "cache", EmptyDir(), Gathered())).rmdir()
+    Path(volumes.set_up("u", "cache", EmptyDir(), SetUpInputs())).rmdir()
     assert directories.empty_dirs("u") == ["cache"]
-    volumes.tear_down("u", "cache", Removed())
+    volumes.tear_down("u", "cache", RemovalProgress())
     assert directories.empty_dirs("u") == []
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../../etc"])
 def test_no_name_leads_out_of_its_directory(directories: PodDirectories, name: str) -> None:
     with pytest.raises(OSError, match="cannot be the name of a directory"):
-        EmptyDirPlugin(directories, SystemClock()).set_up(name, "v", EmptyDir(), Gathered())
+        EmptyDirPlugin(directories, SystemClock()).set_up(name, "v", EmptyDir(), SetUpInputs())
     with pytest.raises(OSError, match="cannot be the name of a directory"):
-        EmptyDirPlugin(directories, SystemClock()).tear_down("u", name, Removed())
+        EmptyDirPlugin(directories, SystemClock()).tear_down("u", name, RemovalProgress())
     with pytest.raises(OSError, match="cannot be the name of a directory"):
         directories.remove(name)
 
@@ -105,7 +105,7 @@ def test_a_pod_started_again_while_its_old_directory_is_removed_keeps_its_files(
     (directories.pod("u") / "containers" / "main").mkdir(parents=True)
     (directories.pod("u") / "etc-hosts").write_text("old")
 
-    def remove_slowly(path: Path, removed: Removed | None = None) -> None:
+    def remove_slowly(path: Path, removed: RemovalProgress | None = None) -> None:
         (directories.pod("u") / "containers" / "main").mkdir(parents=True)
         (directories.pod("u") / "etc-hosts").write_text("new")
         remove_tree(path, removed)
@@ -120,7 +120,7 @@ def test_a_pod_started_again_while_its_old_directory_is_removed_keeps_its_files(
 def test_a_removal_that_was_cut_short_is_found_again_by_its_uid(
     directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(path: Path, removed: Removed | None = None) -> None:
+    def killed(path: Path, removed: RemovalProgress | None = None) -> None:
         raise OSError(5, "killed", str(path))
 
     directories.make("u.1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters import block_devices
-from services.volume.adapters.programs import Finished
+from services.volume.adapters.programs import ProgramResult
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused
 from services.volume.plugins.nfs import NfsPlugin
@@ -33,9 +33,9 @@ def test_an_nfs_mount_option_that_begins_with_a_dash_is_refused() -> None:
 def test_the_source_of_a_mount_is_no_option_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = list[tuple[str, ...]]()
 
-    def run(*command: str, keep_open: Sequence[int]) -> Finished:
+    def run(*command: str, keep_open: Sequence[int]) -> ProgramResult:
         commands.append(command)
-        return Finished(0, "")
+        return ProgramResult(0, "")
 
     monkeypatch.setattr(block_devices, "run", run)
     block_devices.mount_filesystem("--bind", Path("/target"), "nfs", ["ro"])

@@ -14,9 +14,9 @@ from services.volume.core.payload import (
     FailureKind,
     FoundObject,
     FoundToken,
-    Gathered,
     PayloadFile,
     Problem,
+    SetUpInputs,
     make_payload,
 )
 from services.volume.core.payload_paths import checked, path_error
@@ -43,7 +43,7 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-FOUND = Gathered(
+FOUND = SetUpInputs(
     objects={
         SECRET: FoundObject({"data": {"user": encoded("root"), "key": encoded("k")}}),
         CONFIG: FoundObject({"data": {"a": "1", "b": "2"}, "binaryData": {"bin": encoded("\0")}}),
@@ -65,11 +65,11 @@ def files(volume: dict[str, Any], **spec: Any) -> Files:
     return source
 
 
-def content(volume: dict[str, Any], gathered: Gathered = FOUND, **spec: Any) -> dict[str, bytes]:
+def content(volume: dict[str, Any], gathered: SetUpInputs = FOUND, **spec: Any) -> dict[str, bytes]:
     return {path: file.content for path, file in make_payload(files(volume, **spec), gathered).items()}
 
 
-def failure(volume: dict[str, Any], gathered: Gathered = FOUND) -> str:
+def failure(volume: dict[str, Any], gathered: SetUpInputs = FOUND) -> str:
     with pytest.raises(ContentError) as error:
         make_payload(files(volume), gathered)
     return str(error.value)
@@ -136,7 +136,7 @@ def test_trust_anchors_are_a_file_that_only_the_pods_group_reads() -> None:
     key = ObjectKey("ClusterTrustBundle", "", "roots")
     node = Node(gates=frozenset({"ClusterTrustBundleProjection"}))
     text = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    found = Gathered(objects={key: FoundObject({"spec": {"trustBundle": text}})})
+    found = SetUpInputs(objects={key: FoundObject({"spec": {"trustBundle": text}})})
     for group, mode in ((None, 0o644), (5, 0o600)):
         spec = read(volume, node, securityContext={} if group is None else {"fsGroup": group})
         assert spec.objects == {key}
@@ -152,7 +152,7 @@ def test_a_missing_trust_bundle_is_an_error_unless_it_is_optional() -> None:
     def made(found: FoundObject = gone, **more: Any) -> Any:
         source = read(projected({"clusterTrustBundle": {"path": "ca.pem", "name": "roots", **more}}), node).source
         assert isinstance(source, Files)
-        return make_payload(source, Gathered(objects={key: found}))
+        return make_payload(source, SetUpInputs(objects={key: found}))
 
     with pytest.raises(ContentError) as error:
         made()
@@ -164,12 +164,12 @@ def test_a_missing_trust_bundle_is_an_error_unless_it_is_optional() -> None:
 
 
 def test_optional_covers_an_absent_object_and_absent_keys_but_no_other_failure() -> None:
-    absent = Gathered(objects={SECRET: FoundObject(not_found=True, problem=Problem("gone"))})
+    absent = SetUpInputs(objects={SECRET: FoundObject(not_found=True, problem=Problem("gone"))})
     assert content(secret(optional=True), absent) == {}
     assert failure(secret(), absent) == "gone"
     items = [{"key": "k9", "path": "p"}, {"key": "user", "path": "u"}]
     assert content(secret(optional=True, items=items)) == {"u": b"root"}
-    denied = Gathered(objects={SECRET: FoundObject(problem=Problem("denied"))})
+    denied = SetUpInputs(objects={SECRET: FoundObject(problem=Problem("denied"))})
     assert failure(secret(optional=True), denied) == "denied"
 
 
@@ -253,7 +253,7 @@ def test_content_is_in_no_repr() -> None:
 
 @pytest.mark.parametrize("value", [None, 7, "not base64!", "Zg", ["Zg=="]])
 def test_a_value_the_api_could_not_have_taken_is_an_error_without_the_value(value: Any) -> None:
-    found = Gathered(objects={SECRET: FoundObject({"data": {"user": value}})})
+    found = SetUpInputs(objects={SECRET: FoundObject({"data": {"user": value}})})
     assert "user" in failure(secret(), found)
     assert str(value) not in failure(secret(), found)
 
@@ -317,7 +317,7 @@ def test_odd_objects_are_errors_and_never_crashes(kind: str, source: Any, data: 
     found = volume_spec({**POD, "spec": {"volumes": [{"name": "v", kind: source}]}}, "v", Node())
     if isinstance(found, Refused):
         return
-    gathered = Gathered(objects={key: FoundObject({"data": data}) for key in found.objects})
+    gathered = SetUpInputs(objects={key: FoundObject({"data": data}) for key in found.objects})
     assert isinstance(found.source, Files)
     try:
         checked(make_payload(found.source, gathered))

@@ -7,11 +7,11 @@ import pytest
 
 from services.volume.core.files_source import Files
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import LARGEST_PAYLOAD, ContentError, FoundObject, Gathered, make_payload
+from services.volume.core.payload import LARGEST_PAYLOAD, ContentError, FoundObject, SetUpInputs, make_payload
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 
-LARGE = Gathered(objects={ObjectKey("ConfigMap", "n", "c"): FoundObject({"data": {"a": "x" * 1_000_000}})})
+LARGE = SetUpInputs(objects={ObjectKey("ConfigMap", "n", "c"): FoundObject({"data": {"a": "x" * 1_000_000}})})
 TOO_LARGE = f"the files of the volume have more than {LARGEST_PAYLOAD} bytes"
 
 
@@ -45,7 +45,7 @@ def test_a_field_is_written_out_once_for_all_files_that_show_it() -> None:
     try:
         source = files({"downwardAPI": {"defaultMode": 420, "items": items}}, {"k": '"' * 250_000})
         with pytest.raises(ContentError, match=TOO_LARGE):
-            make_payload(source, Gathered())
+            make_payload(source, SetUpInputs())
         assert tracemalloc.get_traced_memory()[1] < LARGEST_PAYLOAD
     finally:
         tracemalloc.stop()

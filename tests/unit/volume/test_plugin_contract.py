@@ -13,7 +13,7 @@ import pytest
 from services.volume.adapters import backing_directory
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FoundObject, FoundToken, Gathered
+from services.volume.core.payload import FoundObject, FoundToken, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -21,7 +21,7 @@ from services.volume.plugins import csi_staging, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.clock import SystemClock
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 from tests.fakes.csi_driver import CsiDriver
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.unit.volume.killing import STEPS, killed
@@ -49,7 +49,7 @@ EXAMPLES: dict[str, Any] = {
         ],
     },
 }
-GATHERED = Gathered(
+GATHERED = SetUpInputs(
     objects={
         ObjectKey("Secret", "shop", "s"): FoundObject({"data": {"key": "aw=="}}),
         ObjectKey("ConfigMap", "shop", "c"): FoundObject({"data": {"a": "1", "b": "2"}}),
@@ -107,7 +107,7 @@ class Machine:
         return self.plugin.set_up("u", "v", self.spec.source, gathered)
 
     def tear_down(self) -> None:
-        self.plugin.tear_down("u", "v", Removed())
+        self.plugin.tear_down("u", "v", RemovalProgress())
 
     def found(self) -> list[tuple[str, str]]:
         return [(volume.name, volume.plugin) for volume in self.plugin.reconstruct("u")]

@@ -12,11 +12,11 @@ import pytest
 
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.programs import running_on
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins import nfs
 from services.volume.plugins.nfs import Nfs, NfsPlugin
 from shared.clock import SystemClock
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 
 DEADLINE = 60.0  # seconds
 SOURCE = Nfs("storage:/export")
@@ -24,15 +24,15 @@ SOURCE = Nfs("storage:/export")
 VOLUME = """
 import sys
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import Gathered
+from services.volume.core.payload import SetUpInputs
 from services.volume.plugins import nfs
 from shared.clock import SystemClock
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalProgress
 nfs.is_mount_point = lambda _: sys.argv[2] == "umount"
 plugin = nfs.NfsPlugin(PodDirectories(sys.argv[1]), SystemClock())
 if sys.argv[2] == "umount":
-    plugin.tear_down("u", "data", Removed())
-plugin.set_up("u", "data", nfs.Nfs("storage:/export"), Gathered())
+    plugin.tear_down("u", "data", RemovalProgress())
+plugin.set_up("u", "data", nfs.Nfs("storage:/export"), SetUpInputs())
 """
 
 
@@ -71,10 +71,10 @@ def killed_in(program: str, root: Path) -> Path:
 def test_a_volume_is_not_mounted_beside_an_unmount_of_a_killed_process(plugin: NfsPlugin, tmp_path: Path) -> None:
     path = killed_in("umount", tmp_path)
     with pytest.raises(OSError, match=f"an earlier umount of {path} has not ended"):
-        plugin.set_up("u", "data", SOURCE, Gathered())
+        plugin.set_up("u", "data", SOURCE, SetUpInputs())
     (tmp_path / "end").touch()
     wait(lambda: not running_on(path, "umount"))
-    assert plugin.set_up("u", "data", SOURCE, Gathered()) == str(path)
+    assert plugin.set_up("u", "data", SOURCE, SetUpInputs()) == str(path)
 
 
 def test_a_volume_is_neither_mounted_nor_removed_beside_a_mount_of_a_killed_process(
@@ -82,17 +82,17 @@ def test_a_volume_is_neither_mounted_nor_removed_beside_a_mount_of_a_killed_proc
 ) -> None:
     path = killed_in("mount", tmp_path)
     with pytest.raises(OSError, match=f"an earlier mount of {path} has not ended"):
-        plugin.set_up("u", "data", SOURCE, Gathered())
+        plugin.set_up("u", "data", SOURCE, SetUpInputs())
     with pytest.raises(OSError, match=f"an earlier mount of {path} has not ended"):
-        plugin.tear_down("u", "data", Removed())
+        plugin.tear_down("u", "data", RemovalProgress())
     assert path.is_dir()
     (tmp_path / "end").touch()
     wait(lambda: not running_on(path, "mount"))
-    plugin.tear_down("u", "data", Removed())
+    plugin.tear_down("u", "data", RemovalProgress())
     assert not path.exists()
 
 
 def test_another_path_is_no_hindrance(plugin: NfsPlugin, tmp_path: Path) -> None:
     path = killed_in("mount", tmp_path)
     assert not running_on(path.parent, "mount") and not running_on(path, "umount")
-    plugin.tear_down("u", "other", Removed())
+    plugin.tear_down("u", "other", RemovalProgress())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared import tree_removal
-from shared.tree_removal import RemovalPausedError, Removed, remove_tree
+from shared.tree_removal import RemovalPausedError, RemovalProgress, remove_tree
 
 FEW = 8  # moved directories that are remembered, where a test sets it
 
@@ -31,7 +31,7 @@ def least_peak(top: Path, below: str, fill: Callable[[Path], object], entries: i
     peaks = []
     for name in ("first", "second"):
         fill(top / name / below)
-        removed = Removed()
+        removed = RemovalProgress()
         tracemalloc.start()
         try:
             remove_tree(top / name, removed)
@@ -53,7 +53,7 @@ def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
         os.close(here)
         here = deeper
     os.close(here)
-    removed = Removed()
+    removed = RemovalProgress()
     remove_tree(victim, removed)
     assert not victim.exists()
     assert removed.entries == 1500
@@ -69,7 +69,7 @@ def test_a_removal_that_pauses_goes_on_where_it_was(
         make_files(victim / f"inner-{number}" / "deeper", 20)
         make_directories(victim / f"inner-{number}", 20)
 
-    class Pausing(Removed):
+    class Pausing(RemovalProgress):
         """Asks for a pause whenever `every` entries are gone."""
 
         def __setattr__(self, name: str, value: object) -> None:
@@ -124,7 +124,7 @@ def test_directories_that_were_forgotten_are_removed_with_what_is_in_them(
     for outer in range(2 * FEW):
         for inner in range(2 * FEW):
             make_files(tmp_path / "victim" / "x" / f"o{outer}" / f"i{inner}" / "deep", 2)
-    removed = Removed()
+    removed = RemovalProgress()
     remove_tree(tmp_path / "victim", removed)
     assert not (tmp_path / "victim").exists()
     assert removed.entries == 1 + 2 * FEW * (1 + 2 * FEW * (1 + 1 + 2))
