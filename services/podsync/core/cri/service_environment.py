@@ -13,9 +13,7 @@ def service_environment(services: Iterable[Object], pod_namespace: str, *, links
     namespace where `links` (spec.enableServiceLinks) is set; one of the pod's namespace wins over the former."""
     chosen: dict[str, Object] = {}
     for service in services:
-        if (service.get("spec") or {}).get("clusterIP") in (None, "", "None"):
-            continue
-        if (namespace(service), name(service)) == _MASTER:
+        if _has_address(service) and (namespace(service), name(service)) == _MASTER:
             chosen.setdefault(name(service), service)
     for service in services:
         if links and namespace(service) == pod_namespace and _has_address(service):
