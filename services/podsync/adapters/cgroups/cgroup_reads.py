@@ -26,6 +26,8 @@ def read_values(hierarchies: Hierarchies, name: str) -> CgroupValues:
             cpu_quota=-1 if quota == "max" else int(quota),
             cpu_period=int(period),
             memory_limit=None if memory == "max" else int(memory),
+            memory_min=_protection(directory / "memory.min"),
+            memory_low=_protection(directory / "memory.low"),
         )
     cpu, limit = hierarchies.by_controller["cpu"] / relative, _v1_memory(hierarchies, relative, "limit")
     return CgroupValues(
@@ -53,6 +55,12 @@ def read_memory_usage(hierarchies: Hierarchies, name: str, container_id: str = "
 
 def _v1_memory(hierarchies: Hierarchies, relative: str, what: str) -> int:
     return int(_text(hierarchies.by_controller["memory"] / relative / f"memory.{what}_in_bytes"))
+
+
+def _protection(file: Path) -> int | None:
+    """Bytes; None = all of the memory, or the kernel has no such file."""
+    text = _text(file) if file.exists() else "max"
+    return None if text == "max" else int(text)
 
 
 def _shares(weight: int) -> int:

@@ -87,6 +87,7 @@ def resize_writes(
     target = pod_cgroup_values(pod, facts)
     unchanged = CgroupValues(hugepage_limits=target.hugepage_limits)  # or every page size would be given 0
     memory_limit = replace(unchanged, memory_limit=target.memory_limit)
+    memory_request = replace(unchanged, memory_min=target.memory_min, memory_low=target.memory_low)
     cpu_limit = replace(unchanged, cpu_quota=target.cpu_quota, cpu_period=target.cpu_period)
     cpu_request = replace(unchanged, cpu_shares=target.cpu_shares)
     writes: list[Write] = []
@@ -95,12 +96,17 @@ def resize_writes(
         after: list[Write] = []
         if current is not None and resource == "memory":
             _put(memory_limit, target.memory_limit, current.memory_limit, before, after)
+            _put(memory_request, _protected(target), _protected(current), before, after)
         elif current is not None:
             _put(cpu_limit, target.cpu_quota, current.cpu_quota, before, after)
             _put(cpu_request, target.cpu_shares, current.cpu_shares, before, after)
-            after.reverse()
-        writes += [*before, *_container_writes(pod, updates, resource, facts), *after]
+        writes += [*before, *_container_writes(pod, updates, resource, facts), *reversed(after)]
     return writes
+
+
+def _protected(values: CgroupValues) -> int:
+    """Bytes of memory that the kernel keeps for the cgroup: its request, where MemoryQoS protects requests."""
+    return values.memory_min or values.memory_low or 0
 
 
 def _put(

@@ -1,0 +1,41 @@
+"""What is read of a pod's cgroup before a resize, on cgroup v2."""
+
+from pathlib import Path
+
+import pytest
+
+from services.podsync.adapters.cgroups.cgroup_reads import read_values
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.cgroup_layout import Hierarchies
+
+FILES = {"cpu.max": "20000 100000", "cpu.weight": "4", "memory.max": "268435456", "memory.min": "0", "memory.low": "64"}
+READ = CgroupValues(
+    cpu_shares=81, cpu_quota=20_000, cpu_period=100_000, memory_limit=268435456, memory_min=0, memory_low=64
+)
+
+
+def read(tmp_path: Path, **changes: str | None) -> CgroupValues:
+    (tmp_path / "kubepods/podu1").mkdir(parents=True)
+    for name, text in {**FILES, **{key.replace("_", "."): text for key, text in changes.items()}}.items():
+        if text is not None:
+            (tmp_path / "kubepods/podu1" / name).write_text(f"{text}\n")
+    return read_values(Hierarchies(unified=tmp_path, by_controller={}), "/kubepods/podu1")
+
+
+def test_limits_and_protections_are_read(tmp_path: Path) -> None:
+    assert read(tmp_path) == READ
+
+
+def test_without_limits_there_are_none(tmp_path: Path) -> None:
+    found = read(tmp_path, cpu_max="max 100000", memory_max="max")
+    assert (found.cpu_quota, found.memory_limit) == (-1, None)
+
+
+def test_a_protection_of_all_memory_or_without_a_file_is_none(tmp_path: Path) -> None:
+    found = read(tmp_path, memory_min="max", memory_low=None)
+    assert (found.memory_min, found.memory_low) == (None, None)
+
+
+def test_a_cgroup_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_values(Hierarchies(unified=tmp_path, by_controller={}), "/kubepods/podu1")
