@@ -5,6 +5,7 @@ A connection belongs to one operation: a plugin that was restarted is reached by
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
 
 import grpc
@@ -49,16 +50,21 @@ class PluginConnection:
             message.ParseFromString(data)
             return message
 
-        call = self._channel.unary_unary(
+        # As a stream, for a unary call waits for its timeout when a plugin answers twice.
+        call = self._channel.unary_stream(
             method, request_serializer=_serialized, response_deserializer=lambda data: data
         )
+        answers = call(request, timeout=timeout)
         try:
-            data = call(request, timeout=timeout)
+            found = list(islice(answers, 2))
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
             raise PluginCallError(code_name(code), (details or "")[:_LONGEST_TEXT]) from None
+        if len(found) != 1:
+            answers.cancel()
+            raise PluginCallError("Internal", f"{method} has {'two answers' if found else 'no answer'}")
         try:
-            return decoded(data)
+            return decoded(found[0])
         except DecodeError:
             raise PluginCallError("Internal", f"the answer to {method} cannot be decoded") from None
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ _NODE_METHODS = (
     "NodeStageVolume", "NodeUnstageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeGetVolumeStats",
     "NodeExpandVolume", "NodeGetCapabilities", "NodeGetInfo",
 )  # fmt: skip
+
+_GARBAGE = b"\xff\xff"
 
 Methods = dict[str, Callable[[Any], Any]]
 
@@ -92,7 +94,8 @@ class CsiDriver:
     JSON line for each call of Node, and `faults.json`, which `fault` writes.
 
     A fault of a method is one of "hang" (until the driver ends), "die" (before it acts), "die after" (it acted and does
-    not answer), "twice" (it acts twice), or a gRPC code as "INTERNAL" (before it acts) or "INTERNAL after".
+    not answer), "twice" (it acts twice), "answers twice", "garbage" (it acts, and its answer is no message), or a gRPC
+    code as "INTERNAL" (before it acts) or "INTERNAL after".
     """
 
     def __init__(
@@ -169,18 +172,18 @@ class CsiDriver:
             handlers = {}
             for name, act in methods.items():
                 request = described[name].input_type._concrete_class
-                handlers[name] = grpc.unary_unary_rpc_method_handler(
+                handlers[name] = grpc.unary_stream_rpc_method_handler(  # one answer; on request two
                     self._answering(name, act),
                     request_deserializer=request.FromString,
-                    response_serializer=lambda message: message.SerializeToString(),
+                    response_serializer=lambda message: message if message == _GARBAGE else message.SerializeToString(),
                 )
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
         server.add_insecure_port(f"unix:{socket}")
         server.start()
         self._servers.append(server)
 
-    def _answering(self, method: str, act: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-        def answer(request: Any, context: Any) -> Any:
+    def _answering(self, method: str, act: Callable[[Any], Any]) -> Callable[[Any, Any], Iterator[Any]]:
+        def answer(request: Any, context: Any) -> Iterator[Any]:
             fault = self._next_fault(method)
             if fault == "hang":
                 self._ended.wait()
@@ -203,7 +206,9 @@ class CsiDriver:
                 self._die()
             if fault.endswith(" after") and fault != "die after":
                 context.abort(grpc.StatusCode[fault.removesuffix(" after")], f"{method} fails on request, done")
-            return found
+            yield _GARBAGE if fault == "garbage" else found
+            if fault == "answers twice":
+                yield found
 
         return answer
 
