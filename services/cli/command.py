@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -186,6 +187,30 @@ def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], s
         else:
             rest.append(word)
     return rest, form
+
+
+@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def diff(context: click.Context, flags: tuple[str, ...]) -> None:
+    """Compare two configurations: `bulkhead config diff OLD NEW [kubelet flags] [-o text|json]`.
+
+    OLD and NEW are KubeletConfiguration files; OLD may be `running`, the configuration in force. The same flags apply
+    to both, without any those that `config check` finds. Prints each effective value that differs, with its origins,
+    and which services a reload to NEW restarts.
+
+    \b
+    Exit codes: 0 = no value differs, 1 = values differ, 2 = a configuration is refused, or wrong usage.
+    """
+    from services.cli.config_diff import REFUSED, diff_configurations
+
+    if {"-h", "--help"} & set(flags):
+        click.echo(context.get_help())
+        return
+    if len(flags) < 2 or any(name.startswith("-") for name in flags[:2]):
+        write_error("name two files, or running and a file, before the flags (bulkhead config diff -h)")
+        sys.exit(REFUSED)
+    _run(context, flags[2:], ("text", "json"), partial(diff_configurations, flags[0], flags[1]))
 
 
 @config.command("flags")
