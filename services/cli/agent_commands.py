@@ -256,4 +256,22 @@ def top(run_dir: str, output: str, containers: bool, watch: bool) -> None:
     sys.exit(show_usage(run_dir, output, containers, watch, write, write_error))
 
 
-COMMANDS = (status, restart, pods, describe, events, logs, execute, top)
+@click.command("support-bundle")
+@run_dir_option
+@click.option("--file", default="", help="Name of the archive; without it, one with node and time in this directory.")
+def support_bundle(run_dir: str, file: str) -> None:
+    """Write an archive for who is to find a fault: status, configuration, events, stacks, logs and records of pods.
+
+    It has at most 20 MiB and no credentials: files of keys, tokens and kubeconfigs are not read, and what looks like a
+    credential is masked. What pods wrote into logs of the agent, events and probes is in it. Works while processes do
+    not answer.
+
+    \b
+    Exit codes: 0 = written, 1 = there is no agent, or it cannot be written, 2 = wrong usage.
+    """
+    from services.cli.support_bundle import make_bundle
+
+    sys.exit(make_bundle(run_dir, file, write, write_error))
+
+
+COMMANDS = (status, restart, pods, describe, events, logs, execute, top, support_bundle)

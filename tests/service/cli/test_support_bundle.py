@@ -1,0 +1,97 @@
+"""`bulkhead support-bundle` writes an archive without secrets, of bounded size, also while processes do not answer."""
+
+import json
+import os
+import random
+import signal
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from services.cli.support_bundle import MOST_BYTES
+from shared.config.loader import CONFIG_NAME, encode_effective, load_effective
+from shared.story.files import directory_of
+from tests.service.cli.stage import Stage
+
+HEADER = "Token-of-the-header"
+LOGGED = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2lnbmF0dXJl"
+KEY = "-----BEGIN PRIVATE KEY-----\nMHcCAQEEIE\n-----END PRIVATE KEY-----"
+SECRETS = (HEADER, LOGGED, "MHcCAQEEIE")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path, 5)
+    config = load_effective(str(stage.run_dir))
+    header: dict[str, tuple[str, ...]] = {"Authorization": (HEADER,)}
+    changed = replace(
+        config, static_pod_url_header=header, document={"staticPodURLHeader": {"Authorization": [HEADER]}}
+    )
+    (stage.run_dir / CONFIG_NAME).write_bytes(encode_effective(changed, ""))
+    stories = directory_of(config.root_dir)
+    stories.mkdir(parents=True)
+    story = [
+        {"what": "pod", "uid": "u1", "name": "web", "namespace": "shop"},
+        {"at": 1.0, "what": "probe", "output": KEY},
+    ]
+    (stories / "u1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in story))
+    (stage.log_dir / "podsync.log").write_text(f"first\nAuthorization: Bearer {LOGGED}\n")
+    yield stage
+    stage.stop()
+
+
+def contents(path: Path) -> dict[str, str]:
+    """The parts of an archive by their names below its directory."""
+    with tarfile.open(path) as archive:
+        found = {}
+        for entry in archive.getmembers():
+            file = archive.extractfile(entry)
+            assert file is not None and entry.isreg()
+            found[entry.name.partition("/")[2]] = file.read().decode()
+        return found
+
+
+def test_it_has_every_part_and_no_secret(stage: Stage, tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    answer = stage.command("support-bundle", "--file", str(path))
+    assert answer.returncode == 0, answer.stderr
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = contents(path)
+    names = {"versions.txt", "status.txt", "status.json", "configuration.json", "events.json", "logs/podsync.log"}
+    assert names | {"stories/u1.jsonl", "problems.txt"} <= found.keys()
+    assert json.loads(found["status.json"])["node"] == "here"
+    assert "first" in found["logs/podsync.log"] and "Failed" in found["events.json"]
+    assert not [(name, secret) for name, text in found.items() for secret in SECRETS if secret in text]
+    assert stage.command("support-bundle", "--file", str(path)).returncode == 1, "it replaces no file"
+
+
+def test_processes_that_do_not_answer_are_named(stage: Stage, tmp_path: Path) -> None:
+    stage.processes["podsync"].send_signal(signal.SIGSTOP)
+    answer = stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz"))
+    assert answer.returncode == 0, answer.stderr
+    found = contents(tmp_path / "bundle.tar.gz")
+    assert "stacks/podsync.txt: OperatorError: is stopped by a signal" in found["problems.txt"]
+    assert "podsync is stopped by a signal" in found["status.txt"]
+
+
+def test_it_is_at_most_as_large_as_promised(stage: Stage, tmp_path: Path) -> None:
+    noise = random.Random(1)
+    for number in range(25):
+        lines = (noise.randbytes(50).hex() for _ in range(12_000))
+        (stage.log_dir / f"more{number}.log").write_text("\n".join(lines))
+    answer = stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz"))
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "bundle.tar.gz").stat().st_size <= MOST_BYTES
+    assert "left out, the bundle is full" in contents(tmp_path / "bundle.tar.gz")["problems.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_one_line(stage: Stage, tmp_path: Path) -> None:
+    answer = stage.command("support-bundle", "--file", str(tmp_path / "none" / "bundle.tar.gz"))
+    assert answer.returncode == 1
+    assert answer.stderr == (
+        f"{tmp_path}/none/bundle.tar.gz: cannot be written: {os.strerror(2)} (name another file with --file)\n"
+    )

@@ -1,0 +1,36 @@
+"""Credentials are masked in texts, and nothing else is."""
+
+import pytest
+
+from services.cli.masking import MASK, without_credentials
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----\nafter", f"{MASK}\nafter"),
+        ("-----BEGIN PRIVATE KEY-----\\nMHcC", MASK),
+        ("token eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2lnbmF0dXJl end", f"token {MASK} end"),
+        ("Authorization: Bearer abcdefgh12345", f"Authorization: Bearer {MASK}"),
+        ("authorization: basic dXNlcjpwYXNzd29yZA==", f"authorization: basic {MASK}"),
+        ("http://user:hunter2@registry.example/v2", f"http://user:{MASK}@registry.example/v2"),
+        ('{"password": "hunter2", "user": "x"}', f'{{"password": "{MASK}", "user": "x"}}'),
+        ("DB_PASSWORD=hunter2 next", f"DB_PASSWORD={MASK} next"),
+        ("AWS_SECRET_ACCESS_KEY=abc", f"AWS_SECRET_ACCESS_KEY={MASK}"),
+        ("client-key-data: MHcC", f"client-key-data: {MASK}"),
+        ("the bearer of this", "the bearer of this"),
+        ("the password is not shown", "the password is not shown"),
+        ("secret default/web: not found", "secret default/web: not found"),
+        ("-----BEGIN CERTIFICATE-----\nMIIB", "-----BEGIN CERTIFICATE-----\nMIIB"),
+    ],
+)
+def test_a_credential_is_masked(text: str, expected: str) -> None:
+    assert without_credentials(text) == expected
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "part", ["a", "-eyJ", "eyJ.", "://", "bearer ", "password", "-----BEGIN A", "basic \t", "://a:"]
+)
+def test_a_text_made_to_be_slow_is_not(part: str) -> None:
+    assert without_credentials(part * (500_000 // len(part)))
