@@ -220,7 +220,7 @@ FIELDS: tuple[Field, ...] = (
     Field("topologyManagerPolicyOptions", STRING_MAP, flag="topology-manager-policy-options", acts=False,
           doc="settings of the topology policy"),
     Field("qosReserved", STRING_MAP, flag="qos-reserved",
-          doc="share of a resource's requests reserved against lower quality of service classes, as memory=50%; "
+          doc="share of requests kept from lower quality of service classes, as memory=50%; "
           "needs feature gate QOSReserved"),
     Field("cpuCFSQuota", B, default=True, flag="cpu-cfs-quota", doc="enforce CPU limits by CFS quota"),
     Field("cpuCFSQuotaPeriod", D, default="100ms", flag="cpu-cfs-quota-period", low=0.001, high=1,
