@@ -46,6 +46,32 @@ def start_delay(starts: Sequence[ServiceStart], now: float) -> float:
     return DELAYS.delay(quick - FREE_RESTARTS)
 
 
+def read_starts(run_dir: Path, service: str, generation: str) -> tuple[float, ...]:
+    """When the service was started (CLOCK_MONOTONIC seconds, oldest first) since it last ended on request.
+
+    Reads the lock's file without the lock. Empty where the starts are of another supervisord than `generation`.
+    """
+    try:
+        record = _lock_file(run_dir, service).read_bytes()[:_RECORD_SIZE]
+    except OSError:
+        return ()
+    return tuple(start.at for start in _decode_starts(record, generation))
+
+
+def _lock_file(run_dir: Path, service: str) -> Path:
+    return run_dir / "locks" / f"{service}.lock"
+
+
+def _decode_starts(record: bytes, generation: str) -> list[ServiceStart]:
+    try:
+        decoded = json.loads(record)
+        if decoded["supervisord"] != generation:
+            return []
+        return [ServiceStart(float(at), float(delay)) for at, delay in decoded["starts"]]
+    except (ValueError, KeyError, TypeError):  # new, or not ours
+        return []
+
+
 class ServiceLock:
     """`<run dir>/locks/<service>.lock`. Held until `release` or the end of the process; children do not inherit it.
 
@@ -53,7 +79,7 @@ class ServiceLock:
     """
 
     def __init__(self, run_dir: Path, service: str, generation: str = "") -> None:
-        self.path = run_dir / "locks" / f"{service}.lock"
+        self.path = _lock_file(run_dir, service)
         self._generation = generation
         self._fd: int | None = None
 
@@ -140,13 +166,7 @@ class ServiceLock:
 
     def _starts(self) -> list[ServiceStart]:
         assert self._fd is not None
-        try:
-            record = json.loads(os.pread(self._fd, _RECORD_SIZE, 0))
-            if record["supervisord"] != self._generation:
-                return []
-            return [ServiceStart(float(at), float(delay)) for at, delay in record["starts"]]
-        except (ValueError, KeyError, TypeError):  # new, or not ours
-            return []
+        return _decode_starts(os.pread(self._fd, _RECORD_SIZE, 0), self._generation)
 
     def _write(self, starts: Sequence[ServiceStart], process: str | None = None) -> None:
         assert self._fd is not None

@@ -51,6 +51,9 @@ OF_OTHER_TESTS = {
     ),
     "tests/process/test_credentials.py": ("bootstrap.credentials.piece", "bootstrap.credentials.written"),
     "tests/process/test_reload.py": ("bootstrap.reload.checked", "bootstrap.reload.written"),
+    "tests/service/bootstrap/test_node_config_faults.py": tuple(
+        f"bootstrap.node_config.{step}" for step in ("written", "downloaded", "assigned", "promoted", "rejected")
+    ),
     "tests/process/test_embedded_containerd.py": ("containerd.started",),
     "tests/process/test_files_kills.py": ("volume.calling.UnmountVolume", "volume.acted.UnmountVolume"),
     "tests/e2e/test_image_pulls.py": tuple(f"podsync.image.{step}" for step in ("intent", "pulled", "recorded")),

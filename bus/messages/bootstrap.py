@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from shared.model.config_source import ConfigSource
+
 SUPERVISORD_IS_SILENT = "supervisord does not answer: nothing that ends is started again (restart the agent)"
 
 
@@ -13,6 +15,16 @@ class CertificateState:
     private_key_file: str
     not_after: str  # RFC3339
     self_signed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeConfigStatus:
+    """Stream `node.config`, key `node`: what `status.config` of our Node shows. None = the local configuration."""
+
+    assigned: ConfigSource | None = None
+    active: ConfigSource | None = None
+    last_known_good: ConfigSource | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

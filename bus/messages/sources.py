@@ -48,8 +48,9 @@ class NodeObject:
 class ChangedObject:
     """Stream `objects.changed`, key `<kind>/<namespace>/<name>`: the version of a Secret, ConfigMap or
     PersistentVolumeClaim that a pod of this node refers to, of the PersistentVolume of such a claim, of a CSIDriver, of
-    a ClusterTrustBundle or of a PodCertificateRequest of this node. Never its content. Deleted once no pod refers to
-    it; a CSIDriver or bundle never."""
+    a ClusterTrustBundle, of a PodCertificateRequest of this node or of the ConfigMap that our Node names as its
+    configuration (kind NodeConfigMap). Never its content. Deleted once no pod, and not the Node, refers to it; a
+    CSIDriver or bundle never."""
 
     resource_version: str  # "" = the API server has no such object
 
@@ -61,7 +62,8 @@ class GetObject:
     `kind`: CSIDriver, VolumeAttachment, VolumeSecret (a Secret that a PersistentVolume names), Secret, ConfigMap,
     PersistentVolumeClaim (only those a pod of this node refers to), PersistentVolume (only of such a claim),
     RuntimeClass, ServiceAccount, Node (only ours), ClusterTrustBundle, ClusterTrustBundleList (`items`: the bundles of
-    the signer `name`, with one version for all), PodCertificateRequest (only of this node).
+    the signer `name`, with one version for all), PodCertificateRequest (only of this node), NodeConfigMap (the
+    ConfigMap that our Node names as its configuration).
     """
 
     kind: str

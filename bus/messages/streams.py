@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from bus.messages.bootstrap import CertificateState
+from bus.messages.bootstrap import CertificateState, NodeConfigStatus
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
@@ -47,6 +47,7 @@ NODE_IMAGES = Stream("node.images", "pleg", NodeImages)
 PROBES_RESULTS = Stream("probes.results", "pleg", ProbeResults)
 NODE_USAGE = Stream("node.usage", "pleg", NodeUsage)
 CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
+NODE_CONFIG = Stream("node.config", "bootstrap", NodeConfigStatus)
 
 # Keyed by the UID of a pod, and passed on in the direction of a change: who follows one continues the pod's trace.
 CARRY_TRACES = frozenset(
@@ -81,5 +82,6 @@ STREAMS: tuple[Stream[Any], ...] = (
     PROBES_RESULTS,
     NODE_USAGE,
     CERTIFICATES,
+    NODE_CONFIG,
     *(events_of(service) for service in SERVICES),
 )

@@ -7,15 +7,17 @@ Purpose
     with the present certificate later) and for the serving certificate, where the configuration requests it, and renews
     them. Keeps the utility chains of iptables.
 Owns
-    Stream `certificates`; config.json, manifest.json, credentials/ and containerd/ in the run directory; the
-    self-signed pair and the certificate stores in the certificate directory; the kubeconfig where there is a bootstrap
-    kubeconfig; supervisord's program `containerd`.
+    Streams `certificates`, `node.config` and `events/bootstrap`; config.json, manifest.json, credentials/ and
+    containerd/ in the run directory; the self-signed pair and the certificate stores in the certificate directory; the
+    kubeconfig where there is a bootstrap kubeconfig; the directory of `--dynamic-config-dir`; supervisord's program
+    `containerd`.
 Follows
-    `node.object`, for the addresses of a serving certificate that is asked for, and only then. `pods.desired` and
+    `node.object`, for the addresses of a serving certificate that is asked for, and for the configuration that the Node
+    names, with `objects.changed` (sources answers GetObject for that ConfigMap); only then. `pods.desired` and
     `pods.status`, with `runOnce` only: when all pods are done it ends supervisord. The beats of all, where systemd
     waits for READY or the lock file is watched; of sources with `runOnce`. The files: configuration, flags, serving
-    pair, kubeconfig and the files it names, the current client certificate, its own two files and their directories, by
-    inotify. What an exec plugin gave is renewed before it ends.
+    pair, kubeconfig and the files it names, the current client certificate, its own two files and their directories,
+    and the lock files, by inotify. What an exec plugin gave is renewed before it ends.
 Answers
     RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses.
 Persists
@@ -35,6 +37,12 @@ On restart
     or a plugin that fails, leaves those in force and is tried again. On a fresh start a plugin that can be run but
     fails or hangs (5 s) leaves the agent without credentials until it answers: a trouble, asked again with growing
     pauses of at most 8 s. A plugin that cannot be run, or a file that cannot be read, refuses.
+    With `--dynamic-config-dir` the Node may name a ConfigMap as its configuration. Each version is saved before it is
+    assigned, and assigned before it is brought into force by a reload; config.json names the source in force. A kill
+    between two of these steps repeats the second one. A version that is invalid is not used, and one that makes a
+    service crash within the first 10 minutes is rejected, by a record: the last known good one, or the local
+    configuration, comes into force. A start of bootstrap looks for crashes before it uses config.json, as bootstrap may
+    be the service that crashes.
     A request for a certificate that waits for its answer is taken up again, with its key: no second one is made. A
     certificate that is missing, or expired while the API server answers, ends a kubelet, whose next start bootstraps
     again; here bootstrap itself returns to the bootstrap kubeconfig, and nothing ends. Until the first certificate is

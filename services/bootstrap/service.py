@@ -6,12 +6,14 @@ from pathlib import Path
 
 from bus.interface import OwnedStream
 from bus.lock import ServiceLock
-from bus.messages.bootstrap import CertificateState
-from bus.messages.streams import CERTIFICATES
+from bus.messages.bootstrap import CertificateState, NodeConfigStatus
+from bus.messages.streams import CERTIFICATES, NODE_CONFIG
 from services.bootstrap.controllers.certificates import Certificates
 from services.bootstrap.controllers.configuration_watch import ConfigurationWatch
 from services.bootstrap.controllers.containerd_start import ensure_containerd
 from services.bootstrap.controllers.kubeconfig_follower import KubeconfigFollower
+from services.bootstrap.controllers.node_config import NodeConfig
+from services.bootstrap.controllers.node_config_choice import uses_node_config
 from services.bootstrap.controllers.run_once import RunOnce
 from services.bootstrap.controllers.startup import BootstrapStartup
 from services.bootstrap.controllers.systemd import Systemd
@@ -35,6 +37,11 @@ class Bootstrap:
         self._follower = KubeconfigFollower(context, startup) if self._config.joins_cluster else None
         self._certificates = Certificates(context, startup.credentials, certificates, self._client_changed)
         self._configuration = ConfigurationWatch(context, startup, certificates)
+        node_config: OwnedStream[NodeConfigStatus] = context.bus.own(NODE_CONFIG)
+        self._node_config: NodeConfig | None = None
+        if uses_node_config(self._config):
+            self._node_config = NodeConfig(context, startup, self._configuration.reload, node_config)
+            self._configuration.on_reload = self._node_config.wake
         self._run_once = RunOnce(context, startup.generation) if self._config.run_once else None
         certificates.mark_complete()
 
@@ -48,6 +55,8 @@ class Bootstrap:
                 tasks.create_task(self._follower.run(), name="kubeconfig")
             if self._run_once is not None:
                 tasks.create_task(self._run_once.run(), name="run once")
+            if self._node_config is not None:
+                tasks.create_task(self._node_config.run(), name="node config")
             tasks.create_task(self._systemd.run(), name="systemd")
             if self._config.make_iptables_util_chains:
                 tasks.create_task(UtilityChains().run(), name="utility chains")

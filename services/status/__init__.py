@@ -12,8 +12,8 @@ Owns
 
 Follows
     `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`, `node.observed`,
-    `node.object`, `node.resources`, `node.images`, `plugins.registered`, `volumes.in_use`, every `events/<service>`,
-    and all beats.
+    `node.object`, `node.resources`, `node.images`, `node.config`, `plugins.registered`, `volumes.in_use`, every
+    `events/<service>`, and all beats.
 
 Answers
     ReviewToken, ReviewAccess, RequestToken, RequestPodCertificate, PatchClaimStatus: with the answer of the API server.

@@ -8,6 +8,8 @@ Durations are seconds, sizes bytes. It holds only what a service uses; the whole
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.model.config_source import ConfigSource
+
 KEY = "key"  # in the metadata of a field: the key of KubeletConfiguration that it has its value from
 
 
@@ -64,6 +66,9 @@ class EffectiveConfig:
     server_tls_bootstrap: bool = _of("serverTLSBootstrap", False)  # the API server signs the serving certificate
     config_file: str = ""  # the KubeletConfiguration file, "" = none given
     config_dir: str = ""  # the directory of drop-ins, "" = none given
+    dynamic_config_dir: str = ""  # the directory of configurations that the Node names, "" = they are not used
+    config_source: ConfigSource | None = None  # the ConfigMap that replaces the file, None = the file is used
+    config_source_since: float = 0.0  # CLOCK_MONOTONIC seconds when config_source came into force
     tracing: bool = False  # whether the configuration has the section `tracing`, which may be empty
     tracing_endpoint: str = _of("tracing.endpoint", "")  # "" = localhost:4317
     tracing_rate: int = _of("tracing.samplingRatePerMillion", 0)

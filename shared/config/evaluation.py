@@ -10,9 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from shared.config.credential_providers import check_credential_providers
-from shared.config.document import read_documents
-from shared.config.drop_ins import DropIns, read_drop_ins, read_text
+from shared.config.decoding import decode
+from shared.config.document import Document, read_documents
+from shared.config.drop_ins import DropIns, check_head, read_drop_ins, read_text
 from shared.config.effective import CredentialProvider
+from shared.config.field_table import FIELDS
+from shared.config.fields import schema_tree
 from shared.config.findings import WARNING, ConfigurationRefusedError, Finding, Findings
 from shared.config.flags import parse_flags
 from shared.config.host_facts import read_host_facts
@@ -21,10 +24,13 @@ from shared.config.settings import absolute
 from shared.places import find_places
 
 
-def evaluate(arguments: list[str]) -> Resolved:
-    """Flags, the files they name, and defaults to one result. Raises ConfigurationRefusedError with every problem."""
+def evaluate(arguments: list[str], replacement: str = "") -> Resolved:
+    """Flags, the files they name, and defaults to one result. Raises ConfigurationRefusedError with every problem.
+
+    `replacement` is the path of a KubeletConfiguration that is used in place of `--config` and of all drop-ins.
+    """
     try:
-        return _evaluate(arguments)
+        return _evaluate(arguments, replacement)
     except FileNotFoundError as error:
         if error.filename is not None:
             raise
@@ -32,7 +38,26 @@ def evaluate(arguments: list[str]) -> Resolved:
         raise ConfigurationRefusedError((f"{what} (start from another directory, or write such paths out)",)) from error
 
 
-def _evaluate(arguments: list[str]) -> Resolved:
+def check_readable(file: str) -> None:
+    """Raise ConfigurationRefusedError if the file has no KubeletConfiguration that can be decoded."""
+    findings = Findings(default_place=file)
+    kubelet = _first_document(file, findings)
+    check_head(kubelet, findings)
+    decode(kubelet.data, schema_tree(FIELDS), kubelet.places, findings)
+    findings.refuse_if_any()
+
+
+def _first_document(file: str, findings: Findings) -> Document:
+    """The first document of the file. Raises ConfigurationRefusedError if there is none."""
+    text = read_text(file, findings, file)
+    documents = read_documents(text, file, findings) if text is not None else []
+    if not documents:
+        findings.add("", "has no KubeletConfiguration", "write one into it", place=file)
+        findings.refuse_if_any()
+    return documents[0]
+
+
+def _evaluate(arguments: list[str], replacement: str) -> Resolved:
     flags, findings = parse_flags(arguments), Findings()
     file, directory = flags.own.get("config", ""), flags.own.get("config-dir", "")
     documents = []
@@ -41,8 +66,13 @@ def _evaluate(arguments: list[str]) -> Resolved:
         if not documents and not findings.found:
             remedy = "write a KubeletConfiguration into it, or leave out --config"
             findings.add("", "is empty", remedy, place=file)
-    drop_ins = read_drop_ins(directory, findings) if directory else DropIns()
-    sources = Sources(file, documents, directory, drop_ins.documents)
+    drop_ins = DropIns()
+    if replacement:
+        replaced = [_first_document(replacement, findings), *documents[1:]]
+        sources = Sources(replacement, replaced, replaced=True)
+    else:
+        drop_ins = read_drop_ins(directory, findings) if directory else drop_ins
+        sources = Sources(file, documents, directory, drop_ins.documents)
     providers, plugins = (flags.own.get(f"image-credential-provider-{name}", "") for name in ("config", "bin-dir"))
 
     found: list[CredentialProvider] = []

@@ -50,6 +50,7 @@ _REMOTE = "the container runtime is always a remote one, and settles it itself; 
 _OWN: tuple[Flag, ...] = (
     Flag("config", doc="KubeletConfiguration file; flags override it"),
     Flag("config-dir", doc="directory of drop-in files, *.conf, merged over the configuration file in order"),
+    Flag("dynamic-config-dir", doc="directory of configurations that the Node names (spec.configSource)"),
     Flag("kubeconfig", doc="kubeconfig of the API server; without it the node has no API server"),
     Flag("bootstrap-kubeconfig", doc="kubeconfig with which the first client certificate is requested"),
     Flag("hostname-override", doc="name of the node, instead of the machine's host name"),
@@ -164,7 +165,6 @@ FLAGS: dict[str, Flag] = {
 _LOGS = "log lines go to standard error, and to one file per service in --log-dir; leave it out"
 _DOCKER = "Docker is not spoken to any more; leave it out"
 _REMOVED: tuple[tuple[str, str, str], ...] = (
-    ("dynamic-config-dir", "1.24", "write the settings into the file given with --config, or below --config-dir"),
     ("experimental-dockershim", "1.20", "run containerd, and name its socket with --container-runtime-endpoint"),
     ("experimental-dockershim-root-directory", "1.24", _DOCKER),
     ("docker-endpoint", "1.24", "run containerd, and name its socket with --container-runtime-endpoint"),

@@ -115,6 +115,8 @@ _DEPRECATED_OFF = """
     AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests ChangeContainerStatusOnKubeletRestart
     DeclarativeValidationTakeover KMSv1 KubeletRegistrationGetOnExistsOnly WindowsHostNetwork
 """
+# Removed upstream after 1.23; the feature is built, with the default that it had last (config.md 4).
+_KEPT_OFF = "DynamicKubeletConfig"
 _DEPRECATED_ON_LOCKED = """
     AggregatedDiscoveryRemoveBetaType DisableNodeKubeProxyVersion
 """
@@ -224,6 +226,7 @@ GATES: dict[str, Gate] = {
     **_gates(_GA_LOCKED, Stage.GA, True, locked=True),
     **_gates(_DEPRECATED_ON, Stage.DEPRECATED, True),
     **_gates(_DEPRECATED_OFF, Stage.DEPRECATED, False),
+    **_gates(_KEPT_OFF, Stage.DEPRECATED, False),
     **_gates(_DEPRECATED_ON_LOCKED, Stage.DEPRECATED, True, locked=True),
     **_gates(_DEPRECATED_OFF_LOCKED, Stage.DEPRECATED, False, locked=True),
 }
@@ -241,7 +244,7 @@ _REMOVED = """
     CSIMigrationAzureDiskComplete CSIMigrationAzureFile CSIMigrationAzureFileComplete CSIMigrationGCE
     CSIMigrationGCEComplete CSIMigrationOpenStack CSIMigrationOpenStackComplete CSIMigrationvSphere
     CSIMigrationvSphereComplete CSINodeInfo CSIServiceAccountToken CSIVolumeFSGroupPolicy DevicePlugins
-    DisableAcceleratorUsageMetrics DownwardAPIHugePages DynamicKubeletConfig EphemeralContainers ExpandCSIVolumes
+    DisableAcceleratorUsageMetrics DownwardAPIHugePages EphemeralContainers ExpandCSIVolumes
     ExpandInUsePersistentVolumes ExpandPersistentVolumes ExperimentalHostUserNamespaceDefaulting
     GenericEphemeralVolume HugePageStorageMediumSize HyperVContainer ImmutableEphemeralVolumes IPv6DualStack
     KubeletCredentialProviders KubeletPodResources LocalStorageCapacityIsolation NodeLease PodOverhead

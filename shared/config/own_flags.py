@@ -44,6 +44,7 @@ def own_settings(own: dict[str, Any], places: AgentPaths, hostname: str, finding
         "bootstrap_kubeconfig": absolute(bootstrap) if kubeconfig else "",
         "config_file": absolute(own.get("config", "")),
         "config_dir": absolute(own.get("config-dir", "")),
+        "dynamic_config_dir": absolute(own.get("dynamic-config-dir", "")),
         "run_once_output": own.get("output", "text"),
         "reload_config": bool(own.get("reload-config")),
         "node_labels": node_labels(own.get("node-labels") or {}, findings),

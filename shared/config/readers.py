@@ -47,6 +47,7 @@ _FIELDS = {
     ),
     "bootstrap podsync": "cgroup_driver",
     "bootstrap sources": "static_pod_path static_pod_url",
+    "bootstrap sources status": "dynamic_config_dir",
     "bootstrap server": "cert_dir client_ca_file server_tls_bootstrap tls_cert_file tls_private_key_file",
     "pleg podsync": (
         "cgroup_root cgroups_per_qos enforce_node_allocatable eviction_hard eviction_soft kubelet_cgroups "
@@ -77,6 +78,7 @@ _GATES = {
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.
 FOLLOWED = frozenset(
     (
+        *("config_source", "config_source_since"),
         *("document", "feature_gates", "given_flags", "logging_format", "log_flush_frequency"),
         *("log_info_buffer_size", "log_split_stream", "verbosity", "vmodule"),
     )

@@ -27,22 +27,28 @@ from shared.config.layers import DefaultInputs, Layers, finish, lay_drop_ins, la
 from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
-from shared.config.settings import settings_of
+from shared.config.settings import absolute, settings_of
 from shared.places import AgentPaths
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
+_DYNAMIC = "DynamicKubeletConfig"
 _BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)
 _ACTS = {one.key: one.acts for one in FIELDS}
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What was read: the documents of `--config`, and of each drop-in its first."""
+    """What was read: the documents of `--config`, and of each drop-in its first.
+
+    With `replaced` the first document is that of a ConfigMap, at `file`: it replaces that of `--config` and all
+    drop-ins.
+    """
 
     file: str = ""  # as --config gives it, "" = none
     documents: list[Document] = field(default_factory=list)
     config_dir: str = ""
     drop_ins: list[Document] = field(default_factory=list)
+    replaced: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,11 @@ def resolve(
     stack = _Stack(flags, defaults, facts, findings)
     if sources.file and kubelet is None:
         findings.refuse_if_any()  # what could not be read cannot be checked
-    layers = stack.lay(kubelet, own["config_file"], sources.drop_ins if sources.config_dir else None)
+    layers = stack.lay(kubelet, absolute(sources.file), sources.drop_ins if sources.config_dir else None)
     gates = stack.settle(layers)
+    if own["dynamic_config_dir"] and not gates[_DYNAMIC] and not sources.replaced:
+        what, remedy = f"needs the feature gate {_DYNAMIC}", f"enable {_DYNAMIC}, or leave out the flag"
+        findings.add("", what, remedy, place="--dynamic-config-dir")
     _check(layers, gates, own, facts, places, findings)
     check_further(gates, findings)
     findings.refuse_if_any()

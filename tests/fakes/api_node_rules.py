@@ -59,8 +59,10 @@ def node_of(user: str) -> str:
     return user.removeprefix(_NODE) if user.startswith(_NODE) else ""
 
 
-def authorize(user: str, verb: str, target: Target, wanted: str, pods: Iterable[Object]) -> None:
-    """May this node do that at all? `wanted` is the name it asks for, by path or by field selector."""
+def authorize(
+    user: str, verb: str, target: Target, wanted: str, pods: Iterable[Object], own: Object | None = None
+) -> None:
+    """May this node do that at all? `wanted` is the name it asks for, by path or by field selector; `own` its Node."""
     node, resource = node_of(user), target.resource
     full = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
     why = ""
@@ -69,6 +71,8 @@ def authorize(user: str, verb: str, target: Target, wanted: str, pods: Iterable[
     elif resource.plural in ("secrets", "configmaps"):
         if not wanted:
             why = "can only read namespaced object of this type"
+        elif resource.kind == "ConfigMap" and _is_configuration(own, target.namespace, wanted):
+            pass
         elif not any(
             wanted in referenced(pod, resource.kind)
             for pod in pods
@@ -117,6 +121,14 @@ def admit(user: str, verb: str, target: Target, before: Object | None, after: Ob
 def referenced(pod: Object, kind: str) -> set[str]:
     """The names of the Secrets or ConfigMaps (`kind`) that a pod refers to."""
     return set(_names(pod, "secret" if kind == "Secret" else "configMap"))
+
+
+def _is_configuration(node: Object | None, space: str, wanted: str) -> bool:
+    """Whether the Node names this ConfigMap as its configuration."""
+    source = ((node or {}).get("spec") or {}).get("configSource") or {}
+    config_map = source.get("configMap") if isinstance(source, dict) else None
+    named = config_map if isinstance(config_map, dict) else {}
+    return (named.get("namespace"), named.get("name")) == (space, wanted)
 
 
 def _names(pod: Object, kind: str) -> Iterator[str]:

@@ -270,7 +270,8 @@ class ApiRequests:
         if node_rules.node_of(user):
             by_name = [t.partition("=")[2] for t in query.get("fieldSelector", "").split(",") if "metadata.name=" in t]
             wanted = target.name or (by_name[0].lstrip("=") if by_name else "")
-            node_rules.authorize(user, verb, target, wanted, self._pods())
+            own = self.store.get(paths.node(node_rules.node_of(user)))
+            node_rules.authorize(user, verb, target, wanted, self._pods(), own)
 
     def _pods(self) -> Iterable[Object]:
         return (obj for _, obj in self.store.below(target_of(paths.PODS)))

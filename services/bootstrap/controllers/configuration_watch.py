@@ -7,6 +7,7 @@ trouble in the beat. A good new serving pair is published at once.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
@@ -16,6 +17,7 @@ from bus.lock import ServiceLock
 from bus.messages.bootstrap import CertificateState
 from services.bootstrap.adapters.serving_pair import settle_in_child
 from services.bootstrap.controllers import startup
+from services.bootstrap.controllers.node_config_choice import with_since
 from services.bootstrap.controllers.reload import reload
 from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since, pair_request
 from services.frame.launch import Context
@@ -46,6 +48,8 @@ class ConfigurationWatch:
         self._apply = False  # a change, for SIGHUP was received
         self._changed: set[Path] = set()
         self._last_lines: tuple[str, ...] = ()
+        self._evaluating = asyncio.Lock()
+        self.on_reload: Callable[[], None] = lambda: None  # called after each reload
         if begun.pair.not_after:
             certificates.put("serving", certificate_state(self._config, begun.pair), "found at start")
         if begun.refused:
@@ -129,7 +133,10 @@ class ConfigurationWatch:
             if apply or not changed or changed & pair:
                 await self._look_at_pair()
             if apply or not changed or changed - pair:
-                await self._look_at_configuration(apply)
+                async with self._evaluating:
+                    await self._look_at_configuration(apply)
+                if apply:
+                    self.on_reload()
 
     async def _look_at_pair(self) -> None:
         """A good new pair is announced; a bad one is logged, and the server keeps the one it has."""
@@ -141,7 +148,13 @@ class ConfigurationWatch:
         if not report.problems and report.not_after:
             self._certificates.put("serving", certificate_state(self._config, report), "pair changed on disk")
 
-    async def _look_at_configuration(self, apply: bool) -> None:
+    async def reload(self) -> bool:
+        """Bring the configuration as it is now into force; False if it is refused, which is reported."""
+        async with self._evaluating:
+            return await self._look_at_configuration(apply=True)
+
+    async def _look_at_configuration(self, apply: bool) -> bool:
+        """Whether the configuration is valid."""
         try:
             if apply:
                 self._config = await asyncio.to_thread(reload, self._startup, self._config)
@@ -149,17 +162,18 @@ class ConfigurationWatch:
             else:
                 server = ServiceLock(self._run_dir, "server").holder
                 evaluation = await asyncio.to_thread(startup.evaluate_all, server)
-                waiting = evaluation.resolved.config != self._config
+                waiting = with_since(evaluation.resolved.config, self._config, 0.0) != self._config
         except (ConfigurationRefusedError, OperatorError) as error:
             lines = error.lines if isinstance(error, ConfigurationRefusedError) else (str(error),)
             if apply or lines != self._last_lines:
                 startup.report_kept(lines)
                 self._trouble(lines)
-            return
+            return False
         self._last_lines = ()
         self._context.bus.trouble("configuration", None)
         if waiting:
             log.warning("the configuration has changed since the agent was started: %s", _COUNTS)
+        return True
 
     def _trouble(self, lines: tuple[str, ...]) -> None:
         self._last_lines = lines

@@ -13,6 +13,7 @@ from bus.lock import ServiceLock
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.node_credentials import find_refusal
 from services.bootstrap.controllers import startup
+from services.bootstrap.controllers.node_config_choice import with_since
 from services.bootstrap.controllers.startup import BootstrapStartup
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
@@ -28,12 +29,18 @@ def reload(begun: BootstrapStartup, old: EffectiveConfig) -> EffectiveConfig:
     Blocks: evaluation runs children and exec plugins. Raises ConfigurationRefusedError and OperatorError; then nothing
     has changed.
     """
-    evaluation = startup.evaluate_all(ServiceLock(Path(old.run_dir), "server").holder, prepare=make_layout)
-    config = evaluation.resolved.config
-    lines = report(old, config)
+
+    def prepare(config: EffectiveConfig) -> None:
+        report(old, config)  # raises for what a reload does not change
+        make_layout(config)
+
+    evaluation = startup.evaluate_all(ServiceLock(Path(old.run_dir), "server").holder, prepare=prepare)
+    config = with_since(evaluation.resolved.config, old, time.monotonic())
     if config == old:
         log.info("reload: the configuration has not changed")
+        begun.choice = evaluation.choice
         return old
+    lines = report(old, config)
     others = config.joins_cluster and _credentials(old) != _credentials(config)
     if others and (refusal := find_refusal(config, time.time())):
         raise ConfigurationRefusedError(refusal)
@@ -41,6 +48,7 @@ def reload(begun: BootstrapStartup, old: EffectiveConfig) -> EffectiveConfig:
         log.info("%s", line)
     crash_point("bootstrap.reload.checked")
     begun.replace_config(config)
+    begun.choice = evaluation.choice
     crash_point("bootstrap.reload.written")
     startup.remark(evaluation)
     return config

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bus.lock import ServiceLock
@@ -20,6 +21,7 @@ from services.bootstrap.adapters import containerd_host, supervisord, taken_port
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_contention import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
+from services.bootstrap.controllers.node_config_choice import Choice, choose, reject_crashing, with_since
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
@@ -44,25 +46,32 @@ class Evaluation:
 
     resolved: Resolved
     pair: PairReport
+    choice: Choice | None = None  # of the configuration that the Node names, where it may name one
 
 
 def evaluate_all(
     server: Callable[[], int | None],
     *,
-    read_host_facts: bool = True,
     prepare: Callable[[EffectiveConfig], None] = lambda _: None,
 ) -> Evaluation:
     """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found.
 
-    `prepare` is called with a configuration that is good in itself, before anything is written or asked for it.
+    `prepare` is called with a configuration that is good in itself, before anything is written or asked for it. It
+    raises OperatorError, or ConfigurationRefusedError.
     """
     try:
         arguments = find_arguments(find_places())
     except OperatorError as error:
         raise ConfigurationRefusedError((str(error),)) from error
-    resolved = evaluate(arguments)
-    if not read_host_facts:
-        return Evaluation(resolved, PairReport())
+    complete = partial(_complete, server=server, prepare=prepare)
+    evaluation, choice = choose(arguments, evaluate(arguments), complete)
+    return replace(evaluation, choice=choice)
+
+
+def _complete(
+    resolved: Resolved, *, server: Callable[[], int | None], prepare: Callable[[EffectiveConfig], None]
+) -> Evaluation:
+    """Look at the machine for one configuration. Raises ConfigurationRefusedError."""
     config = resolved.config
     try:
         prepare(config)
@@ -116,18 +125,21 @@ class BootstrapStartup:
         self.pair = PairReport()
         self.credentials = StartupCredentials(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
+        self._is_locked = False  # the lock file was taken; a second call would wait for the first one
         self._writing = threading.Lock()  # a reload and a restoration each write what `_in_force` then is
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
+        self.choice: Choice | None = None  # of the last evaluation; None = none was made, or the Node names none
 
     def configure(self) -> EffectiveConfig:
         """The configuration that our supervisord began with; at the first call under it, evaluate and write it.
 
         All services of one supervisord work by the same configuration, whenever each of them is started.
         """
-        if (begun := self._saved(lambda generation: generation == self._generation)) is not None:
+        begun = self._saved(lambda generation: generation == self._generation)
+        if begun is not None and not reject_crashing(begun, self._generation):
             self._go_on_with(begun)
             return begun
-        removed = self._services_work()  # looked at now: once the file is written, they begin
+        removed = begun is None and self._services_work()  # looked at now: once the file is written, they begin
         self.evaluated_at = time.time()
         try:
             evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder, prepare=self._prepare)
@@ -140,13 +152,19 @@ class BootstrapStartup:
             self._go_on_with(kept)
             self.refused = (*error.lines, *self.refused)
             return kept
-        self.pair = evaluation.pair
-        config = evaluation.resolved.config
+        self.pair, self.choice = evaluation.pair, evaluation.choice
+        config = with_since(evaluation.resolved.config, None, time.monotonic())
         self._write(config)
         remark(evaluation)
         if removed:
             self._restart_all()
         return config
+
+    @property
+    def config(self) -> EffectiveConfig:
+        """The configuration in force; `configure` comes first."""
+        assert self._in_force is not None
+        return self._in_force[0]
 
     def replace_config(self, config: EffectiveConfig) -> None:
         """Bring a checked configuration into force: the services follow config.json. Raises OperatorError."""
@@ -180,15 +198,20 @@ class BootstrapStartup:
     def _prepare(self, config: EffectiveConfig) -> None:
         """What comes before a kubelet writes or asks anything (config.md 5.1). Raises OperatorError."""
         watchdog_interval(os.environ, self.supervisor_process)
-        take_lock(config.lock_file)
+        if not self._is_locked:
+            take_lock(config.lock_file)
+            self._is_locked = True
         make_layout(config)
         self.credentials.begin(config)
 
     def refuse(self, lines: tuple[str, ...]) -> bool:
         """Show the lines once and end supervisord, for a crash loop would repeat them every second; whether we did.
 
-        Where services work by an earlier configuration they are left alone, and we try again with back-off.
+        Where services work by an earlier configuration they are left alone, and we try again with back-off. So it is
+        with a configuration that the Node names: it is rolled back, and never ends the agent.
         """
+        if self._in_force is not None and self.config.config_source is not None:
+            return False
         parent = supervisord.Supervisord.of_environment()
         if parent is None or self._last_good() is not None or self._services_work():
             return False

@@ -19,6 +19,7 @@ from services.sources.controllers.csi_objects import CSI_KINDS, CsiObjects
 from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.listed_objects import RuntimeClassReads, ServiceReads
 from services.sources.controllers.live_read import live_read
+from services.sources.controllers.node_config_map import CONFIG_MAP, NodeConfigMap
 from services.sources.controllers.node_watch import NodeWatch
 from services.sources.controllers.pod_certificate_requests import REQUEST, PodCertificateRequests
 from services.sources.controllers.referenced_objects import KINDS, ReferencedObjects
@@ -57,6 +58,7 @@ class Cluster:
         self._csi = CsiObjects(self._api, changed)
         self._trust_bundles = TrustBundles(self._api, changed)
         self._certificate_requests = PodCertificateRequests(self._api, changed, config.node_name)
+        self._node_config_map = NodeConfigMap(self._api, changed)
         on_complete = self._objects.all_taken
         self._pods = ClusterPods(
             config, self._api, desired, mirrors, troubles, before=self._on_pod, on_complete=on_complete
@@ -75,6 +77,7 @@ class Cluster:
             await self._csi.close()
             await self._trust_bundles.close()
             await self._certificate_requests.close()
+            await self._node_config_map.close()
             await self._runtime_classes.close()
             await self._clients.close()
 
@@ -99,6 +102,8 @@ class Cluster:
             return await self._trust_bundles.get(request)
         if request.kind == REQUEST:
             return await self._certificate_requests.get(request)
+        if request.kind == CONFIG_MAP and self._config.dynamic_config_dir:
+            return await self._node_config_map.get(request, self._node.node)
         if request.kind == "RuntimeClass":
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")

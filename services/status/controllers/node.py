@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version as version_of
 
-from bus.interface import Change, Deleted, Put
+from bus.interface import Change, Deleted, FollowedStream, Put
+from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.sources import NodeObject
 from bus.messages.status import VolumesReported
 from bus.messages.streams import (
+    NODE_CONFIG,
     NODE_IMAGES,
     NODE_OBJECT,
     NODE_OBSERVED,
@@ -75,6 +77,9 @@ class Node:
         self._images = self._bus.follow(NODE_IMAGES)
         self._in_use = self._bus.follow(VOLUMES_IN_USE, lambda _: self._now())
         self._reported = self._bus.own(VOLUMES_REPORTED)
+        self._node_config: FollowedStream[NodeConfigStatus] | None = None
+        if self._config.dynamic_config_dir:
+            self._node_config = self._bus.follow(NODE_CONFIG, lambda _: self._now())
         conditions.on_change(self._now)
         self._machine = MachineFacts()
         self._network: HostNetwork | None = None
@@ -86,6 +91,7 @@ class Node:
         self._is_read = False  # it was read by this process itself since volumes were published
         self._returned: Object | None = None  # by our last write, until the stream is as far
         self._residue: Object = {}  # what the API server did not take of our last write
+        self._lacks_config = False  # the API server does not keep status.config; it was logged
         self._prompt = 0  # syncs in a row that did not wait for their period
         self._urgent, self._facts_changed = asyncio.Event(), asyncio.Event()
         self._trouble: str | None = None
@@ -219,6 +225,9 @@ class Node:
         # An older API server drops fields that it does not know: that is no reason to send them every ten seconds.
         self._residue = reported_changes(returned, with_status(returned, facts)[0])
         self._conditions.adopt(map_at(returned, "status").get("conditions"))
+        if facts.config is not None and "config" not in map_at(returned, "status") and not self._lacks_config:
+            self._lacks_config = True
+            log.warning("the API server has no dynamic configuration of nodes: the local configuration is used")
 
     async def _existing(self, *, fresh: bool) -> Object | None:
         """The Node as it is; None when there is none and it is to be registered. Raises ApiError."""
@@ -247,6 +256,7 @@ class Node:
             conditions=conditions,
             devices=self._devices,
             volumes_in_use=None if in_use is None else in_use.volumes,
+            config=None if self._node_config is None else self._node_config.state.get(NODE),
             given=self._agent.facts.allocatable,
         )
 

@@ -54,7 +54,8 @@ def initial_node(facts: NodeFacts) -> Object:
         spec["providerID"] = identity.provider_id
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
     made = with_status(node, facts)[0]
-    made["status"].pop("declaredFeatures", None)  # of the updates alone (node.md 1.6)
+    for name in ("declaredFeatures", "config"):  # of the updates alone (node.md 1.6, config.md 4.5)
+        made["status"].pop(name, None)
     return made
 
 

@@ -5,6 +5,7 @@ Does not know how a fact is read. None = not known (yet): the Node then keeps it
 
 from dataclasses import dataclass, field
 
+from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.pleg import NodeImage, NodeObserved
 from bus.messages.podsync import NodeResources
 from services.status.core.node_conditions import Condition
@@ -73,4 +74,5 @@ class NodeFacts:
     conditions: tuple[Condition, ...] = ()
     devices: frozenset[str] = frozenset()  # resources that the device plugin checkpoint names
     volumes_in_use: tuple[str, ...] | None = None  # None = not known: what the Node has stays
+    config: NodeConfigStatus | None = None  # None = not known, or not used: what the Node has stays
     given: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> allocatable set by this agent

@@ -177,6 +177,19 @@ def _set_volumes_in_use(node: Object, status: Object, facts: NodeFacts) -> None:
         status.pop("volumesInUse", None)
 
 
+def _set_config(node: Object, status: Object, facts: NodeFacts) -> None:
+    """config.md 4.2."""
+    if facts.config is None:
+        return
+    sources = {
+        "assigned": facts.config.assigned,
+        "active": facts.config.active,
+        "lastKnownGood": facts.config.last_known_good,
+    }
+    config: Object = {name: source.as_object() for name, source in sources.items() if source is not None}
+    status["config"] = {**config, "error": facts.config.error} if facts.config.error else config
+
+
 _SETTERS: tuple[Callable[[Object, Object, NodeFacts], None], ...] = (
     _set_addresses,
     _set_machine,
@@ -189,6 +202,7 @@ _SETTERS: tuple[Callable[[Object, Object, NodeFacts], None], ...] = (
     _set_conditions,
     _set_declared_features,
     _set_volumes_in_use,
+    _set_config,
 )
 
 

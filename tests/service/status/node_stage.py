@@ -14,6 +14,7 @@ from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.podsync import NodePressure, NodeResources
 from bus.messages.sources import NodeObject
 from bus.messages.streams import (
+    NODE_CONFIG,
     NODE_IMAGES,
     NODE_OBJECT,
     NODE_OBSERVED,
@@ -131,6 +132,7 @@ class NodeStage:
         self.beats: dict[str, Beat] = {}  # the newest of each service
         self.buses["server"].on_beat(lambda beat: self.beats.update({beat.service: beat}))
         self.node_object = self.buses["sources"].own(NODE_OBJECT)
+        self.node_config = self.buses["bootstrap"].own(NODE_CONFIG)
         self.resources = self.buses["podsync"].own(NODE_RESOURCES)
         self.pressure = self.buses["podsync"].own(NODE_PRESSURE)
         self.plugins = self.buses["volume"].own(PLUGINS_REGISTERED)

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,8 +10,10 @@ import pytest
 from bus.lock import ServiceLock
 from services.bootstrap.adapters.serving_pair import PairReport
 from services.bootstrap.controllers import startup
-from services.bootstrap.controllers.startup import BootstrapStartup
+from services.bootstrap.controllers.startup import BootstrapStartup, Evaluation
 from services.frame.generation import SUPERVISORD, generation_of
+from shared.config.effective import EffectiveConfig
+from shared.config.resolve import Resolved
 
 
 class WritesNothing(BootstrapStartup):
@@ -38,7 +39,8 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WritesNot
     monkeypatch.setenv("BULKHEAD_HOME", str(tmp_path))
     monkeypatch.setenv("SUPERVISOR_ENABLED", "1")
     monkeypatch.setenv(SUPERVISORD, generation)
-    evaluation = SimpleNamespace(resolved=SimpleNamespace(config=None, found=(), without_effect=()), pair=PairReport())
+    config = EffectiveConfig(node_name="n", root_dir="", run_dir="", log_dir="", cert_dir="")
+    evaluation = Evaluation(Resolved(config), PairReport())
     monkeypatch.setattr(startup, "evaluate_all", lambda *_, **__: evaluation)
     lock = ServiceLock(tmp_path / "run", "status", generation)
     yield WritesNothing(lock)

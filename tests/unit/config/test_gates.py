@@ -22,7 +22,7 @@ def of(stage: Stage) -> set[str]:
 
 
 def test_the_table_is_whole_and_consistent() -> None:
-    assert len(GATES) == 241
+    assert len(GATES) == 242
     assert not REMOVED_GATES & GATES.keys()
     for name, gate in GATES.items():
         assert not gate.locked or gate.stage in (Stage.GA, Stage.DEPRECATED), name
@@ -76,8 +76,8 @@ def test_a_whole_stage_is_switched_but_for_what_is_explicit() -> None:
         ({"Nonsense": True}, "unrecognized feature gate: Nonsense (this release does not know it; leave it out)"),
         ({"MemoryQos": True}, "unrecognized feature gate: MemoryQos (did you mean MemoryQoS?)"),
         (
-            {"DynamicKubeletConfig": True},
-            "unrecognized feature gate: DynamicKubeletConfig (it was removed; leave it out)",
+            {"EphemeralContainers": True},
+            "unrecognized feature gate: EphemeralContainers (it was removed; leave it out)",
         ),
         ({"CSIMigrationvSphereComplete": True}, "unrecognized feature gate: CSIMigrationvSphereComplete (it was remov"),
         (

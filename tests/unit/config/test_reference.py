@@ -29,6 +29,7 @@ OWN_FLAGS = {"log-dir", "output", "reload-config", "run-dir"}
 EARLIER_FLAGS = {
     "chaos-chance",
     "container-runtime",
+    "dynamic-config-dir",
     "network-plugin",
     "pod-infra-container-image",
     "redirect-container-streaming",

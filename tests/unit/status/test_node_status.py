@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.pleg import NodeImage, NodeObserved, RuntimeHandler
 from bus.messages.podsync import NodeResources
 from services.status.core.initial_node import initial_node, reconciled
@@ -12,6 +13,7 @@ from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import with_api_conditions
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_status import rebooted, volumes_in_use, with_status
+from shared.model.config_source import ConfigSource
 
 OBSERVED = NodeObserved(
     observed_at=1,
@@ -293,3 +295,22 @@ def test_volumes_in_use_are_written_once_they_are_known() -> None:
     assert volumes_in_use(before) == ("kubernetes.io/csi/old^1",)
     odd: list[dict[str, Any]] = [{}, {"status": None}, {"status": {"volumesInUse": {}}}]
     assert [volumes_in_use(node) for node in odd] == [(), (), ()]
+
+
+def test_the_configuration_is_shown_once_it_is_known() -> None:
+    source = ConfigSource(namespace="ns", name="a", uid="u", resource_version="7", kubelet_config_key="kubelet")
+    shown = {
+        "configMap": {"namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7", "kubeletConfigKey": "kubelet"}
+    }
+    before = {"status": {"config": {"assigned": {"configMap": {}}, "error": "old"}}}
+    assert status(before)["config"] == before["status"]["config"]
+    assert status(before, replace(FACTS, config=NodeConfigStatus()))["config"] == {}
+    config = NodeConfigStatus(assigned=source, error="why")
+    assert status(before, replace(FACTS, config=config))["config"] == {"assigned": shown, "error": "why"}
+    config = NodeConfigStatus(assigned=source, active=source, last_known_good=source)
+    assert status(before, replace(FACTS, config=config))["config"] == {
+        "assigned": shown,
+        "active": shown,
+        "lastKnownGood": shown,
+    }
+    assert "config" not in initial_node(replace(FACTS, config=config))["status"]

@@ -1,0 +1,130 @@
+"""Evaluates the configurations that may be in force, and chooses the first one that can be used (config.md 4.3).
+
+Blocks: evaluation runs children. The local configuration must be valid, also when it is not the one in force.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from bus.lock import read_starts
+from bus.messages.streams import SERVICES
+from services.bootstrap.adapters.node_config_store import NodeConfigStore
+from services.bootstrap.core.config_source import INTERNAL_ERROR, LOAD_ERROR, VALIDATE_ERROR
+from services.bootstrap.core.node_config import Checkpoints, InForce, crash_rejection
+from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import check_readable, evaluate
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.resolve import Resolved
+from shared.errors import OperatorError
+from shared.model.config_source import ConfigSource
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The records on disk when the choice was made, and why it is not the assigned source; "" = it is."""
+
+    checkpoints: Checkpoints
+    error: str = ""
+
+
+def choose(arguments: list[str], local: Resolved, complete: Callable[[Resolved], T]) -> tuple[T, Choice | None]:
+    """The result of `complete` for the first configuration that it accepts. `local` is the local configuration.
+
+    `complete` raises ConfigurationRefusedError; it is raised here if it is that of the local configuration.
+    """
+    if not uses_node_config(local.config):
+        return complete(local), None
+    store = NodeConfigStore(local.config)
+    try:
+        checkpoints, problems = store.load()
+    except OSError as unreadable:
+        checkpoints, problems = Checkpoints(is_damaged=True), (f"{unreadable.filename}: {unreadable.strerror}",)
+    for problem in problems:
+        log.error("the configuration that the Node names: %s", problem)
+    error = checkpoints.rejection_error or (INTERNAL_ERROR if checkpoints.is_damaged else "")
+    for source in checkpoints.candidates:
+        if source is None:
+            return complete(local), Choice(checkpoints, error)
+        try:
+            return complete(_evaluate(arguments, store, source)), Choice(checkpoints, error)
+        except _UnusableError as unusable:
+            error = error or unusable.error
+        except ConfigurationRefusedError as refused:
+            _report(source, VALIDATE_ERROR, refused.lines)
+            error = error or VALIDATE_ERROR
+    raise AssertionError("the last candidate is the local configuration")
+
+
+def uses_node_config(config: EffectiveConfig) -> bool:
+    """Whether the Node may name the configuration."""
+    return bool(config.dynamic_config_dir) and not config.run_once
+
+
+def reject_crashing(config: EffectiveConfig, generation: str) -> bool:
+    """Save that the source in force is rejected, if it makes a service crash; whether it is rejected.
+
+    For the start of bootstrap: it may be the service that crashes.
+    """
+    if config.config_source is None:
+        return False
+    store = NodeConfigStore(config)
+    checkpoints, _ = store.load()
+    if checkpoints.rejection is not None and checkpoints.rejection.source == config.config_source:
+        return True
+    in_force = InForce(config.config_source, config.config_source_since)
+    rejection = crash_rejection(checkpoints, in_force, service_starts(config.run_dir, generation))
+    if rejection is None:
+        return False
+    log.error("%s: %s", rejection.source.api_path, rejection.error)
+    store.reject(rejection)
+    return True
+
+
+def service_starts(run_dir: str, generation: str) -> Mapping[str, tuple[float, ...]]:
+    """The starts of each service since it last ended on request, in CLOCK_MONOTONIC seconds."""
+    return {service: read_starts(Path(run_dir), service, generation) for service in SERVICES}
+
+
+def with_since(config: EffectiveConfig, old: EffectiveConfig | None, now: float) -> EffectiveConfig:
+    """The configuration with the time since which its source is in force. `now` is CLOCK_MONOTONIC seconds."""
+    if config.config_source is None:
+        return config
+    stays = old is not None and old.config_source == config.config_source
+    return replace(config, config_source_since=old.config_source_since if old is not None and stays else now)
+
+
+class _UnusableError(Exception):
+    """The configuration cannot be used; it was logged. `error` is the text for status.config.error."""
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+        super().__init__(error)
+
+
+def _evaluate(arguments: list[str], store: NodeConfigStore, source: ConfigSource) -> Resolved:
+    file = str(store.file(source))
+    error = LOAD_ERROR
+    try:
+        check_readable(file)
+        error = VALIDATE_ERROR
+        resolved = evaluate(arguments, file)
+    except ConfigurationRefusedError as refused:
+        _report(source, error, refused.lines)
+        raise _UnusableError(error) from refused
+    except OperatorError as refused:
+        _report(source, error, (str(refused),))
+        raise _UnusableError(error) from refused
+    return replace(resolved, config=replace(resolved.config, config_source=source))
+
+
+def _report(source: ConfigSource, error: str, lines: tuple[str, ...]) -> None:
+    log.error("%s, version %s: %s", source.api_path, source.resource_version, error)
+    for line in lines:
+        log.error("%s", line)
