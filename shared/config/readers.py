@@ -67,7 +67,9 @@ _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamesp
 # Feature gates. `declared features`: those that the Node declares.
 _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR",
-    "podsync": "ContainerStopSignals InPlacePodLevelResourcesVerticalScaling MemoryQoS QOSReserved",
+    "podsync": (
+        "ContainerStopSignals InPlacePodLevelResourcesVerticalScaling MemoryQoS NodeDeclaredFeatures QOSReserved"
+    ),
     "server": (
         "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "
         "ReloadKubeletServerCertificateFile"

@@ -134,7 +134,7 @@ def test_the_first_kubeconfig_restarts_all_services_that_depend_on_a_cluster() -
 def test_a_gate_that_the_node_declares_restarts_status() -> None:
     off = replace(CONFIG, feature_gates={"NodeDeclaredFeatures": False})
     [found] = changes(CONFIG, off)
-    assert found.services == {"status"}
+    assert found.services == {"podsync", "status"}, "podsync reads the gate itself"
 
 
 @pytest.mark.parametrize("field", sorted(FIXED))
