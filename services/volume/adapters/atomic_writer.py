@@ -25,7 +25,10 @@ _DIRECTORY_MODE = 0o755
 
 
 class AtomicWriter:
-    """One volume. `give` sets the ownership of the volume's directory and all below before the new files are shown."""
+    """One volume. `give` sets the ownership of the volume's directory and all below before the new files are shown.
+
+    A reader that is stopped between the resolution of `..data` and its open, for longer than an update takes, finds the
+    old directory removed, as with the kubelet; its next open succeeds."""
 
     def __init__(self, volume: Path, give: Callable[[Path], None] | None = None) -> None:
         self._volume, self._give = volume, give
