@@ -73,5 +73,6 @@ async def local_server(run_dir: str) -> AsyncIterator[LocalServer]:
     """The HTTP API of this run directory's agent; connects at the first request."""
     connector = aiohttp.UnixConnector(path=str(Path(run_dir) / LOCAL_SOCKET))
     timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as client:
+    plain = {"Accept-Encoding": "identity"}  # what is answered is copied as it comes
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=plain) as client:
         yield LocalServer(run_dir, client)

@@ -1,0 +1,92 @@
+"""The operator's commands on a node of a cluster: a bundle without any Secret, explanations through the API server."""
+
+import asyncio
+import base64
+import json
+import subprocess
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from services.cli.support_bundle import MOST_BYTES
+from tests.agent import BIN
+from tests.cluster import Cluster
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+
+VALUES = {"first": "Ohzah4eiQu", "second": "ieSh7Ahpoo"}
+PULL = json.dumps({"auths": {"registry.example": {"username": "u", "password": "Aev5ohchai"}}})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        metadata = {"namespace": "default"}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "values", **metadata},
+            "stringData": VALUES,
+        }
+        await running.create(secret)
+        pull = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull", **metadata}}
+        await running.create(
+            {**pull, "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": PULL}}
+        )
+        volumes = [{"name": "values", "secret": {"secretName": "values"}}]
+        web = running.pod("web", "sleep", "1000000", volumes=volumes, imagePullSecrets=[{"name": "pull"}])
+        web["spec"]["containers"][0] |= {
+            "envFrom": [{"secretRef": {"name": "values"}}],
+            "volumeMounts": [{"name": "values", "mountPath": "/values"}],
+        }
+        await running.create(web)
+        await running.wait_ready("web")
+        yield running
+
+
+async def bulkhead(cluster: Cluster, name: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the command for the agent of the cluster."""
+    command = [str(BIN / "bulkhead"), name, "--run-dir", str(cluster.agent.home.run_dir), *words]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False, text=True, timeout=200)
+
+
+async def test_a_support_bundle_has_every_part_and_no_secret_of_the_node(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    answer = await bulkhead(cluster, "support-bundle", "--file", str(path))
+    assert answer.returncode == 0, answer.stderr
+    assert path.stat().st_size <= MOST_BYTES
+    with tarfile.open(path) as archive:
+        files = {entry.name: archive.extractfile(entry) for entry in archive.getmembers()}
+        texts = {name.partition("/")[2]: file.read().decode() for name, file in files.items() if file is not None}
+    assert texts["problems.txt"].strip() == ""
+    assert "default" in texts["status.txt"] and "web" in texts["status.txt"]
+    assert "stacks/podsync.txt" in texts and "kubelet_node_name" in texts["metrics.txt"]
+    secrets = [*VALUES.values(), "Aev5ohchai"]
+    hidden = [*secrets, *(base64.b64encode(value.encode()).decode() for value in (*secrets, PULL))]
+    hidden += [path.read_text() for path in keys_of(cluster)]
+    assert len(hidden) > 7
+    assert not [(name, value[:20]) for name, text in texts.items() for value in hidden if value in text]
+
+
+def keys_of(cluster: Cluster) -> list[Path]:
+    """The files of private keys and tokens below the agent's home."""
+    found = [path for path in cluster.agent.home.path.rglob("*") if path.is_file() and path.suffix in (".key", ".pem")]
+    return [path for path in found if "PRIVATE KEY" in path.read_text(errors="replace")]
+
+
+async def test_the_api_server_passes_an_explanation_on(cluster: Cluster) -> None:
+    node = (await cluster.node())["metadata"]["name"]
+    proxy = f"/api/v1/nodes/{node}/proxy/bulkhead/explain"
+    found = await cluster.plane.admin.get(f"{proxy}/default/web", {"output": "json"})
+    assert found["name"] == "web" and found["story"]
+    conditions = await cluster.plane.admin.get(f"{proxy}/node", {"output": "json"})
+    assert ("Ready", "True") in {(one["type"], one["status"]) for one in conditions["changes"]}
+
+
+async def test_logs_and_exec_need_no_credentials(cluster: Cluster) -> None:
+    answer = await bulkhead(cluster, "exec", "web", "--", "cat", "/values/first")
+    assert (answer.stdout, answer.returncode) == (VALUES["first"], 0), answer.stderr
+    assert (await bulkhead(cluster, "logs", "web")).returncode == 0
