@@ -31,6 +31,7 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
+from services.volume.controllers.memory_swap_warning import warn_of_swapped_memory
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
@@ -63,14 +64,13 @@ class Volume:
         bus, clock, root = context.bus, context.clock, context.config.root_dir
         self.bus = bus
         changed, failures = Changes(), PodFailures()
-        alone = not context.config.joins_cluster
         certificates = PodCertificates(bus, clock, context.config.node_name, random.random)
         content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)), certificates)
         claims = ClaimReads(content)
         populator = DesiredStateOfWorldPopulator(
             plugins, host_resources.read(), clock, failures, claims, changed,
             node_name=context.config.node_name,
-            alone=alone,
+            alone=not context.config.joins_cluster,
             gates=gates.enabled(context.config.feature_gates),
             file_label=host_resources.file_label(),
         )  # fmt: skip
@@ -88,6 +88,7 @@ class Volume:
             VolumeExpansion(bus, clock, content, claims.reread), context.tracer,
         )  # fmt: skip
         self._limits = CsiLimits(clock, content, registration, reconciler, changed.of)
+        warn_of_swapped_memory(events := EventRecorder(bus.own(events_of("volume")), clock), context.config.node_name)
         self._usages = VolumeUsages(reconciler, calls, clock)
         subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(
@@ -95,12 +96,11 @@ class Volume:
             limits=self._limits,
             mounted=bus.own(VOLUMES_MOUNTED),
             in_use=bus.own(VOLUMES_IN_USE),
-            events=EventRecorder(bus.own(events_of("volume")), clock),
+            events=events,
             root_dir=root,
             sync_period=context.config.sync_frequency,
             changed=changed,
         )  # fmt: skip
-
         registration.on_change = self._reconciliation.on_drivers
 
         def on_node(change: Change[NodeObject]) -> None:

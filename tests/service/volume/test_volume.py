@@ -10,7 +10,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, VolumeState
-from services.volume.controllers import operation_executor, reconciliation
+from services.volume.controllers import memory_swap_warning, operation_executor, reconciliation
 from services.volume.core import orphans
 from services.volume.core.operations import Kind, MountVolume, Operation
 from services.volume.core.payload import SetUpInputs
@@ -298,3 +298,16 @@ async def test_a_change_of_one_pod_looks_at_no_other_pod(node: Node, monkeypatch
             await node.mounted.until(lambda state: set(state["c"].volumes) == {"cache"})
     assert looked_at["c"] >= 10
     assert looked_at["a"] < looked_at["c"] / 2  # a turn for every pod may be due at any moment
+
+
+async def test_a_node_whose_memory_volumes_may_be_swapped_gets_one_event(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_swap_warning, "memory_may_be_on_disk", lambda: True)
+    node.admit("u", "cache")
+    async with node.volume():
+        await node.mounted.until(bool)
+        events = [event for event in node.events.state.values() if event.kind == "Node"]
+    assert [(event.type, event.reason, event.name) for event in events] == [
+        ("Warning", "PossibleMemoryBackedVolumesOnDisk", "n")
+    ]

@@ -1,0 +1,17 @@
+"""Warns once at each start where memory volumes may be swapped to disk (node.md 4.13)."""
+
+from bus.event_recorder import EventRecorder
+from bus.messages.event import KubeEvent
+from services.volume.adapters.memory_swap import memory_may_be_on_disk
+
+_REASON = "PossibleMemoryBackedVolumesOnDisk"
+_MESSAGE = (
+    "The tmpfs noswap option is not supported. Memory-backed volumes (e.g. secrets, emptyDirs, etc.) might be swapped "
+    "to disk and should no longer be considered secure."
+)
+
+
+def warn_of_swapped_memory(events: EventRecorder, node_name: str) -> None:
+    """Record the event of the node, where it applies."""
+    if memory_may_be_on_disk():
+        events.record(KubeEvent(type="Warning", reason=_REASON, message=_MESSAGE, kind="Node", name=node_name))
