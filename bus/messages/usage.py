@@ -123,6 +123,7 @@ class VolumeUsage:
     filesystem: FilesystemUsage
     ephemeral: bool = False  # its files count as the pod's ephemeral storage
     claim: str = ""  # name of its PersistentVolumeClaim; "" = of another kind
+    abnormal: bool | None = None  # whether its CSI driver reports that it is damaged; None = the driver reports nothing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ class Volume:
             self._reconciliation.on_node(change)
 
         executor.on_end = self._reconciliation.on_operation_end
-        certificates.on_event = lambda event: self._reconciliation.on_operation_end((event,), ())
+        certificates.on_event = self._usages.on_event = self._reconciliation.on_event
         bus.follow(PODS_VOLUMES, populator.on_volumes)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)

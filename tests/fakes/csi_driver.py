@@ -120,6 +120,7 @@ class CsiDriver:
         self.endpoint = root / "plugins" / name / "csi.sock"
         self.statuses: list[tuple[bool, str]] = []  # the registration statuses that it received
         self.registered = threading.Event()
+        self.condition: csi_pb2.VolumeCondition | None = None  # of every volume
         self._die, self._ended = die, threading.Event()
         self._lock = threading.Lock()
         self._servers: list[Any] = []
@@ -311,7 +312,8 @@ class CsiDriver:
             usage=[
                 usage(available=600, total=1000, used=400, unit=usage.BYTES),
                 usage(available=6, total=10, used=4, unit=usage.INODES),
-            ]
+            ],
+            volume_condition=self.condition,
         )
 
     def _NodeExpandVolume(self, request: Any) -> Any:  # noqa: N802

@@ -22,6 +22,13 @@ INODES = gauge("kubelet_volume_stats_inodes", "Inodes of the claim's volume.", *
 INODES_FREE = gauge("kubelet_volume_stats_inodes_free", "Free inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
 INODES_USED = gauge("kubelet_volume_stats_inodes_used", "Used inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
 
+ABNORMAL = gauge(
+    "kubelet_volume_stats_health_status_abnormal",
+    "1 while the CSI driver reports that the claim's volume is damaged, 0 while it reports that it is not.",
+    *_LABELS,
+    limit=CLAIMS,
+)
+
 
 class ClaimMetrics:
     """The instruments. While pleg does not answer, they keep what it answered last."""
@@ -31,6 +38,7 @@ class ClaimMetrics:
         self._capacity, self._available = metrics.gauge(CAPACITY), metrics.gauge(AVAILABLE)
         self._used, self._inodes = metrics.gauge(USED), metrics.gauge(INODES)
         self._inodes_free, self._inodes_used = metrics.gauge(INODES_FREE), metrics.gauge(INODES_USED)
+        self._abnormal = metrics.gauge(ABNORMAL)
 
     async def read(self) -> None:
         """Read the usage of claims; takes at most TIMEOUT."""
@@ -43,10 +51,13 @@ class ClaimMetrics:
                 return
         for each in (self._capacity, self._available, self._used, self._inodes, self._inodes_free, self._inodes_used):
             each.clear()
+        self._abnormal.clear()
         for pod in pods:
             for volume in pod.volumes:
                 if volume.claim:
                     self._show(volume.filesystem, pod.namespace, volume.claim)
+                if volume.claim and volume.abnormal is not None:
+                    self._abnormal.set(float(volume.abnormal), pod.namespace, volume.claim)
 
     def _show(self, usage: FilesystemUsage, *labels: str) -> None:
         shown = (

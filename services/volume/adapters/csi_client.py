@@ -6,6 +6,7 @@ All calls of one operation share its time limit. No error and no log line contai
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from services.volume.core.csi_volume import CsiVolume
 from shared.crash import crash_point
@@ -15,6 +16,7 @@ from shared.plugin_grpc.connection import Answer, PluginConnection, PluginMessag
 TIMEOUT = 120.0  # seconds of one operation
 # With these codes, the driver may have done what it was asked for, or be at it; with all others it has not.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
+_LONGEST_CONDITION = 1024  # characters, the most of an Event
 Endpoints = Callable[[str], str | None]  # driver -> the path of its socket, None = it is not registered
 
 
@@ -28,6 +30,16 @@ class UnknownDriverError(Exception):
 def is_final(code: str) -> bool:
     """Return whether a call that failed with this code has had, and will have, no effect."""
     return code not in _UNCERTAIN
+
+
+@dataclass(frozen=True)
+class VolumeStats:
+    """The answer to NodeGetVolumeStats. `figures`: unit ("BYTES", "INODES"), available, total, used; `abnormal` None =
+    the driver reports no condition."""
+
+    figures: tuple[tuple[str, int, int, int], ...]
+    abnormal: bool | None = None
+    condition: str = ""
 
 
 class CsiClient:
@@ -110,13 +122,16 @@ class CsiClient:
         )
         self._call("NodeExpandVolume", request, csi.NodeExpandVolumeResponse)
 
-    def usage(self, handle: str, path: str, staging: str) -> Iterator[tuple[str, int, int, int]]:
-        """NodeGetVolumeStats: yields unit ("BYTES", "INODES"), available, total, used."""
+    def usage(self, handle: str, path: str, staging: str) -> VolumeStats:
+        """NodeGetVolumeStats."""
         request = csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path, staging_target_path=staging)
         answer = self._call("NodeGetVolumeStats", request, csi.NodeGetVolumeStatsResponse)
         names = {number: name for name, number in csi.VolumeUsage.Unit.items()}
-        for each in answer.usage:
-            yield names.get(each.unit, ""), each.available, each.total, each.used
+        figures = tuple((names.get(each.unit, ""), each.available, each.total, each.used) for each in answer.usage)
+        if not answer.HasField("volume_condition"):
+            return VolumeStats(figures)
+        condition = answer.volume_condition
+        return VolumeStats(figures, condition.abnormal, condition.message[:_LONGEST_CONDITION])
 
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))

@@ -123,6 +123,10 @@ class Reconciliation:
         self._limits.drivers_changed()
         self._changed.set()
 
+    def on_event(self, event: KubeEvent) -> None:
+        """Record an event of a volume that is no end of an operation."""
+        self._events.record(event)
+
     def on_operation_end(self, events: Iterable[KubeEvent], uids: Iterable[str] | None) -> None:
         """Record the events of an operation and decide again about the pods that it concerns, None = every pod."""
         for event in events:

@@ -3,11 +3,15 @@ may not answer (volumes.md 14.12, 21)."""
 
 import asyncio
 import logging
+from collections.abc import Callable
 
-from bus.messages.usage import FilesystemUsage, VolumeUsage
+from bus.messages.event import KubeEvent
+from bus.messages.usage import VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.volume.adapters.threads import Threads
+from services.volume.core.mount_events import warning
 from services.volume.core.mount_shares import Share
+from services.volume.core.outcome import VolumeReading
 from services.volume.core.payload import ContentError
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
@@ -30,7 +34,8 @@ class VolumeUsages:
     def __init__(self, reconciler: Reconciler, calls: PluginCalls, clock: Clock) -> None:
         self._reconciler, self._calls, self._clock = reconciler, calls, clock
         self._threads = Threads("usage", PLACES, clock, TIMEOUT)
-        self._last: dict[Key, FilesystemUsage] = {}
+        self._last: dict[Key, VolumeReading] = {}
+        self.on_event: Callable[[KubeEvent], None] = lambda _: None
         self._reading: dict[Key, asyncio.Task[None]] = {}
 
     async def get(self, request: GetVolumeUsage) -> FoundVolumeUsage:
@@ -47,9 +52,9 @@ class VolumeUsages:
         await asyncio.wait(readings, timeout=WAIT)
         found = []
         for name, key in measured.items():
-            if (usage := self._last.get((uid, key))) is not None:
+            if (last := self._last.get((uid, key))) is not None:
                 claim = pod.mounts[key].claim.rpartition("/")[2]
-                found.append(VolumeUsage(name=name, filesystem=usage, claim=claim))
+                found.append(VolumeUsage(name=name, filesystem=last.usage, claim=claim, abnormal=last.abnormal))
         return FoundVolumeUsage(volumes=tuple(found))
 
     async def close(self) -> None:
@@ -74,11 +79,21 @@ class VolumeUsages:
         server = spec.served_by or (spec.plugin if spec.node_path else "")
         try:
             async with self._threads.turn(f"{uid}/{key}", Share(server, PER_SERVER) if server else None) as turn:
-                usage = await turn.call(f"usage of {key} of pod {uid}", self._calls.usage, uid, key, spec)
+                reading = await turn.call(f"usage of {key} of pod {uid}", self._calls.usage, uid, key, spec)
         except (OSError, ContentError) as error:
             log.debug("the usage of %s of pod %s cannot be read: %s", key, uid, error)
             return
-        if usage is None:
+        if reading is None:
             self._last.pop((uid, key), None)
-        else:
-            self._last[uid, key] = usage
+            return
+        before, self._last[uid, key] = self._last.get((uid, key)), reading
+        is_new = before is None or (before.abnormal, before.condition) != (reading.abnormal, reading.condition)
+        if reading.abnormal and is_new:
+            self._record(uid, key, reading.condition)
+
+    def _record(self, uid: str, key: str, condition: str) -> None:
+        """An Event for each volume of the pod with this key."""
+        pod = self._reconciler.desired.pods.get(uid)
+        for name in pod.volumes if pod is not None else ():
+            if pod is not None and pod.key(name) == key:
+                self.on_event(warning(pod, f"Volume {name}: {condition}", "VolumeConditionAbnormal"))

@@ -17,6 +17,7 @@ from shared.model import objects
 from shared.model.objects import Object
 
 PREFIX = "kubernetes.io/csi: "
+HEALTH_GATE = "CSIVolumeHealth"
 LEAST_PERIOD = 10  # seconds; what the API permits
 LABEL = "seLinuxMountContext"  # in a record
 PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
@@ -55,6 +56,7 @@ class CsiVolume:
     republish: bool = False
     block: bool = False
     mount_label: str = ""  # the SELinux label in the mount options, "" = none
+    health: bool = field(default=False, compare=False)  # the driver may report that the volume is damaged
     updates_limit: bool = field(default=False, compare=False)  # how many volumes the node takes is read again
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-_GATES = ("ClusterTrustBundleProjection", "PodCertificateRequest", "SELinuxMount")
+_GATES = ("CSIVolumeHealth", "ClusterTrustBundleProjection", "PodCertificateRequest", "SELinuxMount")
 
 
 def enabled(feature_gates: Mapping[str, bool]) -> frozenset[str]:

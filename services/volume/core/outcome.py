@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
+from bus.messages.usage import FilesystemUsage
 from services.volume.core.expansion import ExpansionFailure
 from services.volume.core.payload import FailureKind
 
@@ -36,6 +37,16 @@ class FoundDevice:
     volume_name: str
     attachable: bool = False
     label: str = ""
+
+
+@dataclass(frozen=True)
+class VolumeReading:
+    """How full a volume is, and what its driver reports of it: `abnormal`: whether it is damaged, None = nothing;
+    `condition`: the driver's text about that."""
+
+    usage: FilesystemUsage
+    abnormal: bool | None = None
+    condition: str = ""
 
 
 @dataclass(frozen=True)

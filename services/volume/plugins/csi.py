@@ -18,6 +18,7 @@ from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
     EPHEMERAL,
+    HEALTH_GATE,
     LABEL,
     PERSISTENT,
     PREFIX,
@@ -30,7 +31,7 @@ from services.volume.core.csi_volume import (
     with_mount_label,
 )
 from services.volume.core.expansion import ExpansionError, ExpansionFailure, failure_of_code
-from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
 from services.volume.core.payload import ContentError, FailureKind, Problem, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.selinux_mount import mount_label
@@ -60,6 +61,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
         """See VolumePlugin: an inline volume."""
         found = inline_volume(pod, volume, source, node.name, node.csi_driver)
+        found = replace(found, health=HEALTH_GATE in node.gates)
         if why := refused_mode(found.driver, node.csi_driver, EPHEMERAL):
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
         return _spec(found)
@@ -69,6 +71,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         """See VolumePlugin."""
         driver = persistent.node.csi_driver
         found = persistent_csi_volume(pod, persistent, source, persistent.node.name, driver)
+        found = replace(found, health=HEALTH_GATE in persistent.node.gates)
         if why := refused_mode(found.driver, driver, PERSISTENT):
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
         if not found.handle:
@@ -157,7 +160,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 kind = failure_of_code(error.code, final=is_final(error.code))
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
 
-    def usage(self, uid: str, volume: str, source: CsiVolume) -> FilesystemUsage | None:
+    def usage(self, uid: str, volume: str, source: CsiVolume) -> VolumeReading | None:
         """See MeasuredVolumePlugin: as the driver reports it, where it does."""
         target, found = self._published(uid, volume, source), FilesystemUsage(time=self._clock.wall())
         with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
@@ -165,12 +168,14 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 return None
             is_staged = bool(source.volume_name) and client.has("STAGE_UNSTAGE_VOLUME")
             staging = str(self._staged.path(source)) if is_staged else ""
-            for unit, available, total, used in client.usage(source.handle, str(target), staging):
+            stats = client.usage(source.handle, str(target), staging)
+            for unit, available, total, used in stats.figures:
                 if unit == "BYTES":
                     found = replace(found, available=available, capacity=total, used=used)
                 elif unit == "INODES":
                     found = replace(found, inodes_free=available, inodes=total, inodes_used=used)
-        return found
+            reports = source.health and stats.abnormal is not None and client.has("VOLUME_CONDITION")
+        return VolumeReading(found, stats.abnormal if reports else None, stats.condition if reports else "")
 
     def _published(self, uid: str, volume: str, source: CsiVolume) -> Path:
         if source.block:

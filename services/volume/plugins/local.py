@@ -9,13 +9,12 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.block_devices import DEFAULT_TYPE, format_and_mount, grow, is_block_device
 from services.volume.adapters.block_maps import map_device, remove_link, remove_map, unmap_device
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.adapters.volume_usage import usage_of_device, usage_of_filesystem
-from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import changes_group_always, fs_group, text
@@ -161,11 +160,13 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         if mount is not None and mount.path == str(self._mount(volume)):
             grow(mount.source, self._mount(volume), mount.filesystem)
 
-    def usage(self, uid: str, volume: str, source: Local) -> FilesystemUsage:
+    def usage(self, uid: str, volume: str, source: Local) -> VolumeReading:
         """See MeasuredVolumePlugin."""
         if source.block:
-            return usage_of_device(self._directories.block_link(uid, self.name, volume), self._clock.wall())
-        return usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall())
+            return VolumeReading(
+                usage_of_device(self._directories.block_link(uid, self.name, volume), self._clock.wall())
+            )
+        return VolumeReading(usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall()))
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return one for each directory and for each link to a block device."""

@@ -11,12 +11,11 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.block_devices import mount_filesystem
 from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.programs import run, running_on
 from services.volume.adapters.volume_usage import usage_of_filesystem
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.outcome import FoundVolume, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import text
@@ -108,9 +107,9 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
         if os.path.lexists(path):
             path.rmdir()
 
-    def usage(self, uid: str, volume: str, source: Nfs) -> FilesystemUsage:
+    def usage(self, uid: str, volume: str, source: Nfs) -> VolumeReading:
         """See MeasuredVolumePlugin."""
-        return usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall())
+        return VolumeReading(usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall()))
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return one for each directory."""

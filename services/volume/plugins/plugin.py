@@ -8,10 +8,9 @@ and what a teardown needs is on disk or in the mount table, never only in memory
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
-from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -74,7 +73,7 @@ class MeasuredVolumePlugin(VolumePlugin[Source]):
     """A type of volume that its plugin measures; pleg measures the directories of all others."""
 
     @abstractmethod
-    def usage(self, uid: str, volume: str, source: Source) -> FilesystemUsage | None:
+    def usage(self, uid: str, volume: str, source: Source) -> VolumeReading | None:
         """Return how full the mounted volume is; None = that is not known. Raises OSError."""
 
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
@@ -17,7 +16,7 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.plugin import (
@@ -88,7 +87,7 @@ class PluginCalls:
             if block.name == of if of else not block.persistent:
                 block.unmap_block(uid, name)
 
-    def usage(self, uid: str, volume: str, spec: VolumeSpec) -> FilesystemUsage | None:
+    def usage(self, uid: str, volume: str, spec: VolumeSpec) -> VolumeReading | None:
         """Return how full a mounted volume is; None = its plugin does not measure it, or that is not known. Raises also
         ContentError where a driver is not registered."""
         plugin = self._measured.get(spec.plugin)

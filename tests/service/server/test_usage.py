@@ -130,10 +130,14 @@ async def test_claims_are_measured_while_a_pod_has_one(server: Running) -> None:
     server.node.desired.put(UID, replace(entry, pod=pod))
     await server.node.network.settle()
     _, text = await server.get(server.read_only + "/metrics")
-    assert claims(text) == ['kubelet_volume_stats_used_bytes{namespace="ns",persistentvolumeclaim="claim"} 3']
+    labels = '{namespace="ns",persistentvolumeclaim="claim"}'
+    assert claims(text) == [
+        f"kubelet_volume_stats_health_status_abnormal{labels} 1",
+        f"kubelet_volume_stats_used_bytes{labels} 3",
+    ]
     node_of(server).found = None
     _, text = await server.get(server.read_only + "/metrics")
-    assert len(claims(text)) == 1  # pleg did not answer: what it answered last
+    assert len(claims(text)) == 2  # pleg did not answer: what it answered last
     server.node.desired.delete(UID)
     await server.node.network.settle()
     _, text = await server.get(server.read_only + "/metrics")

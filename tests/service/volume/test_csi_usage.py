@@ -8,7 +8,8 @@ from bus.messages.usage import FilesystemUsage, VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.volume.controllers import volume_usage
 from shared.frozen_copy import replace
-from tests.fakes.csi_driver import STAGE
+from shared.plugin_grpc import csi_pb2
+from tests.fakes.csi_driver import STAGE, STATS
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
 
 FIGURES = FilesystemUsage(time=0, available=600, capacity=1000, used=400, inodes_free=6, inodes=10, inodes_used=4)
@@ -71,3 +72,35 @@ async def test_a_driver_that_fails_or_hangs_leaves_the_last_figures(
         cluster.run("b")
         await cluster.until_mounted("b")  # the hung call delays no other
         cluster.driver.stop()
+
+
+async def test_a_damaged_volume_is_an_event_and_a_figure_with_the_gate(cluster: CsiCluster) -> None:
+    cluster.driver.capabilities = (STAGE, STATS, "VOLUME_CONDITION")
+    cluster.driver.condition = csi_pb2.VolumeCondition(abnormal=False, message="fine")
+
+    def texts() -> list[str]:
+        found = [each for each in cluster.events.state.values() if each.reason == "VolumeConditionAbnormal"]
+        assert all((each.type, each.uid) == ("Warning", "a") for each in found)
+        return [each.message for each in found]
+
+    async with cluster.volume(gates={"CSIVolumeHealth": True}):
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        assert [each.abnormal for each in await found(cluster)] == [False]
+        cluster.driver.condition = csi_pb2.VolumeCondition(abnormal=True, message="2 bad blocks " + "x" * 5000)
+        for _ in range(3):  # one event, however often it is read
+            assert [each.abnormal for each in await found(cluster)] == [True]
+        await cluster.until(texts)
+        assert [text[:24] for text in texts()] == ["Volume v: 2 bad blocks x"] and len(texts()[0]) < 1100
+    async with cluster.volume():
+        while not (shown := await found(cluster)):
+            pass
+        assert [each.abnormal for each in shown] == [None]
+
+
+async def test_a_condition_counts_only_from_a_driver_that_reports_conditions(cluster: CsiCluster) -> None:
+    cluster.driver.condition = csi_pb2.VolumeCondition(abnormal=True, message="bad")
+    async with cluster.volume(gates={"CSIVolumeHealth": True}):
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        assert [each.abnormal for each in await found(cluster)] == [None]

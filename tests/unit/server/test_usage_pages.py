@@ -83,7 +83,7 @@ POD = PodUsage(
         ),
     ),
     volumes=(
-        VolumeUsage(name="data", filesystem=FilesystemUsage(time=AT, used=3), claim="claim"),
+        VolumeUsage(name="data", filesystem=FilesystemUsage(time=AT, used=3), claim="claim", abnormal=True),
         VolumeUsage(name="scratch", filesystem=FILES, ephemeral=True),
     ),
     ephemeral_storage=FILES,
