@@ -38,8 +38,8 @@ def test_a_bad_first_configuration_is_printed_once_and_ends_supervisord(agent: A
     agent.start()
     assert agent.supervisord and agent.supervisord.wait(60) == 0
     [first, second] = console(agent)
-    assert first == f'bulkhead bootstrap: {agent.config}:8:1: prot: unknown key, ignored (did you mean "port"?)'
-    assert second.startswith(f'bulkhead bootstrap: {agent.config}:9:1: maxPods: is "many", must be')
+    assert first == f'bulkhead bootstrap: {agent.config}:9:1: prot: unknown key, ignored (did you mean "port"?)'
+    assert second.startswith(f'bulkhead bootstrap: {agent.config}:10:1: maxPods: is "many", must be')
     assert not (agent.run_dir / "manifest.json").exists()
     assert "maxPods" in (agent.log_dir / "bootstrap.log").read_text()
 
