@@ -74,7 +74,7 @@ _GATES = {
         "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "
         "ReloadKubeletServerCertificateFile"
     ),
-    "volume": "ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
+    "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
     "bootstrap server": "ContainerCheckpoint",
 }
 # Followed by a running service: no restart. `feature_gates` and `document` have rows of their own above.
