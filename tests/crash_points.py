@@ -60,6 +60,7 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_subpaths_real.py": tuple(
         f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
     ),
+    "tests/service/sources/test_manifest_endpoint.py": ("sources.submitted",),
     "tests/service/volume/test_devices.py": tuple(
         f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in _OF_DISKS
     ),

@@ -109,24 +109,6 @@ def restart(service: tuple[str, ...], run_dir: str) -> None:
 
 
 @click.command()
-@pod_argument(required=False)
-@namespace_option
-@run_dir_option
-@output_option("text", "json", "yaml")
-def pods(pod: str, namespace: str, run_dir: str, output: str) -> None:
-    """List the pods of this node: state, restarts and what each waits for.
-
-    POD is a name, namespace/name, UID, or the name in a static pod's manifest.
-
-    \b
-    Exit codes: 0 = listed, 1 = no agent answers or there is no such pod, 2 = wrong usage.
-    """
-    from services.cli.pods import list_pods
-
-    sys.exit(list_pods(run_dir, pod, namespace, output, write, write_error))
-
-
-@click.command()
 @pod_argument()
 @namespace_option
 @run_dir_option
@@ -274,4 +256,4 @@ def support_bundle(run_dir: str, file: str) -> None:
     sys.exit(make_bundle(run_dir, file, write, write_error))
 
 
-COMMANDS = (status, restart, pods, describe, events, logs, execute, top, support_bundle)
+COMMANDS = (status, restart, describe, events, logs, execute, top, support_bundle)

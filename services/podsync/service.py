@@ -11,7 +11,7 @@ from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
-from services.podsync.adapters.cluster_reads import NoCluster, SourcesReads
+from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
 from services.podsync.adapters.node.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import VolumeSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
@@ -69,7 +69,7 @@ class PodSyncService:
             context.metrics,
             facts,
             node=node_reads,
-            cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else NoCluster(),
+            cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else LocalReads(bus, config.node_name),
             subpaths=VolumeSubpaths(bus),
             record=events.record,
         )

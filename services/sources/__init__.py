@@ -1,11 +1,11 @@
 """Which pods this node is to run, and everything that is read from the API server.
 
 Purpose
-    Merges the static pod path (a directory or one file), the static pod URL and, in a cluster, the pods that the API
-    server binds to this node, and publishes what is to run. Where a manifest becomes bad, or an object cannot be
-    understood, the last good pod keeps running; the problem is reported in the log, in an event and in the beat. Keeps
-    our Node, the mirror pods and the Services in sync by list and watch, and reads Secrets, ConfigMaps,
-    PersistentVolumeClaims with their volumes and RuntimeClasses for the others.
+    Merges the static pod path (a directory or one file), the static pod URL, the manifests applied to a node without a
+    cluster and, in a cluster, the pods that the API server binds to this node, and publishes what is to run. Where a
+    manifest becomes bad, or an object cannot be understood, the last good pod keeps running; the problem is reported
+    in the log, in an event and in the beat. Keeps our Node, the mirror pods and the Services in sync by list and
+    watch, and reads Secrets, ConfigMaps, PersistentVolumeClaims with their volumes and RuntimeClasses for the others.
 
 Owns
     `pods.desired` (complete once every configured source has reported), `pods.api_status`, `pods.mirrors`,
@@ -28,14 +28,17 @@ Follows
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.
-    On a node that runs alone both answer that there is no API server.
+    On a node that runs alone `GetObject` has only the ConfigMaps and Secrets that were applied to it, and there are no
+    Services. There sources also serves HTTP on `manifests.sock` in the run directory, for root and its own user: it
+    takes, lists and removes manifests, and answers when the file is on disk.
 
 Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
     it was first seen and the path that its UID is made from: that of its first file, while its content stays. One
     record of the pods of the URL under `<root dir>/sources/url/`. One record for all API pods under `<root
-    dir>/sources/pods/`: when each was first seen. Written before the pod is published; a file's is removed after its
-    removal is published. Nothing else of the API server is kept on disk, least of all a Secret.
+    dir>/sources/pods/`: when each was first seen. What was applied is one file for each object under `<root
+    dir>/bulkhead/manifests/`. Written before the pod is published; a file's is removed after its removal is published.
+    Nothing else of the API server is kept on disk, least of all a Secret.
 
 On restart
     The records are read, then the path, the URL and the API server. The pods of the URL's record are published at once
@@ -44,5 +47,6 @@ On restart
     at that moment gives the pod of its record; a record whose file is gone is dropped, and its pod is not in the
     complete new set. While the API server cannot be reached, static pods are published, but no stream is complete, so
     no process ends a pod. Killed between record and publish: the record is ahead, the next look publishes the same
-    pod. Watches begin with a new list.
+    pod. Killed after an applied file was written and before the answer: the file counts, and the repeated request
+    changes nothing. Watches begin with a new list.
 """

@@ -1,20 +1,26 @@
 """Builds sources: the sources of pods, the streams and their owners, the answers to requests."""
 
 import asyncio
+from pathlib import Path
+from typing import Protocol
 
 from bus.event_recorder import EventRecorder
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
 from services.sources.adapters.clients import Clients
+from services.sources.adapters.manifest_store import ManifestStore
 from services.sources.controllers.cluster import Cluster
 from services.sources.controllers.desired_set import DesiredSet
+from services.sources.controllers.manifest_endpoint import ManifestEndpoint
 from services.sources.controllers.object_requests import ObjectRequests
 from services.sources.controllers.progress import Progress
 from services.sources.controllers.static_pods import StaticPods
+from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.controllers.url_pods import UrlPods
 from shared.kube.client import kube_client
+from shared.manifests_api import DIRECTORY
 
 API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of its own
 
@@ -43,6 +49,12 @@ def build(context: Context) -> "Sources":
     return Sources(context, Clients(node=node, objects=node.beside(qps=qps, burst=burst)))
 
 
+class Part(Protocol):
+    """What runs until cancelled."""
+
+    async def run(self) -> None: ...
+
+
 class Sources:
     """The one owner of `pods.desired`, and the one reader of the API server. `clients`: None = the node runs alone."""
 
@@ -52,23 +64,29 @@ class Sources:
         node, mirrors = bus.own(NODE_OBJECT), bus.own(PODS_MIRRORS)
         changed = bus.own(OBJECTS_CHANGED)
         troubles = Troubles(bus)
+        submitted = None
+        if clients is None:
+            submitted = SubmittedObjects(str(Path(config.root_dir) / DIRECTORY), changed)
         present = {
-            "file": bool(config.static_pod_path),
+            "file": bool(config.static_pod_path) or submitted is not None,
             "http": bool(config.static_pod_url),
             "api": clients is not None,
         }
         configured = [source for source, there in present.items() if there]
         desired = DesiredSet(bus.own(PODS_DESIRED), bus.own(PODS_API_STATUS), events, clock, configured, context.tracer)
-        static = StaticPods(config, clock, desired, events, troubles) if present["file"] else None
+        static = StaticPods(config, clock, desired, events, troubles, submitted) if present["file"] else None
         url = UrlPods(config, clock, desired, events, troubles) if present["http"] else None
         cluster: Cluster | None = None
         if clients is not None:
             cluster = Cluster(
                 config, clients, bus, clock, desired, troubles, node=node, mirrors=mirrors, changed=changed
             )
-        ObjectRequests(bus, cluster)
+        ObjectRequests(bus, cluster, submitted)
         sources = [source for source in (static, url, cluster) if source is not None]
-        self._parts = [Progress(bus, clock, sources, cluster), *sources]
+        self._parts: list[Part] = [Progress(bus, clock, sources, cluster), *sources]
+        if static is not None and submitted is not None and not config.run_once:
+            store = ManifestStore(Path(submitted.directory))
+            self._parts.append(ManifestEndpoint(store, config.run_dir, troubles, static.make_pod))
 
     async def run(self) -> None:
         """Publish the pods of the sources, now and at every change. An error of a part ends all."""

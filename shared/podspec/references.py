@@ -1,4 +1,5 @@
-"""Which API objects a pod names. A static pod may name none: it must run without an API (pods.md 1.2.10)."""
+"""Which API objects a pod names. A static pod may name none: it must run without an API (pods.md 1.2.10); one that was
+submitted to a node without a cluster may name ConfigMaps and Secrets, which were submitted too."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,6 +38,14 @@ _PROJECTED = {
     "podCertificate": "podcertificates",
     "secret": "secrets (via projected volumes)",
     "serviceAccountToken": "serviceaccounts (via projected volumes)",
+}
+_OBJECTS = {
+    "configmaps",
+    "secrets",
+    _VOLUMES["configMap"],
+    _VOLUMES["secret"],
+    _PROJECTED["configMap"],
+    _PROJECTED["secret"],
 }
 
 
@@ -115,9 +124,10 @@ def _fields(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def api_reference(pod: Object) -> str:
-    """The first kind of API object the pod refers to, in the kubelet's words; "" when it refers to none."""
-    return next(_references(pod), "")
+def api_reference(pod: Object, *, objects: bool = False) -> str:
+    """The first kind of API object the pod refers to, in the kubelet's words; "" when it refers to none. `objects`:
+    ConfigMaps and Secrets do not count."""
+    return next((what for what in _references(pod) if not (objects and what in _OBJECTS)), "")
 
 
 def _references(pod: Object) -> Iterator[str]:

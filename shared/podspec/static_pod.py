@@ -21,11 +21,12 @@ class InvalidPod(Exception):  # noqa: N818 - the term of Kubernetes: "invalid po
     """The manifest is no pod this node can run. `str()` is one line with the kubelet's text."""
 
 
-def static_pod(document: object, *, node_name: str, source: str, origin: str) -> Object:
+def static_pod(document: object, *, node_name: str, source: str, origin: str, objects: bool = False) -> Object:
     """The pod of a manifest: defaulted, named for this node, validated; `document` is left as it was.
 
-    `source` is "file" or "http", `origin` the file's path or the URL. Equal content from the same origin on the same
-    node gives the same UID, whenever and by whichever process it is read. Raises InvalidPod.
+    `source` is "file" or "http", `origin` the file's path or the URL; `objects`: it may name ConfigMaps and Secrets.
+    Equal content from the same origin on the same node gives the same UID, whenever and by whichever process it is
+    read. Raises InvalidPod.
     """
     pod = _decoded(document)
     apply_defaults(pod)
@@ -43,7 +44,7 @@ def static_pod(document: object, *, node_name: str, source: str, origin: str) ->
     pod["status"] = {"phase": "Pending"}
     if errors := validate_pod(pod):
         raise InvalidPod(_invalid(errors))
-    if what := api_reference(pod):
+    if what := api_reference(pod, objects=objects):
         raise InvalidPod(f"static pods may not reference {what}")
     return pod
 

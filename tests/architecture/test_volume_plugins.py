@@ -7,7 +7,7 @@ import pytest
 from services.volume.plugins.registry import PLUGINS
 from tests.architecture.checkout import python_files, tree_of
 
-DECIDING = {"read", "needs_api_server", "parts"}
+DECIDING = {"read", "parts"}
 PURE = ("abc", "collections", "dataclasses", "services.volume.core", "shared.model", "shared.podspec", "typing")
 FILES = [name for name in python_files("services") if name.startswith("services/volume/plugins/")]
 

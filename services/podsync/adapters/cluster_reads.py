@@ -6,7 +6,7 @@ Decides nothing. A node that runs alone has no cluster to read.
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
@@ -43,11 +43,10 @@ class ClusterReads(Protocol):
 class NoCluster:
     """The node runs alone."""
 
-    @asynccontextmanager
-    async def references(self, pod: Object, container: Object) -> AsyncIterator[References]:
+    def references(self, pod: Object, container: Object) -> AbstractAsyncContextManager[References]:
         """Nothing can be read; what is referred to is missing, with the kubelet's words for it."""
         text = "configMaps and secrets are not supported due to running kubelet in standalone mode"
-        yield {wanted: ReferencedObject(None, error=text) for wanted in environment_references(container)}
+        return nullcontext({wanted: ReferencedObject(None, error=text) for wanted in environment_references(container)})
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
         """No Services: {}."""
@@ -175,6 +174,21 @@ class SourcesReads:
         except (NoAnswerError, RequestRefusedError) as error:
             return ReferencedObject(None, error=str(error))
         return ReferencedObject(found.object, found.not_found, found.error)
+
+
+class LocalReads(NoCluster):
+    """The node runs alone; sources has the ConfigMaps and Secrets that were submitted to it."""
+
+    def __init__(self, bus: Bus, node_name: str) -> None:
+        self._sources = SourcesReads(bus, node_name)
+
+    def references(self, pod: Object, container: Object) -> AbstractAsyncContextManager[References]:
+        """As in a cluster."""
+        return self._sources.references(pod, container)
+
+    async def secret(self, space: str, name: str) -> ReferencedObject:
+        """A Secret that was submitted. Never raises."""
+        return await self._sources.secret(space, name)
 
 
 def _batches(wanted: list[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:

@@ -1,4 +1,7 @@
-"""The pods of the static pod path: look, merge, save, publish. Needs no other process."""
+"""The pods of the static pod path, and those submitted to a node without a cluster: look, merge, save, publish.
+
+Needs no other process. A look takes ConfigMaps and Secrets before the pods that may name them.
+"""
 
 import asyncio
 import contextlib
@@ -9,8 +12,9 @@ from bus.event_recorder import EventRecorder
 from services.sources.adapters.manifest_files import ManifestFiles
 from services.sources.adapters.manifest_watch import ManifestWatch
 from services.sources.controllers.desired_set import DesiredSet, failed_validation
+from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
-from services.sources.core.file_source import FileSource, Problem
+from services.sources.core.file_source import FileSource, ManifestFile, Problem
 from services.sources.core.manifest_records import decode, encode, is_newer
 from shared.checkpoint import Checkpoint
 from shared.clock import Clock
@@ -24,18 +28,30 @@ from shared.podspec.static_pod import InvalidPod, static_pod
 log = logging.getLogger(__name__)
 
 
+class _UnlistedError(Exception):
+    """A place cannot be listed; `str()` is one line."""
+
+
 class StaticPods:
-    """The source `file`."""
+    """The source `file`. `submitted`: what was submitted to this node, None = it belongs to a cluster."""
 
     def __init__(
-        self, config: EffectiveConfig, clock: Clock, desired: DesiredSet, events: EventRecorder, troubles: Troubles
+        self,
+        config: EffectiveConfig,
+        clock: Clock,
+        desired: DesiredSet,
+        events: EventRecorder,
+        troubles: Troubles,
+        submitted: SubmittedObjects | None = None,
     ) -> None:
         self._config, self._clock, self._desired = config, clock, desired
-        self._events, self._troubles = events, troubles
-        path = config.static_pod_path
-        self._source = FileSource(self._make_pod)
+        self._events, self._troubles, self._submitted = events, troubles, submitted
+        self._source = FileSource(self.make_pod)
         self._changed = asyncio.Event()
-        self._files, self._watch = ManifestFiles(path), ManifestWatch(path, self._changed.set)
+        paths = [config.static_pod_path] if config.static_pod_path else []
+        if submitted is not None:
+            paths.append(submitted.directory)
+        self._places = [(path, ManifestFiles(path), ManifestWatch(path, self._changed.set)) for path in paths]
         place = Path("sources") / "manifests"
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
         self._recorded: dict[str, Object] = {}  # by path, as on disk
@@ -45,7 +61,7 @@ class StaticPods:
     async def run(self) -> None:
         """Publish the pods of the static pod path, now and at every change."""
         await self._remember()
-        watching = asyncio.create_task(self._watch.run(), name="manifest-watch")
+        watching = asyncio.gather(*(watch.run() for _, _, watch in self._places))
         try:
             while True:
                 self.busy_since = self._clock.monotonic()
@@ -58,11 +74,15 @@ class StaticPods:
             watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await watching
-            self._watch.close()
+            for _, _, watch in self._places:
+                watch.close()
 
-    def _make_pod(self, document: object, path: str) -> Object:
+    def make_pod(self, document: object, path: str) -> Object:
+        """The pod of the manifest at this path. Raises InvalidPod."""
+        objects = self._submitted is not None and path.startswith(f"{self._submitted.directory}/")
+        name = self._config.node_name
         try:
-            return static_pod(document, node_name=self._config.node_name, source="file", origin=path)
+            return static_pod(document, node_name=name, source="file", origin=path, objects=objects)
         except InvalidPod:
             raise
         except Exception as error:  # an unforeseen manifest must not affect the other pods
@@ -99,18 +119,19 @@ class StaticPods:
         full = now >= self._next_full_look
         if full:
             self._next_full_look = now + self._config.file_check_frequency
-        self._troubles.set("inotify", self._watch.arm())
+        self._troubles.set("inotify", next((line for _, _, watch in self._places if (line := watch.arm())), None))
         try:
-            files = await asyncio.to_thread(self._files.look)
+            files = await asyncio.to_thread(self._read)
             if self._source.lacks(files):
                 # A file renamed while the directory was listed may be missing under both names: it is there now.
-                files = await asyncio.to_thread(self._files.look)
-        except OSError as error:
-            path = self._config.static_pod_path
-            line = f"{path}: cannot be listed: {error.strerror}; the pods known from it stay"
-            self._troubles.set("staticPodPath", line)
+                files = await asyncio.to_thread(self._read)
+        except _UnlistedError as error:
+            self._troubles.set("staticPodPath", str(error))
             return
         self._troubles.set("staticPodPath", None)
+        others: tuple[Problem, ...] = ()
+        if self._submitted is not None:
+            files, others = self._submitted.take(files)
         listing = self._source.look(files, full=full)
         changes = self._desired.merge("file", listing.pods.values())
         merged = self._desired.pods.pod
@@ -120,7 +141,18 @@ class StaticPods:
         crash_point("sources.published")
         for path in self._recorded.keys() - files.keys():
             await self._drop_record(path)
-        self._report(listing.problems, listing.fresh)
+        self._report((*listing.problems, *others), listing.fresh)
+
+    def _read(self) -> dict[str, ManifestFile]:
+        """All files by path. Raises _UnlistedError."""
+        files: dict[str, ManifestFile] = {}
+        for path, place, _ in self._places:
+            try:
+                files |= place.look()
+            except OSError as error:
+                line = f"{path}: cannot be listed: {error.strerror}; the pods known from it stay"
+                raise _UnlistedError(line) from error
+        return files
 
     async def _save(self, pods: dict[str, Object | None]) -> None:
         """Save records of the files whose pod is new or changed. A full disk must not keep a pod from running: the

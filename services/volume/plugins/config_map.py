@@ -15,8 +15,3 @@ class ConfigMapPlugin(FilesPlugin):
     def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return the one ConfigMap."""
         return (reader.object("ConfigMap", source, "name"),)
-
-    @classmethod
-    def needs_api_server(cls, volume: str) -> str:
-        """As the kubelet words it."""
-        return "not supported due to running kubelet in standalone mode"

@@ -1,6 +1,6 @@
 """The protocol of a volume plugin: what a type of volume asks for, and how it is set up, torn down and found again.
 
-The deciding half is `read` and `needs_api_server`, class methods without I/O, clock or randomness. The acting half
+The deciding half is `read`, a class method without I/O, clock or randomness. The acting half
 blocks and runs in a thread. It may be killed at any line: every method finds its own work done when it is called again,
 and what a teardown needs is on disk or in the mount table, never only in memory.
 """
@@ -48,11 +48,6 @@ class VolumePlugin(ABC, Generic[Source]):
         in its spec, of any shape inside. Never raises for what the objects hold. The registry adds what all plugins
         have in common: key, capacity, who may use it."""
         return Refused("this type of PersistentVolume is not supported")
-
-    @classmethod
-    def needs_api_server(cls, volume: str) -> str:
-        """Return why a node without an API server cannot give the volume; "" = it can."""
-        return ""
 
     @abstractmethod
     def set_up(self, uid: str, volume: str, source: Source, gathered: SetUpInputs) -> str:

@@ -17,11 +17,6 @@ class ProjectedPlugin(FilesPlugin):
         listed = dictionaries(source.get("sources"))
         return tuple(_part(reader, volume, index, part) for index, part in enumerate(listed))
 
-    @classmethod
-    def needs_api_server(cls, volume: str) -> str:
-        """As the kubelet words it."""
-        return f"cannot setup projected volume {volume} because kube client is not configured"
-
 
 def _part(reader: PartReader, volume: str, index: int, source: Object) -> Part:
     match source:

@@ -52,8 +52,6 @@ def volume_spec(pod: Object, name: str, node: Node, plugins: Plugins = PLUGINS) 
     for field, plugin in plugins.items():
         if field not in sources:
             continue
-        if node.alone and (reason := plugin.needs_api_server(name)):
-            return Refused(reason)
         source = {} if sources[field] is None and field == _DEFAULT else sources[field]
         if isinstance(source, dict):
             spec = plugin.read(pod, name, source, node)

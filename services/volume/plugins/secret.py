@@ -14,8 +14,3 @@ class SecretPlugin(FilesPlugin):
     def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return the one Secret."""
         return (reader.object("Secret", source, "secretName"),)
-
-    @classmethod
-    def needs_api_server(cls, volume: str) -> str:
-        """As the kubelet words it."""
-        return "not supported due to running kubelet in standalone mode"

@@ -375,9 +375,11 @@ async def test_a_node_that_runs_alone_reports_it_and_marks_its_empty_set_complet
     await bus.start()
     await node._bus.start()
     task = asyncio.create_task(service.run())
-    await node.network.settle()
-    found = await node._bus.ask("sources", GetObject(kind="Secret", namespace="a", name="b"), FoundObject)
+    await node.desired.until_complete()
+    found = await node._bus.ask("sources", GetObject(kind="RuntimeClass", namespace="", name="b"), FoundObject)
     assert found.error == "not supported due to running kubelet in standalone mode"
+    found = await node._bus.ask("sources", GetObject(kind="Secret", namespace="a", name="b"), FoundObject)
+    assert (found.not_found, found.error) == (True, 'secret "b" not found')
     assert (await node.services_for("default")).synced
     assert node.desired.complete and not node.mirrors.complete and not node.nodes.complete
     await ended(task)

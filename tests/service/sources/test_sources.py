@@ -48,6 +48,7 @@ class Node:
         self.network = MemoryNetwork()
         self.manifests = tmp_path / "manifests"
         self.root_dir, self.run_dir = tmp_path / "root", tmp_path / "run"
+        self.run_dir.mkdir()
         follower = self.network.bus("podsync")
         self.desired = FollowedStream(follower, PODS_DESIRED)
         self.events = FollowedStream(follower, events_of("sources"))
@@ -158,11 +159,11 @@ async def test_a_file_missed_by_one_listing_of_the_directory_is_not_gone(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rename while the directory is listed can hide a file under both of its names."""
-    look, hidden = ManifestFiles.look, [False]
+    look, hidden = ManifestFiles.look, dict[ManifestFiles, bool]()
 
     def look_past(files: ManifestFiles) -> dict[str, ManifestFile]:
-        hidden[0] = not hidden[0]
-        return {} if hidden[0] else look(files)
+        hidden[files] = not hidden.get(files, False)
+        return {} if hidden[files] else look(files)
 
     async with node.sources():
         node.write("web.yaml", manifest("web"))

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from services.sources.adapters import manifest_url
-from services.sources.core import url_source
+from services.sources.adapters import manifest_socket, manifest_url
+from services.sources.core import submitted, url_source
 from services.sources.core.yaml_document import MAX_BYTES
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -14,5 +14,15 @@ def test_the_rows_for_the_static_pod_url_are_what_the_code_has() -> None:
     rows = (
         f"| seconds from the connection to the last byte | {manifest_url.TIMEOUT:.0f} |",
         f"| bytes of the document; redirects; pods of it | {sizes} |",
+    )
+    assert not [row for row in rows if row not in PAGE.read_text()]
+
+
+def test_the_rows_for_applied_manifests_are_what_the_code_has() -> None:
+    rows = (
+        f"| bytes of a submission | {submitted.LARGEST} | 413 |",
+        f"| bytes of the data of a ConfigMap or Secret | {submitted.MOST_DATA} | 422 |",
+        f"| objects; bytes of all together | {submitted.MOST_FILES}; {submitted.MOST_BYTES >> 20} MiB | 403 |",
+        f"| {manifest_socket.BODY_SECONDS:.0f}; {manifest_socket.BODIES_AT_ONCE} | 408; a request waits |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]

@@ -258,21 +258,9 @@ def test_a_value_the_api_could_not_have_taken_is_an_error_without_the_value(valu
     assert str(value) not in failure(secret(), found)
 
 
-@pytest.mark.parametrize(
-    ("volume", "reason"),
-    [
-        (ACCESS, "cannot setup projected volume v because kube client is not configured"),
-        (secret(), "not supported due to running kubelet in standalone mode"),
-        (config(), "not supported due to running kubelet in standalone mode"),
-    ],
-)
-def test_a_node_that_runs_alone_refuses_what_needs_an_api_server(volume: dict[str, Any], reason: str) -> None:
-    pod = {"spec": {"volumes": [{"name": "v", **volume}]}}
-    assert volume_spec(pod, "v", Node(alone=True)) == Refused(reason)
-
-
-def test_a_node_that_runs_alone_has_downward_volumes() -> None:
-    pod = {**POD, "spec": {"volumes": [{"name": "v", **downward()}]}}
+@pytest.mark.parametrize("volume", [downward(), secret(), config(), ACCESS])
+def test_a_node_that_runs_alone_has_volumes_of_files(volume: dict[str, Any]) -> None:
+    pod = {**POD, "spec": {"volumes": [{"name": "v", **volume}]}}
     assert isinstance(volume_spec(pod, "v", Node(alone=True)), VolumeSpec)
 
 

@@ -1,0 +1,207 @@
+"""`bulkhead pods apply`, `list` and `delete`: submits manifests to the agent of this machine, which keeps them.
+
+Speaks HTTP over the Unix socket of the run directory. Splits files into documents and sends ConfigMaps and Secrets
+before the pods that name them; what a document may contain is decided by the agent.
+"""
+
+import http.client
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from services.cli.output import dump
+from services.cli.table import table, terminal_width
+from shared.errors import OperatorError
+from shared.manifests_api import PATH, SOCKET
+from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
+
+_SECONDS = 30.0  # until an answer
+_MOST_BYTES = 64 << 20  # of one file
+_LIMITS = Limits(depth=100, values=_MOST_BYTES, characters=_MOST_BYTES)
+_ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows
+
+Write = Callable[[str], None]
+Document = dict[str, Any]
+
+
+def apply_manifests(run_dir: str, files: Sequence[str], namespace: str, out: Write, err: Write) -> int:
+    """Submit every document of the files ("-" = standard input). Return the exit code."""
+    try:
+        documents = [_in_namespace(one, namespace) for one in _documents(files)]
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    documents.sort(key=lambda one: _ORDER.get(str(one.get("kind")), len(_ORDER)))
+    requests = (("POST", PATH, one, _name_of(one)) for one in documents)
+    return _send_all(run_dir, requests, out, err)
+
+
+def delete_manifests(
+    run_dir: str, files: Sequence[str], names: Sequence[str], namespace: str, out: Write, err: Write
+) -> int:
+    """Remove what the files name, and each `kind/name`, or name of a pod. Return the exit code."""
+    named = [tuple(name.split("/", 1)) if "/" in name else ("pod", name) for name in names]
+    try:
+        found = [
+            (str(one.get("kind")), _space(one, namespace), _metadata(one).get("name")) for one in _documents(files)
+        ] + [(kind, namespace or "default", name) for kind, name in named]
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    requests = (
+        ("DELETE", "/".join((PATH, *(quote(str(part), safe="") for part in parts))), None, "/".join(map(str, parts)))
+        for parts in found
+    )
+    return _send_all(run_dir, requests, out, err)
+
+
+def list_manifests(run_dir: str, namespace: str, form: str, out: Write, err: Write) -> int:
+    """Print what was applied, of one namespace or, for "", of all. Return the exit code."""
+    try:
+        with _Api(run_dir) as api:
+            listed = api.send("GET", PATH)
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    items = [one for one in listed["items"] if namespace in ("", one["metadata"]["namespace"])]
+    rows = [[one["kind"], one["metadata"]["namespace"], one["metadata"]["name"]] for one in items]
+    if form != "text":
+        out(dump({**listed, "items": items}, form))
+    elif rows:
+        for line in table(["KIND", "NAMESPACE", "NAME"], rows, terminal_width()):
+            out(line)
+    else:
+        err("nothing was applied on this node" + (f" in namespace {namespace}" if namespace else ""))
+    return 0
+
+
+def _send_all(run_dir: str, requests: Iterable[tuple[str, str, Document | None, str]], out: Write, err: Write) -> int:
+    """Send each request; a refusal does not stop the others."""
+    code = 0
+    try:
+        with _Api(run_dir) as api:
+            for method, path, document, name in requests:
+                try:
+                    answer = api.send(method, path, document)
+                except _RefusedError as error:
+                    err(f"{name}: {error}")
+                    code = 1
+                else:
+                    out(f"{_name_of(answer)} {answer.get('result')}")
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    return code
+
+
+class _RefusedError(Exception):
+    """The agent refuses one request; `str()` is its message."""
+
+
+class _Api:
+    """One connection to the agent's socket."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._path = Path(run_dir) / SOCKET
+
+    def __enter__(self) -> "_Api":
+        self._connection = http.client.HTTPConnection("bulkhead", timeout=_SECONDS)
+        self._connection.sock = _connected(self._path)
+        self._connection.auto_open = 0
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def send(self, method: str, path: str, document: Document | None = None) -> Document:
+        """The answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
+        try:
+            body = None if document is None else json.dumps(document).encode()
+            self._connection.request(method, path, body)
+            response = self._connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise OperatorError(
+                f"no answer: {type(error).__name__}", where=str(self._path), remedy="read sources.log, and try it again"
+            ) from error
+        if response.status >= 400:
+            raise _RefusedError(str(answer.get("message")))
+        return dict(answer)
+
+
+def _connected(path: Path) -> socket.socket:
+    """Connect by the directory's descriptor: a socket's address is short. Raises OperatorError."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(_SECONDS)
+    try:
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            connection.connect(f"/proc/self/fd/{directory}/{path.name}")
+        finally:
+            os.close(directory)
+    except OSError as error:
+        connection.close()
+        refused = isinstance(error, PermissionError)
+        remedy = (
+            "run it as the agent's user"
+            if refused
+            else "start the agent, or name its --run-dir; a node of a cluster takes no manifests: use kubectl"
+        )
+        raise OperatorError(f"no agent takes manifests: {error.strerror}", where=str(path), remedy=remedy) from error
+    return connection
+
+
+def _documents(files: Sequence[str]) -> Iterator[Document]:
+    """The documents of all files, items of lists included. Raises OperatorError."""
+    for file in files:
+        try:
+            content = _read(file)
+            found = [one for one in read_documents(content, _LIMITS) if one is not None]
+        except OSError as error:
+            raise OperatorError(f"cannot be read: {error.strerror}", where=file, remedy="name another file") from error
+        except UnreadableError as error:
+            raise OperatorError(f"not YAML: {error}", where=file, remedy="correct it") from error
+        if not found:
+            raise OperatorError("holds no manifest", where=file, remedy="name another file")
+        for document in found:
+            is_list = isinstance(document, dict) and str(document.get("kind")).endswith("List")
+            items = document.get("items") or [] if is_list else [document]
+            for item in items if isinstance(items, list) else [items]:
+                if not isinstance(item, dict):
+                    raise OperatorError("holds a document that is no object", where=file, remedy="correct it")
+                yield item
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        content = sys.stdin.buffer.read(_MOST_BYTES + 1)
+    else:
+        with Path(file).open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise OperatorError(f"larger than {_MOST_BYTES >> 20} MiB", where=file, remedy="divide it")
+    return content
+
+
+def _metadata(document: Document) -> Document:
+    metadata = document.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _space(document: Document, namespace: str) -> str:
+    return str(_metadata(document).get("namespace") or namespace or "default")
+
+
+def _in_namespace(document: Document, namespace: str) -> Document:
+    if not namespace or not isinstance(document.get("metadata"), dict):
+        return document
+    return {**document, "metadata": {**document["metadata"], "namespace": _space(document, namespace)}}
+
+
+def _name_of(document: Document) -> str:
+    return f"{str(document.get('kind')).lower()}/{_metadata(document).get('name')}"

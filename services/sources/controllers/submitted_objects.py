@@ -1,0 +1,49 @@
+"""ConfigMaps and Secrets submitted to a node without a cluster: answers for them and publishes their versions."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from bus.interface import OwnedStream
+from bus.messages.sources import ChangedObject, FoundObject, GetObject
+from services.sources.core.file_source import ManifestFile, Problem
+from services.sources.core.local_objects import KINDS, LocalObjects
+
+log = logging.getLogger(__name__)
+
+_PREFIXES = tuple(f"{kind.lower()}." for kind in KINDS)  # of the names of their files
+
+
+class SubmittedObjects:
+    """The owner's side of `objects.changed` on a node without a cluster. `directory`: absolute, of all submitted files,
+    those of pods included."""
+
+    def __init__(self, directory: str, changed: OwnedStream[ChangedObject]) -> None:
+        self.directory, self._changed = directory, changed
+        self._objects = LocalObjects()
+        self._reported: tuple[Problem, ...] = ()
+
+    def take(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, ManifestFile], tuple[Problem, ...]]:
+        """Take the files of objects among all files, and publish what has changed. Return the other files, and what is
+        wrong with those of objects."""
+        own = {path: file for path, file in files.items() if self._is_object(path)}
+        changes, problems = self._objects.look(own)
+        for key, version in changes.items():
+            log.info("%s is %s", key, f"version {version}" if version else "gone")
+            self._changed.put(key, ChangedObject(resource_version=version), "submitted" if version else "deleted")
+            if not version:
+                self._changed.delete(key, "deleted")
+        self._changed.mark_complete()
+        for problem in problems:
+            if problem not in self._reported:
+                log.error("%s: %s; what was read from it before stays", problem.path, problem.reason)
+        self._reported = problems
+        return {path: file for path, file in files.items() if path not in own}, problems
+
+    def get(self, request: GetObject) -> FoundObject:
+        """Answer GetObject for one of KINDS."""
+        return self._objects.get(request.kind, request.namespace, request.name)
+
+    def _is_object(self, path: str) -> bool:
+        pure = PurePath(path)
+        return str(pure.parent) == self.directory and pure.name.startswith(_PREFIXES)

@@ -1,0 +1,167 @@
+"""What may be submitted to a node without a cluster: one Pod, ConfigMap or Secret, as the file that it becomes. Pure.
+
+The file's name follows from kind, namespace and name, which are checked first: it has no separator of paths.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from shared.model.objects import Object
+from shared.podspec.names import dns_label, dns_subdomain
+from shared.podspec.static_pod import InvalidPod
+
+LARGEST = 3 << 19  # bytes of a submission and of its file: what etcd takes
+MOST_DATA = 1 << 20  # bytes of the data of a ConfigMap or Secret, as in the API
+MOST_FILES = 500
+MOST_BYTES = 64 << 20  # of all files
+LONGEST_FILE_NAME = 255 - len("..4194304.tmp")  # an atomic write has a temporary name
+
+KINDS = ("Pod", "ConfigMap", "Secret")
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_FORBIDDEN_KEYS = (".", "..")
+
+
+class RefusedError(Exception):
+    """The submission is not taken. `str()` is one line; `reason` and `code` are those of a Kubernetes Status."""
+
+    def __init__(self, message: str, reason: str = "Invalid", code: int = 422) -> None:
+        super().__init__(message)
+        self.reason, self.code = reason, code
+
+
+@dataclass(frozen=True, order=True)
+class Identity:
+    """What names an object; of a pod the name in its manifest."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def file_name(self) -> str:
+        """The kind and the namespace have no dot."""
+        return f"{self.kind.lower()}.{self.namespace}.{self.name}"
+
+
+def identity(kind: str, namespace: str, name: str) -> Identity:
+    """The identity of these parts of a URL or document, checked. Raises RefusedError."""
+    by_file = {known.lower(): known for known in KINDS}
+    if kind.lower() not in by_file:
+        raise RefusedError(f"kind {kind[:64]!r} is not one of {', '.join(KINDS)}", "BadRequest", 400)
+    errors = [f"metadata.namespace: {error}" for error in dns_label(namespace)]
+    errors += [f"metadata.name: {error}" for error in dns_subdomain(name)]
+    found = Identity(by_file[kind.lower()], namespace, name)
+    if not errors and len(found.file_name) > LONGEST_FILE_NAME:
+        errors = [f"metadata.name: kind, namespace and name have more than {LONGEST_FILE_NAME - 2} characters together"]
+    if errors:
+        raise RefusedError("; ".join(errors))
+    return found
+
+
+def of_file_name(name: str) -> Identity | None:
+    """The inverse of `Identity.file_name`; None for a file that has another name."""
+    parts = name.split(".", 2)
+    try:
+        found = identity(*parts) if len(parts) == 3 else None
+    except RefusedError:
+        return None
+    return found if found is not None and found.file_name == name else None
+
+
+def submitted(document: Any, check_pod: Callable[[Object], object]) -> tuple[Identity, bytes]:
+    """The identity of a document and the content of its file. `check_pod` raises InvalidPod. Raises RefusedError."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or document.get("apiVersion") != "v1" or kind not in KINDS:
+        raise RefusedError(f"apiVersion must be v1, and kind one of {', '.join(KINDS)}", "BadRequest", 400)
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise RefusedError("metadata.name: Required value")
+    namespace = metadata.get("namespace") or "default"
+    if not isinstance(namespace, str):
+        raise RefusedError("metadata.namespace: must be a string")
+    found = identity(str(kind), namespace, metadata["name"])
+    if kind == "Pod":
+        try:
+            check_pod(document)
+        except InvalidPod as error:
+            raise RefusedError(str(error).replace("\n", "; ")) from error
+        try:
+            return found, orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        except TypeError as error:  # such as a number of more than 64 bits
+            raise RefusedError(f"invalid pod: {error}") from error
+    return found, orjson.dumps(stored_object(document), option=orjson.OPT_SORT_KEYS)
+
+
+def stored_object(document: Mapping[str, Any]) -> Object:
+    """A ConfigMap or Secret with what the node uses of it: the data, in base64 for a Secret. Raises RefusedError."""
+    kind, metadata = document["kind"], document["metadata"]
+    data, texts = _texts(document, "data"), _texts(document, "stringData") if kind == "Secret" else {}
+    binary = _texts(document, "binaryData") if kind == "ConfigMap" else {}
+    for key in (*data, *texts, *binary):
+        if not _KEY.fullmatch(key) or key in _FORBIDDEN_KEYS:
+            raise RefusedError(f"data[{key[:64]!r}]: a key has alphanumeric characters, '-', '_' or '.', 253 at most")
+    if both := data.keys() & binary.keys():
+        raise RefusedError(f"binaryData[{min(both)!r}]: duplicate of key present in data")
+    encoded = data if kind == "Secret" else binary
+    size = sum(_decoded_size(key, value) for key, value in encoded.items())
+    size += sum(len(value.encode("utf-8", "surrogatepass")) for value in (texts if kind == "Secret" else data).values())
+    if size > MOST_DATA:
+        raise RefusedError(f"data: Too long: may not be more than {MOST_DATA} bytes")
+    stored = {"apiVersion": "v1", "kind": kind, "metadata": {"name": metadata["name"]}}
+    stored["metadata"]["namespace"] = metadata.get("namespace") or "default"
+    if kind == "Secret":
+        stored["type"] = str(document.get("type") or "Opaque")
+        stored["data"] = data | {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+    else:
+        stored |= {"data": data, "binaryData": binary}
+    if document.get("immutable") is True:
+        stored["immutable"] = True
+    return stored
+
+
+def _texts(document: Mapping[str, Any], field: str) -> dict[str, str]:
+    found = document.get(field)
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(value, str) for pair in found.items() for value in pair):
+        raise RefusedError(f"{field}: must be a map of strings (write numbers and booleans in quotes)")
+    return dict(found)
+
+
+def _decoded_size(key: str, value: str) -> int:
+    try:
+        return len(base64.b64decode(value, validate=True))
+    except (binascii.Error, ValueError):
+        raise RefusedError(f"data[{key!r}]: is not base64") from None
+
+
+def room_for(sizes: Mapping[str, int], file_name: str, size: int) -> None:
+    """Raise RefusedError where the files, by name with their sizes in bytes, leave no room for this one."""
+    others = {name: known for name, known in sizes.items() if name != file_name}
+    if size > LARGEST:
+        raise RefusedError(f"larger than the {LARGEST} bytes an object may have", "RequestEntityTooLarge", 413)
+    if len(others) >= MOST_FILES:
+        raise RefusedError(f"exceeded quota: {MOST_FILES} objects are the most (delete some)", "Forbidden", 403)
+    if sum(others.values()) + size > MOST_BYTES:
+        raise RefusedError(f"exceeded quota: {MOST_BYTES >> 20} MiB are the most (delete some)", "Forbidden", 403)
+
+
+def check_immutable(before: bytes | None, after: bytes) -> None:
+    """Raise RefusedError where the file of an immutable object would get other data."""
+    if before is None or before == after:
+        return
+    try:
+        old = orjson.loads(before)
+    except orjson.JSONDecodeError:
+        return  # written by hand: what it is, is not certain
+    if isinstance(old, dict) and old.get("immutable") is True:
+        raise RefusedError("data: Forbidden: field is immutable when `immutable` is set (delete the object first)")

@@ -1,0 +1,33 @@
+"""`bulkhead pods apply` without an agent: what is wrong with a file, and where an agent would be."""
+
+from pathlib import Path
+
+import pytest
+
+from services.cli.manifests import apply_manifests, list_manifests
+from shared.manifests_api import SOCKET
+
+
+def test_without_an_agent_the_command_names_the_socket(tmp_path: Path) -> None:
+    err = list[str]()
+    assert list_manifests(str(tmp_path), "", "text", err.append, err.append) == 1
+    assert err[0].startswith(
+        f"{tmp_path}/{SOCKET}: no agent takes manifests: No such file or directory (start the agent"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("", "holds no manifest (name another file)"),
+        ("{", "not YAML: "),
+        ("[1]", "holds a document that is no object (correct it)"),
+        ("kind: List\nitems: [1]", "holds a document that is no object (correct it)"),
+    ],
+)
+def test_a_bad_file_is_one_line_of_the_command(tmp_path: Path, content: str, line: str) -> None:
+    err = list[str]()
+    file = tmp_path / "bad.yaml"
+    file.write_text(content)
+    assert apply_manifests(str(tmp_path), [str(file)], "", err.append, err.append) == 1
+    assert err[0].startswith(f"{file}: {line}")
