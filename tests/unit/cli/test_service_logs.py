@@ -100,7 +100,10 @@ def test_new_records_are_followed_until_ctrl_c(agent: Path) -> None:
     path = agent / "log" / "podsync.log"
     path.write_text(line(1, "one"))
     command = [sys.executable, "-m", "services.cli.command", "logs", "--service", "podsync", "-f"]
-    with subprocess.Popen([*command, "--run-dir", str(agent / "run")], stdout=subprocess.PIPE, text=True) as process:
+    handled = ["env", "--default-signal=INT"]  # a shell ignores SIGINT for what runs in the background
+    with subprocess.Popen(
+        [*handled, *command, "--run-dir", str(agent / "run")], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout and process.stdout.readline() == line(1, "one")
         with path.open("a") as file:
             file.write(line(2, "two"))
