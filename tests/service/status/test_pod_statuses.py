@@ -202,7 +202,9 @@ async def test_one_refused_pod_keeps_no_other_waiting_and_is_logged_once(
 ) -> None:
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
-    cluster.server.bind({"metadata": {"name": "web"}, "spec": {"containers": []}}, "elsewhere")
+    cluster.server.bind(
+        {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}, "elsewhere"
+    )
     cluster.watching = False
     cluster.publish_status(uid, ready=False)
     other = cluster.create("other")
