@@ -138,7 +138,9 @@ class Agent:
         if self.supervisord and self.supervisord.poll() is None:
             self.supervisord.send_signal(signal.SIGCONT)
             self.stop()
-        for pid in self._seen:
+        services = [path.stem for path in (self.run_dir / "locks").glob("*.lock")]
+        left = {pid for service in services if (pid := ServiceLock(self.run_dir, service).holder())}
+        for pid in self._seen | left:
             if alive(pid) and str(CHECKOUT).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
 
