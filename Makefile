@@ -102,7 +102,8 @@ test: test-deps assets check bus-coverage  ## check and every test
 # directories: one must not remove those of another with its mounts.
 PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t
 PYTEST_REAL = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST)
-NODE_E2E = tests/e2e/behaviour tests/e2e/test_bad_runtime.py
+NODE_E2E = tests/e2e/behaviour tests/e2e/test_bad_runtime.py tests/e2e/test_volume_kill_matrix.py tests/e2e/test_disk_pressure.py \
+           tests/e2e/test_eviction.py tests/e2e/test_csi.py
 test-pure:  # what needs no container runtime
 	@failed=0; \
 	$(PYTEST) tests/unit || failed=1; \
