@@ -119,7 +119,8 @@ class StaticPods:
         full = now >= self._next_full_look
         if full:
             self._next_full_look = now + self._config.file_check_frequency
-        self._troubles.set("inotify", next((line for _, _, watch in self._places if (line := watch.arm())), None))
+        lines = [watch.arm() for _, _, watch in self._places]
+        self._troubles.set("inotify", next(filter(None, lines), None))
         try:
             files = await asyncio.to_thread(self._read)
             if self._source.lacks(files):

@@ -60,7 +60,7 @@ class _Known:
 @dataclass
 class FileSource:
     """The static pod path's files. `make_pod` turns a decoded document and the path that its UID is made from into the
-    defaulted pod."""
+    defaulted pod; a document may be valid at one path alone."""
 
     make_pod: Callable[[Any, str], Object]
     _known: dict[str, _Known] = field(default_factory=dict)
@@ -140,7 +140,10 @@ class FileSource:
         uid, origin = self._listed.get(objects.full_name(pod), ("", known.origin))
         if origin == known.origin or known.document is None:
             return pod
-        same = self.make_pod(known.document, origin)
+        try:
+            same = self.make_pod(known.document, origin)
+        except InvalidPod:
+            return pod  # valid only where it is now: the same name, but not the same content
         if objects.uid(same) != uid:
             return pod
         known.pod, known.origin = same, origin

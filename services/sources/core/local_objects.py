@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.sources import FoundObject
 from services.sources.core.file_source import ManifestFile, Problem
-from services.sources.core.submitted import RefusedError, identity, stored_object
+from services.sources.core.submitted import RefusedError, identity_of, stored_object
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
 from shared.model.objects import Object
 from shared.podspec.references import Reference
@@ -50,7 +50,7 @@ class LocalObjects:
             self._check(file, self._known.setdefault(path, _Known()))
         objects = {
             known.reference: known.found
-            for known in self._known.values()
+            for _, known in sorted(self._known.items())  # of two files with one object the last name wins
             if known.reference and known.found is not None
         }
         changes = {gone.key: "" for gone in self._objects.keys() - objects.keys()}
@@ -83,7 +83,7 @@ class LocalObjects:
             metadata = document.get("metadata") if isinstance(document, dict) else None
             if not isinstance(metadata, dict) or document.get("kind") not in KINDS:
                 raise RefusedError(f"its kind is not {' or '.join(KINDS)}")
-            found = identity(document["kind"], metadata.get("namespace") or "default", str(metadata.get("name")))
+            found = identity_of(document["kind"], metadata)
             stored = stored_object(document)
         except (UnreadableManifestError, RefusedError) as error:
             known.reason = str(error).replace("\n", "; ")

@@ -67,6 +67,16 @@ def identity(kind: str, namespace: str, name: str) -> Identity:
     return found
 
 
+def identity_of(kind: str, metadata: Mapping[str, Any]) -> Identity:
+    """The identity of a document of this kind with these metadata, checked. Raises RefusedError."""
+    name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
+    if not isinstance(name, str):
+        raise RefusedError("metadata.name: Required value")
+    if not isinstance(namespace, str):
+        raise RefusedError("metadata.namespace: must be a string")
+    return identity(kind, namespace, name)
+
+
 def of_file_name(name: str) -> Identity | None:
     """The inverse of `Identity.file_name`; None for a file that has another name."""
     parts = name.split(".", 2)
@@ -83,12 +93,7 @@ def submitted(document: Any, check_pod: Callable[[Object], object]) -> tuple[Ide
     if not isinstance(document, dict) or document.get("apiVersion") != "v1" or kind not in KINDS:
         raise RefusedError(f"apiVersion must be v1, and kind one of {', '.join(KINDS)}", "BadRequest", 400)
     metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise RefusedError("metadata.name: Required value")
-    namespace = metadata.get("namespace") or "default"
-    if not isinstance(namespace, str):
-        raise RefusedError("metadata.namespace: must be a string")
-    found = identity(str(kind), namespace, metadata["name"])
+    found = identity_of(str(kind), metadata if isinstance(metadata, dict) else {})
     if kind == "Pod":
         try:
             check_pod(document)

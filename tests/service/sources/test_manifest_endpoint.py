@@ -63,9 +63,14 @@ class Node:
         self.changed = FollowedStream(self.bus, OBJECTS_CHANGED)
 
     @contextlib.asynccontextmanager
-    async def sources(self) -> AsyncIterator[None]:
+    async def sources(self, static_pod_path: str = "") -> AsyncIterator[None]:
         config = EffectiveConfig(
-            node_name="n1", root_dir=str(self.root_dir), run_dir=str(self.run_dir), log_dir="", cert_dir=""
+            node_name="n1",
+            root_dir=str(self.root_dir),
+            run_dir=str(self.run_dir),
+            log_dir="",
+            cert_dir="",
+            static_pod_path=static_pod_path,
         )
         bus = self.network.bus("sources")
         service = build(Context("sources", config, bus, self.network.clock, asyncio.Event()))
@@ -198,6 +203,23 @@ async def test_a_pod_may_name_configmaps_and_secrets_only_when_it_was_submitted(
         assert names(await node.desired.until(bool)) == ["web-n1"]
         code, answer = await node.apply(claim)
         assert (code, answer["message"]) == (422, "static pods may not reference persistentvolumeclaims")
+
+
+async def test_a_pod_with_the_name_of_a_static_pod_replaces_it_and_may_name_a_configmap(
+    node: Node, tmp_path: Path
+) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "web.json").write_bytes(orjson.dumps(pod("web")))
+    node.directory.mkdir(parents=True)
+    for restarted in (False, True):  # the record of the static pod's name is there, too
+        async with node.sources(str(manifests)):
+            await node.desired.until(bool)
+            volumes = [{"name": "v", "configMap": {"name": "c"}}]
+            assert (await node.apply(pod("web", volumes=volumes)))[0] == (200 if restarted else 201)
+            await node.desired.until(
+                lambda state: [desired.pod["spec"].get("volumes") is not None for desired in state.values()] == [True]
+            )
 
 
 BAD = {

@@ -175,3 +175,16 @@ class TestUID:
         first = uids(look(source, a="{name: one, image: x}"))
         look(source, a="{name: one, image: y}")
         assert uids(look(source, a="{name: one, image: x}")) == first
+
+
+def test_a_pod_that_is_valid_at_its_own_path_alone_replaces_one_of_its_name() -> None:
+    def only_below_b(document: Any, path: str) -> Object:
+        if document.get("config_map") and path != "b":
+            raise InvalidPod("static pods may not reference configmaps")
+        return make_pod(document, path)
+
+    source = FileSource(only_below_b)
+    look(source, a="name: one")
+    own = "{name: one, config_map: c}"
+    for listing in (look(source, a="name: one", b=own), look(source, b=own)):
+        assert names(listing) == {"b": "one"} and listing.pods["b"]["spec"]["config_map"] == "c"
