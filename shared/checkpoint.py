@@ -86,8 +86,8 @@ class Checkpoint:
                 self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
                 files = {_file_name(key): content for key, content in contents.items()}
                 write_all_atomically(self.directory, files)
-            except OSError:
-                return {key: self._store(key, data) for key, data in records.items()}  # each for itself, as it may be
+            except (OSError, RuntimeError):  # or no further thread can be started: each for itself, as it may be
+                return {key: self._store(key, data) for key, data in records.items()}
             kept = {key: self._came_home(key) for key in records}
             self._move_back()
             return kept
@@ -184,6 +184,20 @@ class Checkpoint:
             what = "a newer version of the agent and left as they are (start that version to use them)"
             log.warning("%s: %d records, %s among them, are of %s", directory, len(newer), newer[0], what)
         return records
+
+
+def read_record(directory: Path, fallback: Path, key: str) -> dict[str, Any] | None:
+    """The newest copy of the record with this key, which another process writes; None where there is none, or it cannot
+    be understood. Changes no file: an unfinished one may be a save that is under way. Raises OSError."""
+    copies = [copy for place in (directory, fallback) if (copy := _copy_in(place, key)) is not None]
+    return max(copies, key=lambda copy: copy.number).data if copies else None
+
+
+def _copy_in(directory: Path, key: str) -> _Copy | None:
+    try:
+        return _decode((directory / _file_name(key)).read_bytes())[1]
+    except (FileNotFoundError, NotADirectoryError, ValueError, _NewerError):
+        return None
 
 
 def _file_name(key: str) -> str:

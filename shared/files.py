@@ -8,9 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-WRITES_AT_ONCE = (
-    16  # files: each waits for the disk and for the file system's journal, together not much longer than one
-)
+WRITES_AT_ONCE = 16  # each waits for the disk and the file system's journal, together not much longer than one
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -20,7 +18,8 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
 
 
 def write_all_atomically(directory: Path, contents: Mapping[str, bytes], mode: int = 0o600) -> None:
-    """The same for many files of a directory, by name. Raises OSError: then some of them may be replaced."""
+    """The same for many files of a directory, by name. Raises OSError, and RuntimeError where no thread can be started:
+    then some of them may be replaced."""
     with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="write") as threads:
         replaced = [threads.submit(_replace, directory / name, content, mode) for name, content in contents.items()]
     for one in replaced:

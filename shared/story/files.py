@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint import Checkpoint
+from shared.checkpoint import read_record
 from shared.story.lines import Kind, Line, Story, is_moment
 
 _TAIL = 16 << 10  # bytes; a line is shorter
@@ -20,8 +20,8 @@ def directory_of(root_dir: str) -> Path:
 
 
 def read_conditions(root_dir: str, run_dir: str) -> dict[str, Any]:
-    """The record that status keeps of the node's conditions; {} = there is none. Raises OSError."""
-    return Checkpoint(Path(root_dir) / "status", Path(run_dir) / "status").load_all().get("node") or {}
+    """The record that status keeps of the node's conditions; {} = none that can be read. Raises OSError."""
+    return read_record(Path(root_dir) / "status", Path(run_dir) / "status", "node") or {}
 
 
 def read_story(directory: Path, uid: str) -> Story:

@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from shared import checkpoint as module
 from shared import files
-from shared.checkpoint import Checkpoint, RecordLocation
+from shared.checkpoint import Checkpoint, RecordLocation, read_record
 from shared.files import write_atomically
 
 
@@ -226,3 +227,37 @@ def test_where_one_of_many_cannot_be_written_each_is_kept_as_well_as_it_can_be(
 def test_a_record_with_text_that_is_not_unicode_is_saved_with_an_escape(records: Checkpoint, tmp_path: Path) -> None:
     assert records.save("u", {"why": "cannot remove caf\udce9", "n": 1}) is RecordLocation.ON_DISK
     assert again(tmp_path).load_all() == {"u": {"why": "cannot remove caf\\xe9", "n": 1}}
+
+
+def test_where_no_thread_can_be_started_the_records_are_saved_one_by_one(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread)
+        kept = records.save_all({"uid-0": {"a": 1}, "uid-1": {"b": 2}})
+    assert set(kept.values()) == {RecordLocation.ON_DISK}
+    assert again(tmp_path).load_all() == {"uid-0": {"a": 1}, "uid-1": {"b": 2}}
+
+
+def test_a_reader_of_another_process_gets_the_newest_copy_and_changes_nothing(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, fallback = tmp_path / "disk", tmp_path / "fallback"
+    assert read_record(disk, fallback, "node") is None
+    records.save("node", {"n": 1})
+    (disk / ".node.json.4711.tmp").write_bytes(b"half")
+    (disk / "torn.json").write_bytes(b"half")
+    (disk / "newer.json").write_bytes(b'{"version":2,"key":"newer","number":1,"data":{}}')
+    names = {path.name for path in disk.iterdir()}
+    assert read_record(disk, fallback, "node") == {"n": 1}
+    assert read_record(disk, fallback, "torn") is None and read_record(disk, fallback, "newer") is None
+    with monkeypatch.context() as patched:
+        break_disk(patched, disk)
+        records.save("node", {"n": 2})
+    assert read_record(disk, fallback, "node") == {"n": 2}
+    records.save("node", {"n": 3})
+    assert read_record(disk, fallback, "node") == {"n": 3}
+    assert {path.name for path in disk.iterdir()} == names
