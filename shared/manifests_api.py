@@ -1,5 +1,6 @@
-"""Where the local API for manifests is: sources serves it, `bulkhead pods` uses it."""
+"""Where the local API for manifests is, and what it takes at most: sources serves it, `bulkhead pods` uses it."""
 
 SOCKET = "manifests.sock"  # below the run directory
 PATH = "/manifests"
+LARGEST = 3 << 19  # bytes of a submission and of its file: what etcd takes
 DIRECTORY = "bulkhead/manifests"  # of the files, below the root directory

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from services.cli.output import dump
 from services.cli.table import table, terminal_width
 from shared.errors import OperatorError
-from shared.manifests_api import PATH, SOCKET
+from shared.manifests_api import LARGEST, PATH, SOCKET
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 _SECONDS = 30.0  # until an answer
@@ -120,8 +120,10 @@ class _Api:
 
     def send(self, method: str, path: str, document: Document | None = None) -> Document:
         """The answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
+        body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
+        if body is not None and len(body) > LARGEST:  # the agent would end the connection, and not get the others
+            raise _RefusedError(f"larger than the {LARGEST} bytes an object may have")
         try:
-            body = None if document is None else json.dumps(document).encode()
             self._connection.request(method, path, body)
             response = self._connection.getresponse()
             answer = json.loads(response.read())

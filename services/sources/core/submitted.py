@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 
+from shared.manifests_api import LARGEST as LARGEST
 from shared.model.objects import Object
 from shared.podspec.names import dns_label, dns_subdomain
 from shared.podspec.static_pod import InvalidPod
 
-LARGEST = 3 << 19  # bytes of a submission and of its file: what etcd takes
 MOST_DATA = 1 << 20  # bytes of the data of a ConfigMap or Secret, as in the API
 MOST_FILES = 500
 MOST_BYTES = 64 << 20  # of all files

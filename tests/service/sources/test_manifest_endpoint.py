@@ -390,13 +390,17 @@ async def test_the_command_applies_lists_and_deletes_what_a_file_holds(node: Nod
 async def test_the_command_sends_what_is_good_beside_what_is_bad(node: Node, tmp_path: Path) -> None:
     out, err = list[str](), list[str]()
     file = tmp_path / "all.json"
-    file.write_text(
-        orjson.dumps(config_map("..", {})).decode() + "\n---\n" + orjson.dumps(config_map("c", {})).decode()
+    documents = (
+        config_map("..", {}),
+        config_map("large", {"a": "x" * (10 << 20)}),
+        config_map("c", {"a": "é" * (1 << 18)}),
     )
+    file.write_text("\n---\n".join(orjson.dumps(document).decode() for document in documents))
     async with node.sources():
         await node.send("GET", "")
         run_dir = str(node.run_dir)
         assert await asyncio.to_thread(apply_manifests, run_dir, [str(file)], "team", out.append, err.append) == 1
         assert out == ["configmap/c created"]
         assert err[0].startswith("configmap/..: metadata.name: a lowercase RFC 1123 subdomain")
+        assert err[1:] == [f"configmap/large: larger than the {LARGEST} bytes an object may have"]
         assert [item["metadata"]["namespace"] for item in (await node.send("GET", ""))[1]["items"]] == ["team"]
