@@ -9,6 +9,7 @@ from shared.kube.connection import proxy_of_environment
 
 TIMEOUT = 10.0  # seconds for everything from the connection to the last byte, as in the kubelet
 MAX_REDIRECTS = 10
+_LONGEST_REASON = 100  # characters after a status code
 
 
 class ManifestUrlError(Exception):
@@ -34,9 +35,8 @@ class ManifestUrl:
                 session.get(self._url, headers=headers, max_redirects=MAX_REDIRECTS, proxy=proxy) as response,
             ):
                 if response.status != 200:
-                    raise ManifestUrlError(
-                        f"the server answers with {response.status} {response.reason or ''}".rstrip()
-                    )
+                    reason = "".join(filter(str.isprintable, (response.reason or "")[:_LONGEST_REASON]))
+                    raise ManifestUrlError(f"the server answers with {response.status} {reason}".rstrip())
                 return await _bounded(response.content)
         except TimeoutError as error:
             raise ManifestUrlError(f"no complete answer within {self._timeout.total:.0f} s") from error
@@ -48,7 +48,7 @@ class ManifestUrl:
             raise ManifestUrlError("it, or a redirect of it, is not a URL of http or https") from error
         except aiohttp.ClientOSError as error:
             raise ManifestUrlError(f"cannot connect: {error.strerror or type(error).__name__}") from error
-        except (aiohttp.ClientError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ManifestUrlError(f"cannot be read: {type(error).__name__}") from error
 
 

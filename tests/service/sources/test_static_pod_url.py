@@ -291,6 +291,13 @@ async def test_a_body_without_end_is_read_up_to_10_mib() -> None:
         assert len(await ManifestUrl(server.url, {}, timeout=60).read()) == MAX_BYTES
 
 
+async def test_the_text_of_a_status_is_one_short_line() -> None:
+    server = WebServer(answer(b"", "404 Not\x1b Found" + "!" * 5000))
+    async with server.listening():
+        with pytest.raises(ManifestUrlError, match=r"^the server answers with 404 Not Found!{80,100}$"):
+            await ManifestUrl(server.url, {}, timeout=60).read()
+
+
 @pytest.mark.parametrize("url", ["x", "file:///etc/passwd", "http://[", "http://a b/"])
 async def test_what_is_no_url_of_http_is_one_error(url: str) -> None:
     with pytest.raises(ManifestUrlError):
