@@ -16,6 +16,7 @@ from pathlib import Path
 
 _LONGEST_OUTPUT = 1000  # characters of its output that an error shows
 _SECONDS = 110.0
+_PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,14 @@ def locked(path: str, busy: str) -> Iterator[int]:
 
 def running_on(path: Path, program: str) -> bool:
     """Return whether a program of this name, such as `umount`, or a helper such as `umount.nfs`, runs with the path as
-    an argument; another process may have begun it."""
+    an argument; another process may have begun it. A process of a container does not count, whatever its name."""
+    ours = _PID_NAMESPACE.readlink()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             name = (process / "comm").read_text(errors="replace").rstrip("\n")
-            # Only then: the arguments of a process that hangs may not be readable, either.
-            if name.partition(".")[0] == program and os.fsencode(path) in (process / "cmdline").read_bytes().split(
-                b"\0"
-            ):
+            if name.partition(".")[0] != program or (process / "ns" / "pid").readlink() != ours:
+                continue
+            # Only now: the arguments of a process that hangs may not be readable, either.
+            if os.fsencode(path) in (process / "cmdline").read_bytes().split(b"\0"):
                 return True
     return False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from services.volume.adapters import programs
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.programs import running_on
 from services.volume.core.payload import SetUpInputs
@@ -96,3 +97,14 @@ def test_another_path_is_no_hindrance(plugin: NfsPlugin, tmp_path: Path) -> None
     path = killed_in("mount", tmp_path)
     assert not running_on(path.parent, "mount") and not running_on(path, "umount")
     plugin.tear_down("u", "other", RemovalProgress())
+
+
+def test_a_process_of_a_container_is_no_hindrance(
+    plugin: NfsPlugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = killed_in("mount", tmp_path)
+    (tmp_path / "another").symlink_to("pid:[1]")
+    with monkeypatch.context() as patched:
+        patched.setattr(programs, "_PID_NAMESPACE", tmp_path / "another")
+        assert not running_on(path, "mount")
+    assert running_on(path, "mount")
