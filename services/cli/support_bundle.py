@@ -40,6 +40,7 @@ _MOST_TEXT = 19 << 20  # bytes of all parts before compression, which never make
 _MOST_OF_LOG = 1 << 20  # bytes of each log, the newest
 _MOST_OF_STORIES = 4 << 20
 _MOST_OF_PART = 2 << 20
+_URL, _URL_FLAG = "staticPodURL", "manifest-url"
 _STACKS = 5.0  # seconds that a process has to show its stacks
 _LEVEL = 3  # of gzip: a tenth of the time of its default, for text that is a fifth larger
 _OVERHEAD = 2048  # bytes of an entry beside its content
@@ -84,9 +85,14 @@ def parts(agent: Agent) -> Iterator[Part]:
 
 
 def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
-    """The effective configuration by field; the values of URL headers are masked."""
-    headers = dict.fromkeys(config.static_pod_url_header, (MASK,))
-    return dataclasses.asdict(config) | {"static_pod_url_header": headers, "document": masked(config.document)}
+    """The effective configuration by field; masked are the values of URL headers, and a static pod URL with a user or a
+    query, which may be secrets (the log has its host)."""
+    headers, url = dict.fromkeys(config.static_pod_url_header, (MASK,)), config.static_pod_url
+    shown = MASK if "@" in url or "?" in url else url
+    flags = {name: shown if name == _URL_FLAG else text for name, text in config.given_flags.items()}
+    document = {key: shown if key == _URL else value for key, value in masked(config.document).items()}
+    changed = {"static_pod_url": shown, "static_pod_url_header": headers, "given_flags": flags, "document": document}
+    return dataclasses.asdict(config) | changed
 
 
 def _write(path: Path, directory: str, found: Iterator[Part]) -> None:

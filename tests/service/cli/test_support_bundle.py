@@ -20,7 +20,8 @@ from tests.service.cli.stage import Stage
 HEADER = "Token-of-the-header"
 LOGGED = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2lnbmF0dXJl"
 KEY = "-----BEGIN PRIVATE KEY-----\nMHcCAQEEIE\n-----END PRIVATE KEY-----"
-SECRETS = (HEADER, LOGGED, "MHcCAQEEIE")
+URL = "https://user-of-the-url@example.org/pods?sig=signature-of-the-url"
+SECRETS = (HEADER, LOGGED, "MHcCAQEEIE", "user-of-the-url", "signature-of-the-url")
 
 
 @pytest.fixture
@@ -29,7 +30,11 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     config = load_effective(str(stage.run_dir))
     header: dict[str, tuple[str, ...]] = {"Authorization": (HEADER,)}
     changed = replace(
-        config, static_pod_url_header=header, document={"staticPodURLHeader": {"Authorization": [HEADER]}}
+        config,
+        static_pod_url=URL,
+        static_pod_url_header=header,
+        given_flags={"manifest-url": URL, "v": "2"},
+        document={"staticPodURL": URL, "staticPodURLHeader": {"Authorization": [HEADER]}},
     )
     (stage.run_dir / CONFIG_NAME).write_bytes(encode_effective(changed, ""))
     stories = directory_of(config.root_dir)
@@ -64,6 +69,7 @@ def test_it_has_every_part_and_no_secret(stage: Stage, tmp_path: Path) -> None:
     names = {"versions.txt", "status.txt", "status.json", "configuration.json", "events.json", "logs/podsync.log"}
     assert names | {"stories/u1.jsonl", "problems.txt"} <= found.keys()
     assert json.loads(found["status.json"])["node"] == "here"
+    assert json.loads(found["configuration.json"])["given_flags"]["v"] == "2"
     assert "first" in found["logs/podsync.log"] and "Failed" in found["events.json"]
     assert not [(name, secret) for name, text in found.items() for secret in SECRETS if secret in text]
     assert stage.command("support-bundle", "--file", str(path)).returncode == 1, "it replaces no file"
