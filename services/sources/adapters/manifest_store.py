@@ -1,10 +1,13 @@
 """The directory of submitted manifests: one file for each object; decides nothing. All calls block."""
 
 import contextlib
+import re
 from pathlib import Path
 
 from services.sources.core.submitted import LARGEST
 from shared.files import sync_directory, write_atomically
+
+_UNFINISHED = re.compile(r"\.[a-z]+\.[-a-z0-9]+\..+\.[0-9]+\.tmp")
 
 
 class ManifestStore:
@@ -37,6 +40,12 @@ class ManifestStore:
         """Replace the file; when this returns, a crash of the machine does not lose it."""
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(self.directory / name, content)
+
+    def remove_unfinished(self) -> None:
+        """Remove what writes left that a kill cut short: it may be a Secret. Only before the first write."""
+        for left in self.directory.glob(".*.tmp"):
+            if _UNFINISHED.fullmatch(left.name):
+                left.unlink(missing_ok=True)
 
     def remove(self, name: str) -> bool:
         """Remove the file; False = there was none."""

@@ -4,6 +4,7 @@ The files are the state: `StaticPods` follows the directory, so a kill after the
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +45,8 @@ class ManifestEndpoint:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        with contextlib.suppress(OSError):  # such as a disk that is read-only: what is there can be listed
+            await asyncio.to_thread(self._store.remove_unfinished)
         try:
             while True:
                 try:

@@ -164,6 +164,16 @@ async def test_a_kill_before_the_answer_leaves_the_file_and_a_repeated_request_c
         assert names(await node.desired.until(bool)) == ["web-n1"]
 
 
+async def test_what_a_kill_within_a_write_left_is_removed_and_no_other_file(node: Node) -> None:
+    node.directory.mkdir(parents=True)
+    names = (".secret.default.s.4711.tmp", ".mine.tmp", ".secret.default.s.swp")
+    for name in names:
+        (node.directory / name).write_text("hunter2")
+    async with node.sources():
+        await node.send("GET", "")
+        assert sorted(path.name for path in node.directory.iterdir()) == sorted(names[1:])
+
+
 async def test_objects_are_read_and_a_change_is_published_with_a_new_version(node: Node) -> None:
     async with node.sources():
         assert (await node.get("Secret", "s")).error == 'secret "s" not found'
