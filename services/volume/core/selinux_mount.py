@@ -1,12 +1,15 @@
 """The SELinux label with which a PersistentVolume is mounted, so that the runtime need not relabel its files
 (volumes.md 12.5); pure."""
 
+import re
+
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import dictionaries, dictionary, security_context, text
 from services.volume.core.volume_spec import Unprocessed
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 
+_LABEL = re.compile(r"[A-Za-z0-9_.:,-]+")
 GATE = "SELinuxMount"  # without it only volumes that one pod may use
 
 
@@ -40,9 +43,11 @@ def _process_options(pod: Object, volume: str) -> list[Object]:
 
 def _label(options: Object, default: str) -> str:
     """The label of files for processes with these options: their user and level, with role and type of `default`. ""
-    without a level: the runtime then chooses one that is not known here."""
+    without a level: the runtime then chooses one that is not known here. Also "" with a character that no label has:
+    after a quote the rest would be mount options of the pod's choice. The runtime refuses such a label."""
     level = text(options.get("level"))
     user, _, rest = default.partition(":")
     role, _, rest = rest.partition(":")
     kind = rest.partition(":")[0]
-    return f"{text(options.get('user')) or user}:{role}:{kind}:{level}" if level else ""
+    label = f"{text(options.get('user')) or user}:{role}:{kind}:{level}"
+    return label if level and _LABEL.fullmatch(label) else ""

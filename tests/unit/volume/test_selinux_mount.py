@@ -55,9 +55,11 @@ def test_the_options_of_a_container_replace_those_of_the_pod() -> None:
         pod(container(mounts=[{"name": "other"}]), seLinuxOptions=LEVEL),
         pod(container(mounts="broken"), seLinuxOptions=LEVEL),
         pod(seLinuxOptions="broken"),
+        pod(seLinuxOptions={"level": 's0:c1",errors=panic,x="'}),
+        pod(seLinuxOptions={"user": "me_u\n", **LEVEL}),
     ],
 )
-def test_there_is_no_label_without_a_level_or_when_the_pod_declines_it(of: dict[str, Any]) -> None:
+def test_there_is_no_label_without_a_usable_level_or_when_the_pod_declines_it(of: dict[str, Any]) -> None:
     assert label(of) == ""
 
 
