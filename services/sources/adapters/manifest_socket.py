@@ -48,6 +48,9 @@ class ManifestSocket:
             self._listening = await asyncio.get_running_loop().create_unix_server(self._web, sock=listener)
             temporary.rename(self._path)
         except BaseException:  # also when the process is stopped meanwhile
+            if self._listening is not None:
+                self._listening.close()
+                self._listening = None
             listener.close()
             temporary.unlink(missing_ok=True)
             raise

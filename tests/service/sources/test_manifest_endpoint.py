@@ -326,6 +326,28 @@ async def test_a_client_of_another_user_is_refused(node: Node, monkeypatch: pyte
         assert not node.directory.exists()
 
 
+async def test_a_socket_that_could_not_be_opened_answers_once_it_can(tmp_path: Path) -> None:
+    async def answered(_method: str, _path: str, _body: bytes) -> tuple[int, JSON]:
+        return 200, {}
+
+    directory = Path(f"/proc/self/fd/{os.open(tmp_path, os.O_PATH)}")  # for the client: a socket's address is short
+    served = manifest_socket.ManifestSocket(tmp_path / SOCKET, answered)
+    (tmp_path / SOCKET).mkdir()
+    for _ in range(10):
+        with pytest.raises(IsADirectoryError):
+            await served.open()
+    assert [path.name for path in tmp_path.iterdir()] == [SOCKET]
+    (tmp_path / SOCKET).rmdir()
+    await served.open()
+    reader, writer = await asyncio.open_unix_connection(str(directory / SOCKET))
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(60):
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    writer.close()
+    await served.close()
+    os.close(int(directory.name))
+
+
 async def test_files_are_for_their_owner_alone(node: Node) -> None:
     async with node.sources():
         await node.apply(secret("s", {"password": "hunter2"}))
