@@ -164,16 +164,6 @@ async def test_a_kill_before_the_answer_leaves_the_file_and_a_repeated_request_c
         assert names(await node.desired.until(bool)) == ["web-n1"]
 
 
-async def test_what_a_kill_within_a_write_left_is_removed_and_no_other_file(node: Node) -> None:
-    node.directory.mkdir(parents=True)
-    names = (".secret.default.s.4711.tmp", ".mine.tmp", ".secret.default.s.swp")
-    for name in names:
-        (node.directory / name).write_text("hunter2")
-    async with node.sources():
-        await node.send("GET", "")
-        assert sorted(path.name for path in node.directory.iterdir()) == sorted(names[1:])
-
-
 async def test_objects_are_read_and_a_change_is_published_with_a_new_version(node: Node) -> None:
     async with node.sources():
         assert (await node.get("Secret", "s")).error == 'secret "s" not found'
@@ -215,13 +205,10 @@ async def test_a_pod_may_name_configmaps_and_secrets_only_when_it_was_submitted(
         assert (code, answer["message"]) == (422, "static pods may not reference persistentvolumeclaims")
 
 
-async def test_a_pod_with_the_name_of_a_static_pod_replaces_it_and_may_name_a_configmap(
-    node: Node, tmp_path: Path
-) -> None:
+async def test_an_applied_pod_replaces_a_static_pod_of_its_name(node: Node, tmp_path: Path) -> None:
     manifests = tmp_path / "manifests"
     manifests.mkdir()
     (manifests / "web.json").write_bytes(orjson.dumps(pod("web")))
-    node.directory.mkdir(parents=True)
     for restarted in (False, True):  # the record of the static pod's name is there, too
         async with node.sources(str(manifests)):
             await node.desired.until(bool)
@@ -326,28 +313,6 @@ async def test_a_client_of_another_user_is_refused(node: Node, monkeypatch: pyte
         assert not node.directory.exists()
 
 
-async def test_a_socket_that_could_not_be_opened_answers_once_it_can(tmp_path: Path) -> None:
-    async def answered(_method: str, _path: str, _body: bytes) -> tuple[int, JSON]:
-        return 200, {}
-
-    directory = Path(f"/proc/self/fd/{os.open(tmp_path, os.O_PATH)}")  # for the client: a socket's address is short
-    served = manifest_socket.ManifestSocket(tmp_path / SOCKET, answered)
-    (tmp_path / SOCKET).mkdir()
-    for _ in range(10):
-        with pytest.raises(IsADirectoryError):
-            await served.open()
-    assert [path.name for path in tmp_path.iterdir()] == [SOCKET]
-    (tmp_path / SOCKET).rmdir()
-    await served.open()
-    reader, writer = await asyncio.open_unix_connection(str(directory / SOCKET))
-    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(60):
-        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-    writer.close()
-    await served.close()
-    os.close(int(directory.name))
-
-
 async def test_files_are_for_their_owner_alone(node: Node) -> None:
     async with node.sources():
         await node.apply(secret("s", {"password": "hunter2"}))
@@ -422,11 +387,8 @@ async def test_the_command_applies_lists_and_deletes_what_a_file_holds(node: Nod
 async def test_the_command_sends_what_is_good_beside_what_is_bad(node: Node, tmp_path: Path) -> None:
     out, err = list[str](), list[str]()
     file = tmp_path / "all.json"
-    documents = (
-        config_map("..", {}),
-        config_map("large", {"a": "x" * (10 << 20)}),
-        config_map("c", {"a": "é" * (1 << 18)}),
-    )
+    large, other = config_map("large", {"a": "x" * (10 << 20)}), config_map("c", {"a": "é" * (1 << 18)})
+    documents = config_map("..", {}), large, other
     file.write_text("\n---\n".join(orjson.dumps(document).decode() for document in documents))
     async with node.sources():
         await node.send("GET", "")
