@@ -11,6 +11,7 @@ from bus.messages.beat import Beat
 
 BEAT_SECONDS = 1.0
 STALE_AFTER = 3 * BEAT_SECONDS  # seconds without a sign of the owner until a replica is stale
+LONGEST_TROUBLE = 4096  # characters; all of them are in each beat
 
 
 def next_beat_in(now: float) -> float:
@@ -35,12 +36,13 @@ class BeatContent:
         self._progress[loop] = now
 
     def trouble(self, name: str, line: str | None) -> bool:
-        """Set a named trouble, or clear it with None; a trouble is one line. True when that changed anything."""
+        """Set a named trouble, or clear it with None; it becomes one line of at most LONGEST_TROUBLE characters. True
+        when that changed anything."""
         before = self._troubles.get(name)
         if line is None:
             self._troubles.pop(name, None)
         else:
-            line = " ".join(line.split())
+            line = " ".join(line.split())[:LONGEST_TROUBLE]
             self._troubles[name] = line
         return before != line
 

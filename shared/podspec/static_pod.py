@@ -5,6 +5,7 @@ Only sources imports this, for it brings the validation of pods with it; what a 
 
 from typing import Any
 
+from shared.json_text import json_bytes
 from shared.model.objects import Object, name
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.hashing import content_hash
@@ -13,6 +14,9 @@ from shared.podspec.references import api_reference
 from shared.podspec.schema import plain_copy, shown, type_errors
 from shared.podspec.validation import validate_pod
 
+LARGEST_POD = 8 << 20  # bytes of its JSON with defaults: half of what a message between processes may have
+
+_MOST_ERRORS = 20  # of one pod; their text is in the log, the beats and an event
 _NO_EXECUTE = {"operator": "Exists", "effect": "NoExecute"}
 _ORIGIN = {"file": "file", "http": "url"}
 
@@ -46,6 +50,8 @@ def static_pod(document: object, *, node_name: str, source: str, origin: str, ob
         raise InvalidPod(_invalid(errors))
     if what := api_reference(pod, objects=objects):
         raise InvalidPod(f"static pods may not reference {what}")
+    if (size := len(json_bytes(pod))) > LARGEST_POD:
+        raise InvalidPod(f"invalid pod: it has {size} bytes with defaults, {LARGEST_POD} are the most")
     return pod
 
 
@@ -64,7 +70,10 @@ def _decoded(document: object) -> Object:
 
 
 def _invalid(errors: list[str]) -> str:
-    return f"invalid pod: [{', '.join(errors)}]"
+    listed = errors[:_MOST_ERRORS]
+    if len(errors) > len(listed):
+        listed.append(f"and {len(errors) - len(listed)} more errors")
+    return f"invalid pod: [{', '.join(listed)}]"
 
 
 def _described(document: object) -> str:

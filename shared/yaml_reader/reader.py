@@ -52,6 +52,7 @@ class _Built(NamedTuple):
 
 
 _MERGE = "<<"
+_SHOWN = 80  # characters of a name in an error
 
 
 @dataclass(slots=True)
@@ -210,10 +211,10 @@ class Reader:
     def _aliased(self, event: yaml.AliasEvent) -> _Built:
         name = event.anchor or ""
         if name not in self._anchors:
-            raise UnreadableError(f'unknown anchor "{name}"', position_of(event), is_syntax=True)
+            raise UnreadableError(f'unknown anchor "{name[:_SHOWN]}"', position_of(event), is_syntax=True)
         built = self._anchors[name]
         if built is None:
-            raise UnreadableError(f'contains itself by the alias "{name}"', position_of(event))
+            raise UnreadableError(f'contains itself by the alias "{name[:_SHOWN]}"', position_of(event))
         self._count(event, built.values, built.characters)
         if len(self._open) + built.depth > self._limits.depth:
             raise self._too_deep(event)

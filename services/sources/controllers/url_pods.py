@@ -56,7 +56,7 @@ class UrlPods:
         try:
             records = await asyncio.to_thread(self._records.load_all)
         except OSError as error:
-            self._troubles.set("records", f"the record of {self._shown} cannot be read: {error}")
+            self._troubles.set("record of staticPodURL", f"the record of {self._shown} cannot be read: {error}")
             return
         pods = decode_list(records.get(_KEY, {}), self._origin, node_name=self._config.node_name)
         if pods is None:
@@ -95,12 +95,15 @@ class UrlPods:
     async def _publish(self, pods: tuple[Object, ...]) -> None:
         changes = self._desired.merge("http", pods)
         merged = tuple(pod for each in pods if (pod := self._desired.pods.pod(objects.uid(each), "http")) is not None)
+        line: str | None = None
         if merged != self._recorded:
             try:
                 await asyncio.to_thread(self._records.save, _KEY, encode_list(merged, self._origin))
                 self._recorded = merged
             except OSError as error:
-                self._troubles.set("records", f"the record of {self._shown} cannot be saved: {error}")
+                line = f"the record of {self._shown} cannot be saved: {error}"
+                self._last = None  # tried again with the next answer
+        self._troubles.set("record of staticPodURL", line)
         crash_point("sources.saved")
         self._desired.publish("http", changes, complete=True)
 

@@ -18,8 +18,10 @@ from services.sources.adapters.manifest_url import ManifestUrl, ManifestUrlError
 from services.sources.controllers import url_pods
 from services.sources.core.yaml_document import MAX_BYTES
 from services.sources.service import build
+from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
+from shared.podspec.static_pod import LARGEST_POD
 from tests.fakes.followed import FollowedStream
 
 Answer = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
@@ -166,6 +168,12 @@ BAD = {
     "another kind": answer(b'{"apiVersion": "v1", "kind": "Service"}'),
     "items of another type": answer(b'{"apiVersion": "v1", "kind": "PodList", "items": {}}'),
     "one bad pod among good ones": answer(pod_list(pod("x"), pod("UPPER"))),
+    "a pod that no message can have": answer(
+        pod_list({**pod("x"), "spec": {"containers": [{"name": "a", "image": "b", "args": ["x" * LARGEST_POD]}]}})
+    ),
+    "a hundred thousand mistakes": answer(
+        pod_list({**pod("x"), "spec": {"containers": [{"name": "a", "image": "b", "env": [{"name": "="}] * 100_000}]}})
+    ),
     "too many pods": answer(pod_list(*(pod(f"p{number}") for number in range(1001)))),
     "a redirect in a circle": answer(b"", "302 Found", "Location: /pods.json"),
     "a redirect to a file": answer(b"", "302 Found", "Location: file:///etc/passwd"),
@@ -206,6 +214,26 @@ async def test_a_kill_between_record_and_publication_loses_nothing(node: Node, m
             async with node.sources(server.url), asyncio.timeout(60):
                 await killed.wait()
                 assert not node.desired.state
+    async with node.sources(server.url):  # which answers no more
+        assert names(await node.desired.until_complete()) == ["a-n1"]
+
+
+async def test_a_record_that_cannot_be_saved_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed, save = asyncio.Event(), Checkpoint.save
+    loop = asyncio.get_running_loop()
+
+    def no_space(_records: Checkpoint, _key: str, _data: dict[str, object]) -> None:
+        loop.call_soon_threadsafe(failed.set)
+        raise OSError(28, "No space left on device")
+
+    server = WebServer(answer(pod_list(pod("a"))))
+    async with server.listening(), node.sources(server.url):
+        monkeypatch.setattr(Checkpoint, "save", no_space)
+        async with asyncio.timeout(60):
+            await failed.wait()
+        await node.desired.until(running("a"))
+        monkeypatch.setattr(Checkpoint, "save", save)
+        await server.next_answers(3)
     async with node.sources(server.url):  # which answers no more
         assert names(await node.desired.until_complete()) == ["a-n1"]
 

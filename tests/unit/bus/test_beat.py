@@ -2,7 +2,7 @@
 
 import pytest
 
-from bus.beat import BEAT_SECONDS, BeatContent, next_beat_in
+from bus.beat import BEAT_SECONDS, LONGEST_TROUBLE, BeatContent, next_beat_in
 from bus.ledger import Ledger
 
 
@@ -26,6 +26,13 @@ def test_a_trouble_is_reported_when_it_changes_and_gone_when_cleared() -> None:
     assert content.trouble("runtime", None)
     assert not content.trouble("runtime", None)
     assert content.beat(0.0, []).troubles == ()
+
+
+def test_a_trouble_has_a_bounded_length() -> None:
+    content = BeatContent("podsync", "i", 42)
+    assert content.trouble("runtime", "x" * 20_000_000)
+    assert content.beat(0.0, []).troubles == ("x" * LONGEST_TROUBLE,)
+    assert not content.trouble("runtime", "x" * 20_000_000)
 
 
 def test_a_beat_does_not_change_afterwards() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.model.objects import Object, annotations, name, namespace, uid
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.pod_source import is_critical, is_mirror, is_node_critical, is_static, seen_text, with_seen
-from shared.podspec.static_pod import InvalidPod, static_pod
+from shared.podspec.static_pod import LARGEST_POD, InvalidPod, static_pod
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 ADMISSION = {"preemptionPolicy", "priority", "serviceAccount", "serviceAccountName", "tolerations", "volumes"}
@@ -27,6 +27,19 @@ def made(
     document: object, *, node_name: str = "Node1", source: str = "file", origin: str = "/etc/m/web.yaml"
 ) -> Object:
     return static_pod(document, node_name=node_name, source=source, origin=origin)
+
+
+def test_many_mistakes_are_a_short_text() -> None:
+    with pytest.raises(InvalidPod) as error:
+        made(manifest(nodeSelector={f"k{number}": "=" for number in range(10_000)}))
+    assert str(error.value).endswith(", and 9980 more errors]")
+    assert len(str(error.value)) < 20_000
+
+
+def test_a_pod_that_is_larger_than_a_message_may_be_is_refused() -> None:
+    spec = manifest()["spec"]["containers"][0] | {"args": ["x" * LARGEST_POD]}
+    with pytest.raises(InvalidPod, match=f"bytes with defaults, {LARGEST_POD} are the most"):
+        made(manifest(containers=[spec]))
 
 
 def test_a_minimal_manifest_becomes_a_whole_pod() -> None:

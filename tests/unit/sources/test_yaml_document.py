@@ -70,6 +70,7 @@ def test_empty_further_documents_are_passed_over() -> None:
         (b"a: [1, 2\n", "not YAML: line 2"),
         (b"a: b: c\n", "not YAML: line 1"),
         (b"a: *nothing\n", 'unknown anchor "nothing"'),
+        (b"a: *" + b"x" * 1_000_000, f'unknown anchor "{"x" * 80}"'),
         (b"a: &x [*x]\n", 'contains itself by the alias "x"'),
         (b"a: .nan\n", "line 1: .nan is no number that JSON has"),
         (b"a: !!binary aGk=\n", "!!binary"),
