@@ -111,6 +111,10 @@ def stored_object(document: Mapping[str, Any]) -> Object:
     kind, metadata = document["kind"], document["metadata"]
     data, texts = _texts(document, "data"), _texts(document, "stringData") if kind == "Secret" else {}
     binary = _texts(document, "binaryData") if kind == "ConfigMap" else {}
+    if kind == "Secret":
+        data = _without_line_breaks(data)
+    else:
+        binary = _without_line_breaks(binary)
     for key in (*data, *texts, *binary):
         if not _KEY.fullmatch(key) or key in _FORBIDDEN_KEYS:
             raise RefusedError(f"data[{key[:64]!r}]: a key has alphanumeric characters, '-', '_' or '.', 253 at most")
@@ -140,6 +144,11 @@ def _texts(document: Mapping[str, Any], field: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for pair in found.items() for value in pair):
         raise RefusedError(f"{field}: must be a map of strings (write numbers and booleans in quotes)")
     return dict(found)
+
+
+def _without_line_breaks(encoded: Mapping[str, str]) -> dict[str, str]:
+    """Base64 as one line: the API server takes it in several, as `base64` prints it."""
+    return {key: value.replace("\r", "").replace("\n", "") for key, value in encoded.items()}
 
 
 def _decoded_size(key: str, value: str) -> int:

@@ -1,9 +1,12 @@
 """ConfigMaps and Secrets of files on a node without a cluster: also of files that were written by hand."""
 
+import base64
+
 import pytest
 
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.local_objects import LocalObjects
+from services.sources.core.submitted import stored_object
 
 
 def look(local: LocalObjects, **files: str) -> dict[str, str]:
@@ -42,3 +45,10 @@ def test_of_two_files_with_one_object_the_last_name_wins_whichever_came_first() 
     look(local, a=first, b=second)
     found = local.get("ConfigMap", "default", "c").object
     assert found is not None and found["data"] == {"a": "2"}
+
+
+@pytest.mark.parametrize(("kind", "field"), [("Secret", "data"), ("ConfigMap", "binaryData")])
+def test_base64_of_several_lines_is_stored_as_one(kind: str, field: str) -> None:
+    lines = base64.encodebytes(b"x" * 100).decode().replace("\n", "\r\n")
+    stored = stored_object({"kind": kind, "metadata": {"name": "n"}, field: {"a": lines}})
+    assert stored[field] == {"a": base64.b64encode(b"x" * 100).decode()}
