@@ -18,6 +18,7 @@ from services.cli.output import dump
 from services.cli.table import table, terminal_width
 from shared.errors import OperatorError
 from shared.manifests_api import LARGEST, PATH, SOCKET
+from shared.story.text import plain
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 _SECONDS = 30.0  # until an answer
@@ -89,7 +90,7 @@ def _send_all(run_dir: str, requests: Iterable[tuple[str, str, Document | None, 
                 try:
                     answer = api.send(method, path, document)
                 except _RefusedError as error:
-                    err(f"{name}: {error}")
+                    err(plain(f"{name}: {error}"))
                     code = 1
                 else:
                     out(f"{_name_of(answer)} {answer.get('result')}")

@@ -14,6 +14,10 @@ _PATTERNS = (
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[\w.~+/=-]{8,}"), rf"\1\2{MASK}"),
     (re.compile(r"(?i)(://[^\s/:@]{1,256}:)[^\s/@]{1,1024}(@)"), rf"\1{MASK}\2"),  # a password in a URL
     (
+        re.compile(r"(?i)([?&][\w.-]{0,32}(?:token|signature|sig|secret|key|credential)=)[^\s\"'&#]+"),
+        rf"\1{MASK}",
+    ),  # a parameter of a URL that permits to read it
+    (
         re.compile(
             r"""(?ix) ( (?: password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key
                         | client-key-data | auth[_-]?token ) ["']? \s{0,4} [=:] \s{0,4} ["']? ) [^\s"',;&]+"""

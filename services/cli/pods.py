@@ -11,6 +11,7 @@ from services.cli.pod_rows import PodFacts, PodRow, one_line
 from services.cli.status import pod_table
 from services.cli.table import table, terminal_width
 from shared.errors import OperatorError
+from shared.story.text import plain
 
 Write = Callable[[str], None]
 
@@ -49,7 +50,7 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
         err(str(error))
         return 1
     for line in _description(row, facts, events):
-        out(line)
+        out(plain(line))  # an image, for one, may have any characters
     return 0
 
 

@@ -103,13 +103,13 @@ def _head(found: Report, width: int, colour: Paint) -> list[str]:
     if found.standalone:
         lines.append("API server: none, the node runs alone")
     else:
-        lines.append(shortened(f"API server: {found.api_server.removeprefix('API server ')}", width))
+        lines.append(shortened(one_line(f"API server: {found.api_server.removeprefix('API server ')}"), width))
         lines.append(f"lease renewed: {duration(found.lease_age)} ago" if found.lease_age is not None else "lease: -")
     runtime = found.runtime
     state = "ready" if runtime.ready and runtime.network_ready else "not ready"
     state = state if runtime.reachable else "not reachable"
     named = f" ({runtime.name} {runtime.version})" if runtime.name else ""
-    lines.append(shortened(f"runtime: {state if runtime.known else 'not known'}{named}", width))
+    lines.append(shortened(one_line(f"runtime: {state if runtime.known else 'not known'}{named}"), width))
     return lines
 
 

@@ -6,14 +6,17 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from shared.story.text import plain
+
 CLEAR = "\x1b[H\x1b[2J"  # the terminal, before the next report
 _GAP = 2
 _NARROWEST = 4  # characters that a shortened column keeps
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) -> list[str]:
-    """Lines of aligned columns. `width`: no line is longer, the widest columns are shortened first; 0 = any width."""
-    cells = [list(header), *[list(row) for row in rows]]
+    """Lines of aligned columns, without control characters. `width`: no line is longer, the widest columns are
+    shortened first; 0 = any width."""
+    cells = [list(header), *[[plain(cell) for cell in row] for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     if width:
         gaps = _GAP * (len(widths) - 1)

@@ -43,7 +43,7 @@ ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in r
 
 def pod(number: int) -> dict[str, Any]:
     """The Pod with this number."""
-    containers = [{"name": "web", "image": "registry.example/web:1", "env": ENVIRONMENT}]
+    containers = [{"name": "web", "image": "registry.example/web:1\x1b[2J", "env": ENVIRONMENT}]
     return {
         "metadata": {"name": f"web-{number}", "namespace": "shop", "uid": f"u{number}"},
         "spec": {"containers": containers},

@@ -168,6 +168,7 @@ def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
     assert len(one) == 2 and "volume data: no such secret" in one[1]
     described = stage.command("describe", "shop/web-0").stdout
     assert "  State:      ImagePullBackOff\n" in described and "Failed" in described
+    assert "\x1b" not in described and "image     registry.example/web:1\\x1b[2J\n" in described
     assert json.loads(stage.command("describe", "u5", "-o", "json").stdout)["status"]["podIP"] == "192.0.2.5"
     missing = stage.command("describe", "nothing")
     assert missing.returncode == 1 and missing.stderr.startswith("no pod 'nothing' on this node (")

@@ -14,6 +14,10 @@ def test_columns_are_aligned_and_whole_without_a_terminal() -> None:
     assert lines[2].endswith("x" * 200) and lines[1] == lines[1].rstrip()
 
 
+def test_control_characters_of_a_cell_are_shown_as_escapes() -> None:
+    assert table(["NAME"], [["<script>\x1b[2J\x1b]0;x\x07\u202e"]])[1] == "<script>\\x1b[2J\\x1b]0;x\\x07\\u202e"
+
+
 @pytest.mark.parametrize("width", [10, 40, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in table(HEADER, ROWS, width)) <= width
