@@ -56,10 +56,12 @@ def available(kubepods: Path) -> int:
 
 async def seconds_from_threshold_to_end(kubepods: Path, process: int) -> float:
     """Wait until the threshold is crossed, then until the process has ended; the seconds between, nan where the
-    threshold was crossed before."""
+    threshold was crossed before, or between two looks of a slow machine."""
     if available(kubepods) < THRESHOLD:
         return nan
     while available(kubepods) >= THRESHOLD:
+        if not Path(f"/proc/{process}").exists():
+            return nan
         await asyncio.sleep(0.01)
     crossed = time.monotonic()
     await process_end(process)
