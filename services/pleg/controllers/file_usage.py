@@ -99,9 +99,11 @@ class FileUsage:
                 task.cancel()
 
     def _begin(self, pods: Sequence[PodUsage], is_due: Callable[[_Measured], bool]) -> asyncio.Task[None] | None:
-        """Return the round under way, else a new one for the pods that are due; None = none is, or no place is free."""
+        """Return the round under way, else a new one for the pods that are due; None = none is, or no place is free. A
+        pod that has ended since the caller's list was read is left out: its figures are not kept."""
         if self._round is None or self._round.done():
-            idle = [pod for pod in pods if pod.uid not in self._measuring] if self._has_place() else []
+            present = [pod for pod in pods if pod.uid in self._present] if self._has_place() else []
+            idle = [pod for pod in present if pod.uid not in self._measuring]
             due = [pod for pod in idle if (old := self._measured.get(pod.uid)) is None or is_due(old)]
             self._round = asyncio.create_task(self._measure(due), name="measure files") if due else None
         return self._round

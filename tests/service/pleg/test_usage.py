@@ -297,6 +297,23 @@ async def test_a_pod_that_ends_while_its_files_are_measured_leaves_nothing() -> 
 
 
 @on_virtual_time
+async def test_a_pod_that_ends_during_a_request_for_newer_figures_is_not_measured_again() -> None:
+    world = await with_pods("a", "b")
+    answers = world.usage.hung["a"] = asyncio.Event()
+    async with world:
+        await world.until(lambda: len(world.pods.state) == 2)
+        asking = asyncio.create_task(ask(world, GetUsage(max_age_files_seconds=0.0)))
+        await world.pass_time(0.1)
+        assert world.usage.measured == ["a"]
+        del world.usage.pods["a"]
+        await ask(world, GetUsage(max_age_seconds=0.0))
+        answers.set()
+        assert "b" in used(await asking)
+        assert world.usage.measured.count("a") == 1
+        assert world.usage.measured.count("a") == 1
+
+
+@on_virtual_time
 async def test_a_request_can_have_the_files_measured_again() -> None:
     world, _ = await with_pod()
     async with world:
