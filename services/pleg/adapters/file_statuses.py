@@ -80,17 +80,17 @@ class _Walk:
             self._levels.append(_Level(name, os.fstat(inner).st_ino, _names(inner)))
 
     def _leave(self) -> None:
-        """Return to the directory above. Where that is another one by now, to the lowest that is where it was. Raises
-        OSError where the root is gone."""
+        """Return to the directory above. Where the current one was moved meanwhile, return to the deepest directory
+        that is still in its place. Raises OSError where the root is gone."""
         self._levels.pop()
         if self._levels:
             above = self._open("..", self._directory, self._levels[-1].inode)
             if above is None:
-                above = self._lowest()
+                above = self._deepest_in_place()
             os.close(self._directory)
             self._directory = above
 
-    def _lowest(self) -> int:
+    def _deepest_in_place(self) -> int:
         """Open the directories again from the root on. If its path leads elsewhere by now, nothing is left to read."""
         directory = os.open(self._root, _DIRECTORY)
         if os.fstat(directory).st_ino != self._levels[0].inode:
