@@ -5,7 +5,7 @@ _PATHS = frozenset(
     {
         *("healthz", "pods", "stats", "metrics", "metrics/cadvisor", "metrics/probes", "metrics/resource", "run"),
         *("exec", "attach", "portForward", "containerLogs", "configz", "runningpods", "checkpoint", "logs", "debug"),
-        *("pprof", "flagz", "statusz"),
+        *("pprof", "flagz", "statusz", "bulkhead"),
     }
 )
 _LONG_RUNNING = frozenset({"exec", "attach", "debug"})

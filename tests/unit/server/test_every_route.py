@@ -44,6 +44,7 @@ SUBRESOURCES = {
     Endpoint.STATS_SUMMARY: ("stats",),
     Endpoint.STATUSZ: ("statusz",),
     Endpoint.FLAGZ: ("configz",),
+    Endpoint.EXPLAIN: ("proxy",),
 }
 
 
