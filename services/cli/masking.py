@@ -7,6 +7,8 @@ import re
 
 MASK = "<masked>"
 
+# JSON in a string of JSON has a backslash before each quote, and more of them the deeper it is.
+_QUOTE = r"""(?: \\{0,15} ["'] )?"""
 _PATTERNS = (
     # PEM, with line breaks as they are or escaped.
     (re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
@@ -19,8 +21,9 @@ _PATTERNS = (
     ),  # a parameter of a URL that permits to read it
     (
         re.compile(
-            r"""(?ix) ( (?: password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key
-                        | client-key-data | auth[_-]?token ) ["']? \s{0,4} [=:] \s{0,4} ["']? ) [^\s"',;&]+"""
+            rf"""(?ix) ( (?: password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key
+                        | client-key-data | auth[_-]?token ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} )
+                    (?: [^\s"',;&\\] | \\+ (?!["'\\]) )+"""
         ),
         rf"\1{MASK}",
     ),

@@ -85,14 +85,18 @@ def parts(agent: Agent) -> Iterator[Part]:
 
 
 def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
-    """The effective configuration by field; masked are the values of URL headers, and a static pod URL with a user or a
-    query, which may be secrets (the log has its host)."""
+    """The effective configuration by field; masked are the values of URL headers, a static pod URL with a user or a
+    query (the log has its host), and what credential plugins are given: each may be secret."""
     headers, url = dict.fromkeys(config.static_pod_url_header, (MASK,)), config.static_pod_url
     shown = MASK if "@" in url or "?" in url else url
     flags = {name: shown if name == _URL_FLAG else text for name, text in config.given_flags.items()}
     document = {key: shown if key == _URL else value for key, value in masked(config.document).items()}
     changed = {"static_pod_url": shown, "static_pod_url_header": headers, "given_flags": flags, "document": document}
-    return dataclasses.asdict(config) | changed
+    plugins = tuple(
+        dataclasses.replace(one, args=(MASK,) * len(one.args), env=tuple((name, MASK) for name, _ in one.env))
+        for one in config.credential_providers
+    )
+    return dataclasses.asdict(dataclasses.replace(config, credential_providers=plugins)) | changed
 
 
 def _write(path: Path, directory: str, found: Iterator[Part]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.support_bundle import MOST_BYTES
+from shared.config.effective import CredentialProvider
 from shared.config.loader import CONFIG_NAME, encode_effective, load_effective
 from shared.story.files import directory_of
 from tests.service.cli.stage import Stage
@@ -21,7 +22,16 @@ HEADER = "Token-of-the-header"
 LOGGED = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2lnbmF0dXJl"
 KEY = "-----BEGIN PRIVATE KEY-----\nMHcCAQEEIE\n-----END PRIVATE KEY-----"
 URL = "https://user-of-the-url@example.org/pods?sig=signature-of-the-url"
-SECRETS = (HEADER, LOGGED, "MHcCAQEEIE", "user-of-the-url", "signature-of-the-url")
+ARGUMENT, VARIABLE = "argument-of-the-plugin", "variable-of-the-plugin"
+SECRETS = (HEADER, LOGGED, "MHcCAQEEIE", "user-of-the-url", "signature-of-the-url", ARGUMENT, VARIABLE)
+PLUGIN = CredentialProvider(
+    name="plugin",
+    match_images=("registry.example",),
+    default_cache_seconds=60.0,
+    api_version="credentialprovider.kubelet.k8s.io/v1",
+    args=(f"--key={ARGUMENT}",),
+    env=(("KEY", VARIABLE),),
+)
 
 
 @pytest.fixture
@@ -35,6 +45,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         static_pod_url_header=header,
         given_flags={"manifest-url": URL, "v": "2"},
         document={"staticPodURL": URL, "staticPodURLHeader": {"Authorization": [HEADER]}},
+        credential_providers=(PLUGIN,),
     )
     (stage.run_dir / CONFIG_NAME).write_bytes(encode_effective(changed, ""))
     stories = directory_of(config.root_dir)

@@ -17,6 +17,9 @@ from services.cli.masking import MASK, without_credentials
         ("http://c.example/pods?node=a&token=hunter2&x=1", f"http://c.example/pods?node=a&token={MASK}&x=1"),
         ('"https://s3.example/a?X-Amz-Signature=0a1b"', f'"https://s3.example/a?X-Amz-Signature={MASK}"'),
         ('{"password": "hunter2", "user": "x"}', f'{{"password": "{MASK}", "user": "x"}}'),
+        (r'{"message": "{\"password\": \"hunter2\"}"}', rf'{{"message": "{{\"password\": \"{MASK}\"}}"}}'),
+        (r'"{\\\"password\\\":\\\"hunter2\\\"}"', rf'"{{\\\"password\\\":\\\"{MASK}\\\"}}"'),
+        (r"password=hun\ter2 next", f"password={MASK} next"),
         ("DB_PASSWORD=hunter2 next", f"DB_PASSWORD={MASK} next"),
         ("AWS_SECRET_ACCESS_KEY=abc", f"AWS_SECRET_ACCESS_KEY={MASK}"),
         ("client-key-data: MHcC", f"client-key-data: {MASK}"),
@@ -32,7 +35,11 @@ def test_a_credential_is_masked(text: str, expected: str) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    "part", ["a", "-eyJ", "eyJ.", "://", "bearer ", "password", "-----BEGIN A", "basic \t", "://a:", "?a", "&token"]
+    "part",
+    [
+        *("a", "-eyJ", "eyJ.", "://", "bearer ", "password", "-----BEGIN A", "basic \t", "://a:", "?a", "&token"),
+        *("\\", "password\\"),
+    ],
 )
 def test_a_text_made_to_be_slow_is_not(part: str) -> None:
     assert without_credentials(part * (500_000 // len(part)))
