@@ -182,6 +182,7 @@ class NodeConfig:
 
     async def _download(self, reference: SourceReference) -> None:
         request = GetObject(kind=CONFIG_MAP, namespace=reference.namespace, name=reference.name)
+        version_before = self._version
         try:
             found = await self._context.bus.ask("sources", request, FoundObject)
         except (NoAnswerError, RequestRefusedError) as error:
@@ -198,7 +199,8 @@ class NodeConfig:
                 await self._save_rejection(None)
             kept = {source, self._checkpoints.last_known_good, self._startup.config.config_source}
             await asyncio.to_thread(self._store.keep_only, kept)
-        self._version = source.resource_version
+        if self._version == version_before:  # else a newer version was published meanwhile, and is read next
+            self._version = source.resource_version
 
     async def _save_rejection(self, rejection: Rejection | None) -> None:
         if rejection != self._checkpoints.rejection:

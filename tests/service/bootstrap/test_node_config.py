@@ -1,5 +1,7 @@
 """The configuration that a Node names, from the API server to what is in force, with everything that can be bad."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,22 @@ async def test_an_edit_of_the_configmap_acts_and_is_on_trial_again(make: Make) -
         await stage.passes(60)
         assert stage.shown == ("a", "a", "", "")
         await stage.until("a", "a", "a", "", within=TRIAL)
+
+
+@on_virtual_time
+async def test_an_edit_while_the_edit_before_it_is_saved_acts(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(function: Callable[..., Any], *arguments: Any) -> Any:
+        await asyncio.sleep(1.0)
+        return function(*arguments)
+
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        monkeypatch.setattr(asyncio, "to_thread", slow)
+        stage.offer("a", maxPods=8)
+        await stage.passes(1.5)
+        stage.offer("a", maxPods=9)
+        await stage.passes(30)
+        assert stage.max_pods == 9
 
 
 @on_virtual_time
