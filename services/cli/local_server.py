@@ -12,6 +12,7 @@ from shared.places import LOCAL_SOCKET
 
 ANSWER = 10.0  # seconds until the head of an answer
 _HOST = "http://bulkhead"  # part of a URL; a Unix socket has no host
+_REMEDY = "bulkhead status shows the processes"
 _UPGRADE_REQUIRED = "Upgrade request required"
 _LONGEST_REFUSAL = 4096  # bytes of a refusal that are shown
 _LONGEST_MESSAGE = 32 << 20  # bytes of a WebSocket message
@@ -27,16 +28,20 @@ class LocalServer:
 
     @asynccontextmanager
     async def get(self, path: str, query: Query) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer with its head received. Raises OperatorError for a refusal, or if there is no answer."""
+        """The answer with its head received. Raises OperatorError for a refusal, or if there is no complete answer."""
         try:
             async with asyncio.timeout(ANSWER):
                 response = await self._client.get(_HOST + path, params=query)
         except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
             raise self._failure(error) from error
-        async with response:
-            if response.status != 200:
-                raise OperatorError((await response.content.read(_LONGEST_REFUSAL)).decode(errors="replace").strip())
-            yield response
+        try:
+            async with response:
+                if response.status != 200:
+                    refusal = await response.content.read(_LONGEST_REFUSAL)
+                    raise OperatorError(refusal.decode(errors="replace").strip())
+                yield response
+        except aiohttp.ClientError as error:  # the process of server was killed meanwhile
+            raise OperatorError("the answer broke off", where=self._where, remedy=_REMEDY) from error
 
     @asynccontextmanager
     async def websocket(self, path: str, query: Query, protocol: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
@@ -65,7 +70,7 @@ class LocalServer:
 
     def _failure(self, error: BaseException) -> OperatorError:
         why = "does not answer" if isinstance(error, TimeoutError) else "cannot be reached"
-        return OperatorError(f"server {why}", where=self._where, remedy="bulkhead status shows the processes")
+        return OperatorError(f"server {why}", where=self._where, remedy=_REMEDY)
 
 
 @asynccontextmanager

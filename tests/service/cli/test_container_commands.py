@@ -12,6 +12,7 @@ from services.cli import remote_command
 from services.cli.local_server import local_server
 from services.cli.pod_logs import LogOptions
 from shared.errors import OperatorError
+from shared.places import LOCAL_SOCKET
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 
@@ -59,6 +60,19 @@ async def test_a_server_that_is_away_is_named_with_its_socket(tmp_path: Path) ->
     with pytest.raises(OperatorError, match=r"server.sock: server cannot be reached \(bulkhead status"):
         async with local_server(str(tmp_path)) as server, server.get("/pods", ()):
             pytest.fail("it answered")
+
+
+async def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nline\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_unix_server(half, tmp_path / LOCAL_SOCKET):
+        with pytest.raises(OperatorError, match=r"server.sock: the answer broke off \(bulkhead status"):
+            async with local_server(str(tmp_path)) as server, server.get(LOGS, ()) as answer:
+                await answer.read()
 
 
 async def test_logs_are_those_that_the_options_choose(server: Running, tmp_path: Path) -> None:
