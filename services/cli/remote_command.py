@@ -52,7 +52,8 @@ def run_in_container(
             terminal = False
         wanted = {"input": stdin, "output": True, "error": not terminal, "tty": terminal}
         query = [("command", word) for word in command] + [(name, "1") for name, on in wanted.items() if on]
-        with _raw_terminal() if terminal else nullcontext():
+        # Without input the keys stay those of this terminal: Ctrl-C then ends this command.
+        with _raw_terminal() if terminal and stdin else nullcontext():
             status = asyncio.run(run(directory, f"/exec/{path}", query, stdin=stdin, terminal=terminal))
         code, message = outcome(status)
     except OperatorError as error:

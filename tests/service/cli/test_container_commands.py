@@ -2,9 +2,14 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
+import termios
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +23,7 @@ from tests.service.server.spdy_backend import Backend, streaming_backend
 
 EXEC = f"/exec/{NAMESPACE}/{POD}/{CONTAINER}"
 LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}"
+_LOCAL_MODES = 3  # index in the attributes of a terminal
 QUERY = [("command", "cat"), ("command", "a b&c"), ("input", "1"), ("output", "1"), ("error", "1")]
 
 
@@ -87,6 +93,33 @@ async def test_logs_are_those_that_the_options_choose(server: Running, tmp_path:
     with pytest.raises(OperatorError, match="previous terminated container"):
         async with local_server(server.config.run_dir) as local, local.get(LOGS, LogOptions(previous=True).query()):
             pytest.fail("it answered")
+
+
+@pytest.mark.parametrize("stdin", [False, True])
+def test_a_terminal_passes_keys_on_only_with_input(monkeypatch: pytest.MonkeyPatch, stdin: bool) -> None:
+    ours, theirs = os.openpty()
+    modes = []
+
+    async def session(*_: object, **__: object) -> bytes:
+        modes.append(bool(termios.tcgetattr(theirs)[_LOCAL_MODES] & termios.ISIG))
+        return b'{"status": "Success"}'
+
+    pod = SimpleNamespace(namespace=NAMESPACE, name=POD)
+    monkeypatch.setattr(remote_command, "local_agent", lambda _: nullcontext(SimpleNamespace(run_dir="")))
+    monkeypatch.setattr(remote_command, "one_pod", lambda *_: (pod, None))
+    monkeypatch.setattr(remote_command, "chosen_container", lambda *_: CONTAINER)
+    monkeypatch.setattr(remote_command, "run", session)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with open(theirs, closefd=False) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+            code = remote_command.run_in_container("", POD, "", "", ("sh",), print, stdin=stdin, terminal=True)
+        assert (code, modes) == (0, [not stdin])
+        assert termios.tcgetattr(theirs)[_LOCAL_MODES] & termios.ISIG
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        os.close(ours)
+        os.close(theirs)
 
 
 @pytest.mark.parametrize(
