@@ -33,7 +33,8 @@ MAIN = ConnectionLimits(
 )
 READ_ONLY = ConnectionLimits(unauthorized=128, unauthorized_of_address=64, unauthorized_bytes=8 << 20)
 HEALTHZ = ConnectionLimits(unauthorized=64, unauthorized_of_address=32, unauthorized_bytes=2 << 20)
-LOCAL = ConnectionLimits(unauthorized=64, unauthorized_of_address=64, unauthorized_bytes=2 << 20)
+# Most are streams as well (`bulkhead logs -f`, `bulkhead exec`): one for each container of a full node has its place.
+LOCAL = ConnectionLimits(unauthorized=1024, unauthorized_of_address=1024, unauthorized_bytes=2 << 20)
 
 
 def group_of(address: str) -> str:

@@ -4,7 +4,15 @@ import random
 
 import pytest
 
-from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY, ConnectionLimits, ConnectionTable, group_of
+from services.server.core.connections import (
+    HEALTHZ,
+    LOCAL,
+    MAIN,
+    READ_ONLY,
+    ConnectionLimits,
+    ConnectionTable,
+    group_of,
+)
 
 LIMITS = ConnectionLimits(
     unauthorized=6, unauthorized_of_address=4, unauthorized_bytes=1000, authorized=5, authorized_of_address=4
@@ -161,3 +169,10 @@ def test_one_address_never_has_all_of_a_listener() -> None:
 )
 def test_addresses_are_counted_by_what_one_host_has(address: str, group: str) -> None:
     assert group_of(address) == group
+
+
+def test_on_the_local_socket_the_logs_of_a_thousand_containers_are_followed_at_once() -> None:
+    table = ConnectionTable(LOCAL)
+    for number in opened(table, "", 1000):
+        table.begin(number)
+    assert len(table) == 1000
