@@ -55,16 +55,23 @@ class Explanations:
         except ValueError:
             return plain(400, f"since: is {since!r}, must be a duration such as 5m\n")
         read = self._reading(parameters, query.get("name", [""])[0], begin)
+
+        def body() -> str | None:
+            """The records of many pods have megabytes: they become text in the thread, too."""
+            if (answer := read()) is None:
+                return None
+            lines, data = answer
+            return json.dumps(data) + "\n" if form == "json" else "".join(f"{line}\n" for line in lines)
+
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, read)
+            text = await asyncio.get_running_loop().run_in_executor(self._threads, body)
         except OSError as error:
             return plain(500, f"the record cannot be read: {error.strerror}\n")
-        if answer is None:
+        if text is None:
             return plain(404, f"no record of {'/'.join(parameters)}\n")
-        lines, data = answer
         if form == "json":
-            return web.Response(body=json.dumps(data).encode() + b"\n", headers={"Content-Type": "application/json"})
-        return plain(200, "".join(f"{line}\n" for line in lines))
+            return web.Response(body=text.encode(), headers={"Content-Type": "application/json"})
+        return plain(200, text)
 
     def _reading(self, parameters: tuple[str, ...], name: str, begin: float) -> Callable[[], Answer | None]:
         """What reads the answer to these parameters; it returns None where there is no record."""
