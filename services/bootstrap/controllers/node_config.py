@@ -82,6 +82,7 @@ class NodeConfig:
         self._reference: SourceReference | None = None
         self._version = ""  # that the API server has of the ConfigMap; "" = not known
         self._sync_error = ""
+        self._failed_step: type[Step] | None = None  # whose failure `_sync_error` reports
         self._retry_at = 0.0
 
     def wake(self) -> None:
@@ -131,11 +132,15 @@ class NodeConfig:
             try:
                 await self._perform(step)
             except ConfigSourceError as error:
-                self._failed(error.error, str(error))
+                self._failed(error.error, str(error), step)
             except OSError as error:
-                self._failed(
-                    INTERNAL_ERROR, f"{error.filename or self._context.config.dynamic_config_dir}: {error.strerror}"
-                )
+                where = error.filename or self._context.config.dynamic_config_dir
+                self._failed(INTERNAL_ERROR, f"{where}: {error.strerror}", step)
+                if isinstance(step, Reject):  # `retry_at` holds back the others
+                    await asyncio.sleep(RETRY_SECONDS)
+            else:
+                if type(step) is self._failed_step:
+                    self._synced()
 
     async def _situation(self) -> Situation:
         config, checkpoints = self._startup.config, self._checkpoints
@@ -238,8 +243,9 @@ class NodeConfig:
             self._version, self._retry_at = version, 0.0
             self._wake.set()
 
-    def _failed(self, error: str, line: str) -> None:
-        """A step failed: report it, and hold the next one back."""
+    def _failed(self, error: str, line: str, step: Step | None = None) -> None:
+        """The step failed, or without one the read of the Node or the disk: report it, and hold the next step back."""
+        self._failed_step = None if step is None else type(step)
         self._retry_at = self._context.clock.monotonic() + RETRY_SECONDS
         if error != self._sync_error:
             log.error("%s: %s", _SYNC_ERROR.format(error), line)
@@ -247,7 +253,7 @@ class NodeConfig:
         self._sync_error = error
 
     def _synced(self) -> None:
-        self._sync_error, self._retry_at = "", 0.0
+        self._sync_error, self._retry_at, self._failed_step = "", 0.0, None
         self._context.bus.trouble(_TROUBLE, None)
 
     def _publish(self) -> None:

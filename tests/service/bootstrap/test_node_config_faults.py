@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from services.bootstrap.adapters import node_config_store
+from services.bootstrap.adapters.node_config_store import NodeConfigStore
 from services.bootstrap.core.config_source import LOAD_ERROR
+from services.bootstrap.core.node_config import Rejection
+from shared.model.config_source import ConfigSource
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.node_config_stage import SYNC_INTERNAL_ERROR, TRIAL, Make, Stage, node
 
@@ -158,6 +161,49 @@ def test_with_a_full_disk_nothing_changes_until_there_is_room(
             await stage.until("a", "a", "", "", within=15)
 
     run()
+
+
+@on_virtual_time
+async def test_a_rejection_that_cannot_be_saved_is_tried_again_every_ten_seconds(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, full, tries = NodeConfigStore.reject, True, 0
+
+    def limited(store: NodeConfigStore, rejection: Rejection | None) -> None:
+        nonlocal tries
+        tries += 1
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device", "record")
+        real(store, rejection)
+
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        monkeypatch.setattr(NodeConfigStore, "reject", limited)
+        stage.crashes("podsync", 4)
+        await stage.passes(60)
+        assert 2 <= tries <= 8 and stage.max_pods == 7
+        full = False
+        await stage.until("a", "", "", CRASHED, within=15)
+        assert stage.max_pods == 50
+
+
+@on_virtual_time
+async def test_a_trial_whose_end_cannot_be_saved_is_reported_until_it_is(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, full = NodeConfigStore.promote, True
+
+    def limited(store: NodeConfigStore, source: ConfigSource | None) -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device", "record")
+        real(store, source)
+
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        monkeypatch.setattr(NodeConfigStore, "promote", limited)
+        await stage.until("a", "a", "", SYNC_INTERNAL_ERROR, within=TRIAL + 60)
+        full = False
+        await stage.until("a", "a", "a", "", within=15)
 
 
 @pytest.mark.parametrize("step", [-(10**7), 10**7])
