@@ -14,7 +14,7 @@ from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.cluster_witness import Witness
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 GATES = "--feature-gates=DynamicKubeletConfig=true"
 MAP = "/api/v1/namespaces/default/configmaps"
