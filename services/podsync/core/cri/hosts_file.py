@@ -79,5 +79,5 @@ def hosts_file(pod: Object, pod_ips: Sequence[str], cluster_domain: str, node_ho
 
 def _aliases(pod: Object) -> str:
     aliases = (pod.get("spec") or {}).get("hostAliases") or ()
-    lines = "".join("\t".join((alias.get("ip") or "", *(alias.get("hostnames") or ()))) + "\n" for alias in aliases)
+    lines = "".join(f"{alias.get('ip') or ''}\t" + "\t".join(alias.get("hostnames") or ()) + "\n" for alias in aliases)
     return _ALIASES_HEADER + lines if lines else ""

@@ -159,6 +159,8 @@ OF_HOST = f"# Kubernetes-managed hosts file (host network).\n{HOST}"
         ),
         ({"hostnameOverride": "a.b", "subdomain": "db"}, ["10.0.0.5"], f"{LOCAL}10.0.0.5\ta.b\n"),
         (ALIASES, ["10.0.0.5"], f"{LOCAL}10.0.0.5\tweb\n{WRITTEN}"),
+        ({"hostAliases": [{"ip": "1.2.3.4"}]}, [], f"{LOCAL}\n# Entries added by HostAliases.\n1.2.3.4\t\n"),
+        ({"hostAliases": []}, [], LOCAL),
         ({"hostNetwork": True}, [], OF_HOST),
         ({"hostNetwork": True, **ALIASES}, [], OF_HOST + WRITTEN),
     ],
