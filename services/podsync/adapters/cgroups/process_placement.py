@@ -54,9 +54,14 @@ def place_root_processes(hierarchies: Hierarchies, name: str, proc: Path = Path(
 
 
 def children_of(process: int, proc: Path = Path("/proc")) -> list[int]:
-    """Return the id of each process that this one has started; none where the kernel does not list them."""
+    """Return the id of each process that this one has started; none where the kernel does not list them, or where it
+    ends meanwhile."""
     children: list[int] = []
-    for thread in (proc / str(process) / "task").glob("*/children"):
+    try:
+        threads = list((proc / str(process) / "task").glob("*/children"))
+    except OSError:
+        return children
+    for thread in threads:
         try:
             children += [int(child) for child in thread.read_text().split()]
         except OSError:

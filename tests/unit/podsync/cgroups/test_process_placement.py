@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,15 @@ def test_the_processes_that_a_process_has_started_are_listed() -> None:
         finally:
             child.kill()
     assert process_placement.children_of(child.pid) == []
+
+
+def test_a_process_that_ends_while_it_is_read_has_started_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object) -> Iterator[Path]:
+        raise FileNotFoundError
+
+    (tmp_path / "7/task/7").mkdir(parents=True)
+    monkeypatch.setattr(Path, "glob", ended)
+    assert process_placement.children_of(7, tmp_path) == []
 
 
 async def test_a_runtime_that_others_run_is_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
