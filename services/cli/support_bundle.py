@@ -40,6 +40,7 @@ _MOST_TEXT = 19 << 20  # bytes of all parts before compression, which never make
 _MOST_OF_LOG = 1 << 20  # bytes of each log, the newest
 _MOST_OF_STORIES = 4 << 20
 _MOST_OF_PART = 2 << 20
+_LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd")  # other programs may log to the same directory
 _URL, _URL_FLAG = "staticPodURL", "manifest-url"
 _STACKS = 5.0  # seconds that a process has to show its stacks
 _LEVEL = 3  # of gzip: a tenth of the time of its default, for text that is a fifth larger
@@ -73,15 +74,20 @@ def parts(agent: Agent) -> Iterator[Part]:
     for service in SERVICES:
         yield f"stacks/{service}.txt", _stacks(agent, service)
     yield "metrics.txt", lambda: asyncio.run(_metrics(config.run_dir))
-    for path in sorted(Path(config.log_dir).glob("*.log")):
-        yield f"logs/{path.name}", _end_of(path, _MOST_OF_LOG)
+    yield from _logs(config.log_dir, "log")
     left = _MOST_OF_STORIES
     for path in sorted(directory_of(config.root_dir).glob("*.jsonl"), key=_changed, reverse=True):
         size = path.stat().st_size if path.exists() else 0
         if (left := left - size) >= 0:
             yield f"stories/{path.name}", _end_of(path, size)
-    for path in sorted(Path(config.log_dir).glob("*.log.1")):
-        yield f"logs/{path.name}", _end_of(path, _MOST_OF_LOG)
+    yield from _logs(config.log_dir, "log.1")
+
+
+def _logs(directory: str, ending: str) -> Iterator[Part]:
+    for name in _LOGS:
+        path = Path(directory) / f"{name}.{ending}"
+        if path.exists():
+            yield f"logs/{path.name}", _end_of(path, _MOST_OF_LOG)
 
 
 def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
@@ -120,7 +126,10 @@ def _write(path: Path, directory: str, found: Iterator[Part]) -> None:
                 except Exception as error:  # a broken agent still has a bundle
                     problems.append(f"{name}: {type(error).__name__}: {error}")
                     continue
-                content = text.encode("utf-8", "backslashreplace")[:_MOST_OF_PART]
+                content = text.encode("utf-8", "backslashreplace")
+                if len(content) > _MOST_OF_PART:
+                    problems.append(f"{name}: {len(content)} bytes, of which the first {_MOST_OF_PART} are here")
+                    content = content[:_MOST_OF_PART]
                 if (left := left - len(content) - _OVERHEAD) < 0:
                     problems.append(f"{name} and what follows: left out, the bundle is full")
                     break

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import stat
 import tarfile
@@ -12,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from bus.messages.services import SERVICES
 from services.cli.support_bundle import MOST_BYTES
 from shared.config.effective import CredentialProvider
 from shared.config.loader import CONFIG_NAME, encode_effective, load_effective
 from shared.story.files import directory_of
 from tests.service.cli.stage import Stage
 
+ENDINGS = ("log", "log.1")
 HEADER = "Token-of-the-header"
 LOGGED = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2lnbmF0dXJl"
 KEY = "-----BEGIN PRIVATE KEY-----\nMHcCAQEEIE\n-----END PRIVATE KEY-----"
@@ -97,13 +100,26 @@ def test_processes_that_do_not_answer_are_named(stage: Stage, tmp_path: Path) ->
 
 def test_it_is_at_most_as_large_as_promised(stage: Stage, tmp_path: Path) -> None:
     noise = random.Random(1)
-    for number in range(25):
+    for name in [f"{service}.{ending}" for service in (*SERVICES, "supervisord", "containerd") for ending in ENDINGS]:
         lines = (noise.randbytes(50).hex() for _ in range(12_000))
-        (stage.log_dir / f"more{number}.log").write_text("\n".join(lines))
+        (stage.log_dir / name).write_text("\n".join(lines))
     answer = stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz"))
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "bundle.tar.gz").stat().st_size <= MOST_BYTES
     assert "left out, the bundle is full" in contents(tmp_path / "bundle.tar.gz")["problems.txt"]
+
+
+def test_logs_of_other_programs_are_left_out_and_a_cut_part_is_named(stage: Stage, tmp_path: Path) -> None:
+    (stage.log_dir / "auth.log").write_text("sshd: of another program\n")
+    config = load_effective(str(stage.run_dir))
+    large = replace(config, given_flags={"v": "2" * (3 << 20)})
+    (stage.run_dir / CONFIG_NAME).write_bytes(encode_effective(large, ""))
+    assert stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz")).returncode == 0
+    found = contents(tmp_path / "bundle.tar.gz")
+    assert "logs/podsync.log" in found and "logs/auth.log" not in found
+    assert re.search(
+        r"^configuration\.json: \d+ bytes, of which the first 2097152 are here$", found["problems.txt"], re.M
+    )
 
 
 def test_a_place_that_cannot_be_written_is_one_line(stage: Stage, tmp_path: Path) -> None:
