@@ -75,8 +75,11 @@ def reason_and_message(pod: Object, kind: str) -> tuple[str, str]:
     return condition.get("reason", ""), condition.get("message", "")
 
 
-async def touch(node: Node, pod: str, container_name: str, file: str) -> None:
-    await node.inside(pod, container_name, "touch", file)
+async def touch(node: Node, name: str, file: str) -> None:
+    """Make the file in the volume `shared` of the pod; from outside, as a command in a container may end with it."""
+    pod = await node.agent.runtime_pod(name)
+    assert pod is not None
+    (node.agent.home.path / "kubelet/pods" / pod.uid / "volumes/kubernetes.io~empty-dir/shared" / file).touch()
 
 
 async def test_init_containers_one_after_the_other(node: Node) -> None:
@@ -93,12 +96,12 @@ async def test_init_containers_one_after_the_other(node: Node) -> None:
     assert status_of(pod, "second")["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert status_of(pod, "c")["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert (status_of(pod, "first")["started"], status_of(pod, "first")["ready"]) == (True, False)
-    await touch(node, name, "first", "/shared/go")
+    await touch(node, name, "go")
     pod = await node.wait_static(name, lambda p: "running" in status_of(p, "second")["state"], "to go on", SOON)
     assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [second]"
     assert status_of(pod, "first")["state"]["terminated"]["reason"] == "Completed"
     assert (status_of(pod, "first")["started"], status_of(pod, "first")["ready"]) == (False, True)
-    await touch(node, name, "second", "/shared/on")
+    await touch(node, name, "on")
     pod = await node.wait_phase(name, "Running", SOON)
     assert conditions(pod)["Initialized"] == conditions(pod)["Ready"] == "True"
 
@@ -120,7 +123,7 @@ async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) 
     assert pod["status"]["phase"] == "Pending"
     assert status_of(pod, "helper")["started"] is False
     assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [helper]"
-    await touch(node, name, "helper", "/shared/go")
+    await touch(node, name, "go")
     pod = await node.wait_phase(name, "Running", SOON)
     assert status_of(pod, "helper")["started"] is True
     assert conditions(pod)["Initialized"] == "True"
@@ -128,7 +131,7 @@ async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) 
         "ContainersNotReady",
         "containers with unready status: [helper]",
     )
-    await touch(node, name, "helper", "/shared/ready")
+    await touch(node, name, "ready")
     await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
 
 
