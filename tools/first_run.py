@@ -178,7 +178,7 @@ def where_to_look(agent: Agent, pods: list[dict[str, Any]]) -> list[tuple[str, s
     looks += [
         ("all pods", f"curl {agent.read_only_url}/pods"),
         ("the seven processes", f"{commands} status"),
-        ("kill one", "pkill -9 -x podsync"),
+        ("kill one", f"kill -9 $({BIN}/supervisorctl -c {home.supervisord_conf} pid podsync)"),
         ("their logs", f"tail -F {home.log_dir}/*.log"),
         ("more pods", f"cp your-pod.yaml {home.manifests}/"),
         ("settings", f"{home.path}/kubelet.yaml"),

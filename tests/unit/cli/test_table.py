@@ -1,4 +1,4 @@
-"""Tables fit into the terminal; a file gets whole lines and no colours."""
+"""Tables fit into the terminal; a file gets complete lines and no colours."""
 
 import pytest
 
