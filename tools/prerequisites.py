@@ -51,6 +51,8 @@ PREREQUISITES = (
     Prerequisite("openssl", "openssl", "test"),
     Prerequisite("prometheus", "prometheus", "test"),
     Prerequisite("promtool", "prometheus", "test"),
+    Prerequisite("man", "man-db", "test"),
+    Prerequisite("groff", "groff-base", "test"),
     Prerequisite("gcc", "gcc", "test"),
     Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),

@@ -1,0 +1,182 @@
+"""Writes the man pages into a directory, from the commands' own help and the table of flags: `python -m tools.man_pages
+OUT`. `bulkhead.1`, one page for each command below it, and `bulkhead-kubelet.8` with every flag. The same tree gives
+the same bytes."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from services.cli.command import main as bulkhead
+from shared.config.fields import FlagKind
+from shared.config.flag_table import FLAGS, Flag
+from shared.config.flag_text import value_text
+from shared.config.help_text import gate_lines
+from shared.version import KUBERNETES_VERSION
+
+_EXIT_CODES = "Exit codes:"
+_ENVIRONMENT = (
+    ("BULKHEAD_RUN_DIR", "Run directory of the agent, where --run-dir is not given."),
+    ("BULKHEAD_HOME", "Directory that holds all files of an agent; its run directory is run below it."),
+    ("KUBELET_ARGS", "Flags of the agent, instead of those in the args file."),
+)
+_FILES = (
+    ("/etc/bulkhead/kubelet.args", "Flags of the agent, where the command line and KUBELET_ARGS give none."),
+    ("/run/bulkhead", "Run directory: sockets, locks and the configuration in force."),
+    ("/var/lib/kubelet", "Root directory: records, volumes and certificates. --root-dir changes it."),
+    ("/var/log/bulkhead", "One log for each service."),
+    ("/var/log/pods", "The logs of containers."),
+)
+_SIGNALS = (
+    ("SIGTERM, SIGINT", "End the services and exit with 0. Containers keep running. A second one kills the services."),
+    ("SIGHUP", "Read the configuration again and restart all services. Containers keep running."),
+)
+_KUBELET_EXIT_CODES = (
+    ("0", "Ended by a signal, or --help or --version was printed. With --runonce: every pod succeeded or is Ready."),
+    ("1", "The configuration is refused, or a second signal came. With --runonce: a pod failed."),
+    ("2", "A feature gate is refused."),
+)
+_KUBELET = f"""\
+bulkhead-kubelet is a Kubernetes node agent. Its executable has the name kubelet. It takes the flags and the
+configuration file of the kubelet of Kubernetes {KUBERNETES_VERSION}. It starts seven services and restarts each that
+ends.
+
+Without --kubeconfig it runs static pods alone. With it, it makes this machine a node of a cluster and runs the pods
+that are bound to the node."""
+
+
+def pages() -> dict[str, str]:
+    """File name -> text in the man macros of roff."""
+    context = click.Context(bulkhead, info_name="bulkhead")
+    names = list(_commands(bulkhead, "bulkhead"))
+    found = {f"{name.replace(' ', '-')}.1": command_page(name, command, names) for name, command in names}
+    found["bulkhead.1"] += _entries("ENVIRONMENT", _ENVIRONMENT) + _entries("FILES", _FILES) + _see_also(names)
+    context.close()
+    return {**found, "bulkhead-kubelet.8": _kubelet_page()}
+
+
+def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        for child, below in sorted(command.commands.items()):
+            if not below.hidden:
+                yield from _commands(below, f"{name} {child}")
+
+
+def command_page(name: str, command: click.Command, names: list[tuple[str, click.Command]]) -> str:
+    context = click.Context(command, info_name=name)
+    context.help_option_names = ["-h", "--help"]
+    usage = " ".join(command.collect_usage_pieces(context))
+    paragraphs = [part.strip() for part in (command.help or "").split("\n\n")]
+    codes = [text for text in paragraphs if _EXIT_CODES in text]
+    parts = [
+        _title(name.replace(" ", "-"), 1),
+        _name(name.replace(" ", "-"), command.get_short_help_str(200)),
+        f".SH SYNOPSIS\n.B {_roff(name)}\n{_roff(usage)}\n",
+        ".SH DESCRIPTION\n" + "\n.PP\n".join(_text(text) for text in paragraphs if text not in codes) + "\n",
+    ]
+    if isinstance(command, click.Group):
+        below = ((child, command.commands[child].get_short_help_str(200)) for child in sorted(command.commands))
+        parts.append(_entries("COMMANDS", below))
+    records = (parameter.get_help_record(context) for parameter in command.get_params(context))
+    parts.append(_entries("OPTIONS", (record for record in records if record and record[1])))
+    if codes:
+        parts.append(_entries("EXIT STATUS", _exit_codes(codes[0])))
+    if name != "bulkhead":
+        above = name.rpartition(" ")[0]
+        parts.append(_see_also([one for one in names if one[0] == above or one[0].rpartition(" ")[0] == name]))
+    return "".join(parts)
+
+
+def _exit_codes(paragraph: str) -> list[tuple[str, str]]:
+    """The pairs of `0 = printed, 2 = wrong usage.`; a text before the first code is one of its own."""
+    text = " ".join(paragraph.replace("\b", "").partition(_EXIT_CODES)[2].split()).rstrip(".")
+    pieces = [piece for piece in re.split(r"[,;] (?=\d+ = )|; (?=1 = )", text) if piece]
+    return [
+        (left, right) if sign else ("other", left) for left, sign, right in (one.partition(" = ") for one in pieces)
+    ]
+
+
+def _kubelet_page() -> str:
+    flags = sorted(FLAGS.values(), key=lambda flag: flag.name)
+    return "".join(
+        (
+            _title("bulkhead-kubelet", 8),
+            _name("bulkhead-kubelet", "a Kubernetes node agent made of separate, supervised processes"),
+            ".SH SYNOPSIS\n.B kubelet\n[flags]\n",
+            ".SH DESCRIPTION\n" + "\n.PP\n".join(_text(part) for part in _KUBELET.split("\n\n")) + "\n",
+            _entries("OPTIONS", (_flag(flag) for flag in flags if not flag.deprecated)),
+            _entries("DEPRECATED OPTIONS", (_flag(flag) for flag in flags if flag.deprecated)),
+            _entries("FEATURE GATES", (tuple(line.split(" ", 1)) for line in gate_lines())),
+            _entries("SIGNALS", _SIGNALS),
+            _entries("EXIT STATUS", _KUBELET_EXIT_CODES),
+            _entries("ENVIRONMENT", _ENVIRONMENT),
+            _entries("FILES", _FILES),
+            _see_also([("bulkhead", bulkhead), ("bulkhead config check", bulkhead)]),
+        )
+    )
+
+
+def _flag(flag: Flag) -> tuple[str, str]:
+    letter = f"-{flag.shorthand}, " if flag.shorthand else ""
+    word = "" if flag.kind is FlagKind.BOOL else f" {flag.kind.word}"
+    default = value_text(flag.kind, flag.default)
+    shown = f" Default: {default}." if default not in ("", "false") else ""
+    old = f" Deprecated: {flag.deprecated}." if flag.deprecated else ""
+    idle = "" if flag.acts else " Without effect."
+    return f"{letter}--{flag.name}{word}", f"{flag.doc}.{shown}{old}{idle}"
+
+
+def _title(name: str, section: int) -> str:
+    # Without a date: the same tree gives the same bytes.
+    return f'.TH "{name.upper()}" {section} "" "Bulkhead" "Bulkhead"\n.nh\n.ad l\n'
+
+
+def _name(name: str, summary: str) -> str:
+    """The line that apropos reads: the summary without the example at its end."""
+    words = re.sub(r":? [`]?bulkhead .*$", "", summary.removeprefix("Bulkhead: ")).rstrip(".")
+    return f".SH NAME\n{_roff(name)} \\- {_roff(words)}\n"
+
+
+def _entries(title: str, entries: Iterable[tuple[str, ...]]) -> str:
+    lines = "".join(f".TP\n.B {_roff(head)}\n{_text(text)}\n" for head, text in entries)
+    return f".SH {title}\n{lines}" if lines else ""
+
+
+def _see_also(names: Iterable[tuple[str, click.Command]]) -> str:
+    found = [name.replace(" ", "-") for name, _ in names]
+    references = [*(f".BR {_roff(name)} (1)" for name in found), ".BR bulkhead\\-kubelet (8)"]
+    return ".SH SEE ALSO\n" + ",\n".join(references) + "\n"
+
+
+def _text(text: str) -> str:
+    """A paragraph; words in backticks are bold, the lines of a paragraph that click keeps stay lines."""
+    kept = text.startswith("\b")
+    lines = [line.strip() for line in text.replace("\b", "").strip().splitlines()]
+    body = "\n.br\n".join(_roff(line) for line in lines) if kept else _roff(" ".join(lines))
+    return re.sub(r"`([^`]+)`", r"\\fB\1\\fR", body)
+
+
+def _roff(text: str) -> str:
+    """The text as roff shows it: no character of it is a request or an escape."""
+    safe = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
+    safe = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in safe)
+    return f"\\&{safe}" if safe.startswith((".", "'")) else safe
+
+
+def write_pages(directory: Path) -> list[Path]:
+    """Write every page; return the files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = []
+    for name, text in pages().items():
+        files.append(directory / name)
+        files[-1].write_text(text, encoding="utf-8")
+    return files
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("name the directory: python -m tools.man_pages OUT")
+    print(f"wrote {len(write_pages(Path(sys.argv[1])))} pages to {sys.argv[1]}")
