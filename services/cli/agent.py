@@ -14,9 +14,9 @@ from bus.messages.bootstrap import Manifest
 from bus.messages.followed import Followed, GetFollowed
 from bus.messages.services import SERVICES
 from bus.messages.snapshot import GetSnapshot, Snapshot
-from services.cli.pod_rows import PodFacts, PodRow, pod_row
-from services.cli.processes import process_of
-from services.cli.report import Report, ReportInputs, report
+from services.report.node import Report, ReportInputs, report
+from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
+from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
@@ -137,8 +137,7 @@ def pod_facts(streams: dict[str, Items | None]) -> list[PodFacts]:
             **{kind: (streams.get(kind) or {}).get(uid) or {} for kind in _PODS},
         )
         for uid in uids
-        if (streams.get("admitted") or {}).get(uid, {}).get("state") != "finished"
-        or uid in (streams.get("desired") or {})
+        if is_shown((streams.get("admitted") or {}).get(uid, {}).get("state"), uid in (streams.get("desired") or {}))
     ]
 
 

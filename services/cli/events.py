@@ -6,8 +6,8 @@ from typing import Any
 from bus.messages.services import SERVICES
 from services.cli.agent import Agent, local_agent
 from services.cli.output import dump
-from services.cli.pod_rows import one_line
 from services.cli.table import table, terminal_width
+from services.report.pod_rows import one_line
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]

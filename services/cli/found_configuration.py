@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cli.processes import process_of
 from services.cli.systemd_unit import PROPERTIES, environment_files, unit_arguments
+from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from services.cli.agent import local_agent
 from services.cli.local_server import Query, local_server
-from services.cli.pod_rows import PodFacts, container_names, default_container
 from services.cli.pods import one_pod
+from services.report.pod_rows import PodFacts, container_names, default_container
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]

@@ -7,9 +7,9 @@ from typing import Any
 from services.cli.agent import Agent, local_agent
 from services.cli.events import event_lines, events_of_agent
 from services.cli.output import dump
-from services.cli.pod_rows import PodFacts, PodRow, one_line
 from services.cli.status import pod_table
 from services.cli.table import table, terminal_width
+from services.report.pod_rows import PodFacts, PodRow, one_line
 from shared.errors import OperatorError
 from shared.story.text import plain
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from bus.lock_holder import Holder
 from bus.messages.beat import Beat
 from services.cli.agent import Agent, local_agent
-from services.cli.processes import process_of
+from services.report.processes import process_of
 from shared.errors import OperatorError
 from shared.process_identity import is_running
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from services.cli.agent import Agent, local_agent
 from services.cli.output import dump
-from services.cli.pod_rows import PodRow, one_line
-from services.cli.report import ProcessRow, Report
 from services.cli.table import CLEAR, Paint, duration, paint, shortened, size, table, terminal_width
+from services.report.node import ProcessRow, Report
+from services.report.pod_rows import PodRow, one_line
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]

@@ -25,9 +25,9 @@ from services.cli.config_show import masked
 from services.cli.events import events_of_agent
 from services.cli.local_server import local_server
 from services.cli.masking import MASK, without_credentials
-from services.cli.processes import process_of
 from services.cli.status import as_data, status_lines
 from services.cli.table import Paint
+from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from shared.story.files import directory_of, read_conditions

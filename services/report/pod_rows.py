@@ -42,6 +42,11 @@ class PodRow:
     waits_for: str
 
 
+def is_shown(admitted_state: str | None, desired: bool) -> bool:
+    """Whether a pod has a row: not one that podsync has finished, unless it is still desired."""
+    return desired or admitted_state != "finished"
+
+
 def pod_row(facts: PodFacts) -> PodRow:
     """The row of one pod."""
     pod = facts.desired.get("pod") or {}

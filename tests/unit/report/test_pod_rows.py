@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.cli.pod_rows import PodFacts, one_line, pod_row
+from services.report.pod_rows import PodFacts, one_line, pod_row
 
 RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 POD = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}}

@@ -8,8 +8,8 @@ from typing import Any
 from bus.messages.beat import Beat
 from bus.messages.followed import Followed
 from bus.messages.services import SERVICES
-from services.cli.pod_rows import PodRow
-from services.cli.processes import ProcessFacts
+from services.report.pod_rows import PodRow
+from services.report.processes import ProcessFacts
 
 LATE = 3.0  # seconds since a beat: three are missing
 _API_SERVER = "API server"  # begins the trouble with which sources reports an outage
