@@ -49,7 +49,7 @@ def structured(message: str, /, **values: object) -> Structured:
 
 
 def text_header(letter: str, stamp: str, process: int, file: str, line: int) -> str:
-    """`Lmmdd hh:mm:ss.uuuuuu PPPPPPP file.py:line] `; `stamp` is `mmdd hh:mm:ss.uuuuuu`, local time."""
+    """`Lmmdd hh:mm:ss.uuuuuu PPPPPPP service/file.py:line] `; `stamp` is `mmdd hh:mm:ss.uuuuuu`, local time."""
     return f"{letter}{stamp} {process:>7} {file}:{line}] "
 
 

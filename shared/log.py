@@ -33,7 +33,7 @@ class LogFile(logging.Handler):
         self.dropped = 0
         self.service = name
         self._max_bytes, self._kept, self._take_stdio = max_bytes, kept, take_stdio
-        self._form: LogFormat = TextFormat()
+        self._form: LogFormat = TextFormat(name)
         self._verbosity = Verbosity()
         self.stderr: StreamCopy | None = None  # where copies go besides the file
         self.stdout: StreamCopy | None = None  # and those of info, when `configure` splits them off
@@ -220,7 +220,7 @@ def start_log(service: str, verbosity: int = 0) -> LogFile:
     logging.getLogger().handlers[:] = [handler]
     logging.captureWarnings(True)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # in no line, and not for nothing
-    handler.configure(TextFormat(), Verbosity(verbosity))
+    handler.configure(TextFormat(service), Verbosity(verbosity))
     set_levels(Verbosity(verbosity))
     return handler
 

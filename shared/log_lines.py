@@ -58,9 +58,10 @@ class LogFormat(Protocol):
 
 
 class TextFormat:
-    """klog's text, in local time."""
+    """klog's text, in local time; the file is preceded by the service, for each has a `service.py`."""
 
-    def __init__(self) -> None:
+    def __init__(self, service: str) -> None:
+        self._service = service
         self._second, self._stamp, self._process = -1, "", os.getpid()
 
     def line(self, entry: Entry) -> str:
@@ -69,7 +70,7 @@ class TextFormat:
         if second != self._second:
             self._second, self._stamp = second, time.strftime("%m%d %H:%M:%S", time.localtime(second))
         stamp = f"{self._stamp}.{int(entry.created % 1 * 1e6):06d}"
-        file = entry.path.rpartition("/")[2]
+        file = _file_of(self._service, entry)
         text = text_header(entry.letter, stamp, self._process, file, entry.line) + text_body(entry.message)
         return f"{text}\n\t{text_body(entry.stack)}\n" if entry.stack else f"{text}\n"
 
@@ -80,16 +81,16 @@ class TextFormat:
 
 
 class JsonFormat:
-    """klog's JSON; `logger` is the service, which distinguishes the seven in a common stream."""
+    """klog's JSON; `logger` is the service, and `caller` begins with it."""
 
     _WITH_VERBOSITY: ClassVar[tuple[str, ...]] = ("I", "W")  # klog hands warnings on as info
 
-    def __init__(self, service: str = "") -> None:
+    def __init__(self, service: str) -> None:
         self._service = service
 
     def line(self, entry: Entry) -> str:
         """One object."""
-        caller = "/".join(entry.path.rsplit("/", 2)[-2:])
+        caller = _file_of(self._service, entry)
         verbosity = entry.verbosity if entry.letter in self._WITH_VERBOSITY else None
         message, err, stack = entry.message, entry.err, entry.stack
         return json_line(entry.created, f"{caller}:{entry.line}", message, verbosity, err, stack, self._service) + "\n"
@@ -100,6 +101,11 @@ class JsonFormat:
         return [encoded] if len(encoded) <= limit else [shortened_json(line, limit - 1) + b"\n"]
 
 
+def _file_of(service: str, entry: Entry) -> str:
+    """`podsync/service.py`."""
+    return f"{service}/{entry.path.rpartition('/')[2]}"
+
+
 def form_of(logging_format: str, service: str) -> LogFormat:
     """The form `logging.format` names: text or json."""
-    return JsonFormat(service) if logging_format == "json" else TextFormat()
+    return JsonFormat(service) if logging_format == "json" else TextFormat(service)

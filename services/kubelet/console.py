@@ -43,12 +43,12 @@ class Console:
     def _write(self, letter: str, message: str, verbosity: int | None = None) -> None:
         caller = sys._getframe(2)
         file, now = PurePath(caller.f_code.co_filename), time.time()
+        where = f"{file.parent.name}/{file.name}"  # kubelet/command.py
         if self.json:
-            where = f"{file.parent.name}/{file.name}:{caller.f_lineno}"
-            line = json_line(now, where, message, verbosity)
+            line = json_line(now, f"{where}:{caller.f_lineno}", message, verbosity)
         else:
             stamp = time.strftime("%m%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1e6):06d}"
-            line = text_header(letter, stamp, self._process, file.name, caller.f_lineno) + text_body(message)
+            line = text_header(letter, stamp, self._process, where, caller.f_lineno) + text_body(message)
         self._put(line, 1 if self.split and letter == "I" else 2)
 
     def _put(self, line: str, fd: int) -> None:

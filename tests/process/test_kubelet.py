@@ -17,7 +17,9 @@ from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT, alive, eventually
 from tools.leftovers import agent_processes_of
 
-RECORD = re.compile(r'^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] "command failed" err="(.*)"$')
+RECORD = re.compile(
+    r'^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ (?:kubelet|bootstrap)/\w+\.py:\d+\] "command failed" err="(.*)"$'
+)
 
 
 @pytest.fixture
@@ -126,9 +128,9 @@ def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubele
     assert Path(f"/proc/{pid}/comm").read_text() == "kubelet\n"
     assert {Path(f"/proc/{service}/stat").read_text().split()[3] for service in services.values()} == {str(pid)}
     output = kubelet.stderr()
-    assert re.search(r'^I\S+ \S+ +\d+ \w+\.py:\d+\] FLAG: --max-pods="110"$', output, re.MULTILINE)
+    assert re.search(r'^I\S+ \S+ +\d+ kubelet/\w+\.py:\d+\] FLAG: --max-pods="110"$', output, re.MULTILINE)
     assert re.search(
-        rf'^I\S+ \S+ +{pid} \w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.36\.', output, re.MULTILINE
+        rf'^I\S+ \S+ +{pid} kubelet/\w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.36\.', output, re.MULTILINE
     )
     assert not [line for line in output.splitlines() if "supervisord" in line.lower() or "CRIT" in line]
     assert kubelet.end() == 0

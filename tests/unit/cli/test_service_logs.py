@@ -27,7 +27,7 @@ def agent(tmp_path: Path) -> Path:
 
 
 def line(second: int, text: str) -> str:
-    return f"I0102 03:04:{second:02}.000000    4711 pods.py:7] {text}\n"
+    return f"I0102 03:04:{second:02}.000000    4711 pleg/pods.py:7] {text}\n"
 
 
 def logs(agent: Path, *words: str) -> Result:

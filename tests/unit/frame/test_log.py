@@ -170,7 +170,7 @@ def test_a_record_no_form_can_show_ends_no_thread(handler: LogFile, tmp_path: Pa
                 raise ValueError
             return super().line(entry)  # type: ignore[arg-type]
 
-    handler.configure(Broken(), Verbosity())
+    handler.configure(Broken("podsync"), Verbosity())
     handler.open(str(tmp_path))
     for text in ("before", "bad", "after"):
         handler.emit(record(text))
@@ -188,7 +188,7 @@ def test_verbosity_is_part_of_a_json_line_and_decides_what_is_taken(handler: Log
     assert found == [0, 1, 4, None]
 
 
-@pytest.mark.parametrize("form", [TextFormat(), JsonFormat("podsync")])
+@pytest.mark.parametrize("form", [TextFormat("podsync"), JsonFormat("podsync")])
 def test_the_copy_has_the_lines_of_the_file(handler: LogFile, tmp_path: Path, form: TextFormat | JsonFormat) -> None:
     handler.stderr = copy_to(tmp_path / "stderr")
     handler.configure(form, Verbosity())

@@ -34,8 +34,8 @@ CIRCLE.append(CIRCLE)
 
 
 def test_a_header_is_klogs() -> None:
-    assert text_header("I", "0102 15:04:05.067890", 1234, "worker.py", 12) == (
-        "I0102 15:04:05.067890    1234 worker.py:12] "
+    assert text_header("I", "0102 15:04:05.067890", 1234, "pleg/worker.py", 12) == (
+        "I0102 15:04:05.067890    1234 pleg/worker.py:12] "
     )
     assert text_header("E", "1231 00:00:00.000001", 12345678, "a.py", 1).endswith(".000001 12345678 a.py:1] ")
 

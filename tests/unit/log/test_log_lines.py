@@ -30,8 +30,8 @@ def as_json(made: logging.LogRecord, verbosity: int = 0) -> dict[str, object]:
 
 
 def test_a_line_of_text() -> None:
-    line = TextFormat().line(entry_of(record("pod %s started", args=("web",))))
-    assert re.fullmatch(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ worker\.py:12\] pod web started\n", line)
+    line = TextFormat("pleg").line(entry_of(record("pod %s started", args=("web",))))
+    assert re.fullmatch(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ pleg/worker\.py:12\] pod web started\n", line)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_line_of_text() -> None:
 )
 def test_the_severity(level: int, letter: str, verbosity: int | None) -> None:
     entry = entry_of(record("x", level), verbosity or 0)
-    assert TextFormat().line(entry).startswith(letter)
+    assert TextFormat("pleg").line(entry).startswith(letter)
     assert as_json(record("x", level), verbosity or 0).get("v") == verbosity
 
 
@@ -48,7 +48,7 @@ def test_the_severity(level: int, letter: str, verbosity: int | None) -> None:
 def test_a_message_with_fields_in_both_forms(as_argument: bool) -> None:
     message = structured("100 % done", pod="ns/web", n=2)
     made = record("%s", args=(message,)) if as_argument else record(message)
-    assert TextFormat().line(entry_of(made)).endswith('] "100 % done" pod="ns/web" n=2\n')
+    assert TextFormat("pleg").line(entry_of(made)).endswith('] "100 % done" pod="ns/web" n=2\n')
     found = as_json(made)
     assert isinstance(found.pop("ts"), float)
     assert found == {
@@ -57,7 +57,7 @@ def test_a_message_with_fields_in_both_forms(as_argument: bool) -> None:
 
 
 def test_a_traceback_is_part_of_its_record() -> None:
-    first, *further = TextFormat().line(entry_of(failing("it failed"))).splitlines()
+    first, *further = TextFormat("pleg").line(entry_of(failing("it failed"))).splitlines()
     assert first.endswith("] it failed") and all(line.startswith("\t") for line in further)
     found = as_json(failing("it failed"))
     assert str(found["err"]).startswith("ValueError: forged") and "Traceback" in str(found["stacktrace"])
@@ -65,7 +65,7 @@ def test_a_traceback_is_part_of_its_record() -> None:
 
 @pytest.mark.parametrize("message", ["%d", structured("%d")])
 def test_arguments_that_do_not_fit_are_shown(message: str) -> None:
-    assert "arguments do not fit" in TextFormat().line(entry_of(record(message, args=("x",))))
+    assert "arguments do not fit" in TextFormat("pleg").line(entry_of(record(message, args=("x",))))
 
 
 def test_what_cannot_be_shown_is_no_failure() -> None:
@@ -73,7 +73,7 @@ def test_what_cannot_be_shown_is_no_failure() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert "arguments do not fit" in TextFormat().line(entry_of(record("%s", args=(Mute(),))))
+    assert "arguments do not fit" in TextFormat("pleg").line(entry_of(record("%s", args=(Mute(),))))
 
 
 @pytest.mark.parametrize("name", ["text", "json"])
