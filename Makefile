@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house docs quick quick-unit quick-service run clean \
     test-pure test-cluster test-node test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -78,6 +78,10 @@ check: venv  ## formatting, lint, types, import contracts, file sizes, words
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.file_sizes
 	$(BIN)/python -m tools.words
+
+docs: venv  ## render the documents into build/site, and check their links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "build/site/index.html"
 
 bus-coverage: venv  # every branch of the two pure halves of the bus
 	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
