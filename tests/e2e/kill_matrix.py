@@ -177,8 +177,8 @@ class _Process:
         if isinstance(operation, MountVolume | MountDevice):
             gathered = _content(operation.spec.objects, operation.spec.tokens)
         try:
-            path = self._calls.perform(operation, gathered, RemovalProgress())
-            outcome = Outcome(host_path=path)
+            performed = self._calls.perform(operation, gathered, RemovalProgress())
+            outcome = Outcome(host_path=performed.host_path)
         except (OSError, ContentError) as error:
             outcome = Outcome(error=str(error))
         self._reconciler.done(operation, self._now, outcome)

@@ -216,6 +216,20 @@ async def test_a_kill_at_any_step_of_a_first_write_is_repaired(arena: Arena) -> 
         arena.admitted.delete(UID)
 
 
+async def test_a_kill_at_the_removal_of_old_files_leaves_none_of_them(arena: Arena) -> None:
+    arena.change()
+    arena.admit(PodState.SYNC, "all", "cfg")
+    await mounted(arena)
+    for point in ("volume.calling.RemoveOldFiles", "volume.acted.RemoveOldFiles"):
+        arena.crash.write_text(point)
+        content = arena.change()
+        await arena.crashed()
+        await arena.spawn()
+        await arena.until_shown(content)
+    arena.admit(PodState.FINISHED)
+    await gone(arena)
+
+
 async def test_a_kill_in_a_teardown_leaves_nothing(arena: Arena) -> None:
     for point in ("volume.calling.UnmountVolume", "volume.acted.UnmountVolume"):
         arena.change()

@@ -41,6 +41,8 @@ def state_of(node: "Node") -> State:
             name: {path: base64.b64encode(content).decode() for path, content in shown.items()}
             for name, (_, shown) in sorted(mounted.items())
         }
+    for uid, name in sorted(node.volumes.old_files):
+        state[f"old files left over {uid} {name}"] = "not removed"
     podsync = node.services.get("podsync")
     if podsync is not None:
         for uid in sorted(podsync.core.records):

@@ -9,10 +9,11 @@ from services.volume.core.operations import (
     MakePodDirectories,
     MountVolume,
     Operation,
+    RemoveOldFiles,
     RemovePodDirectory,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume, Performed
 from services.volume.core.payload import SetUpInputs, make_payload
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import RemovalProgress
@@ -28,6 +29,7 @@ class Volumes:
     def __init__(self, root: Path, story: Story, oracle: Oracle) -> None:
         self.root, self._story, self._oracle = root, story, oracle
         self.mounted: dict[str, dict[str, tuple[str, Shown]]] = {}
+        self.old_files: set[tuple[str, str]] = set()  # uid, volume: files that an update has replaced
         self.bound: dict[str, set[tuple[str, str, int]]] = {}  # uid -> volume, container, index of each subpath
 
 
@@ -54,9 +56,9 @@ class SimulatedCalls(PluginCalls):
         self._volumes, self._story, self._oracle = volumes, story, oracle
         self.subpaths = SimulatedSubpaths(volumes)
 
-    def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
-        """As the real one; the host path."""
-        mounted = self._volumes.mounted
+    def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
+        """As the real one."""
+        mounted, old_files = self._volumes.mounted, self._volumes.old_files
         match operation:
             case MakePodDirectories(uid):
                 mounted.setdefault(uid, {})
@@ -67,8 +69,13 @@ class SimulatedCalls(PluginCalls):
                     shown = {path: file.content for path, file in make_payload(spec.source, gathered).items()}
                 if mounted.get(uid, {}).get(volume) != (plugin, shown):
                     self._story.add("volume", f"mounts {volume} of {uid[-12:]}")
+                    if plugin and volume in mounted.get(uid, {}):
+                        old_files.add((uid, volume))
                 mounted.setdefault(uid, {})[volume] = (plugin, shown)
-                return str(self._volumes.root / "pods" / uid / "volumes" / volume)
+                path = str(self._volumes.root / "pods" / uid / "volumes" / volume)
+                return Performed(path, (uid, volume) in old_files)
+            case RemoveOldFiles(uid, volume):
+                old_files.discard((uid, volume))
             case UnmountVolume(uid, volume):
                 self._volumes.bound[uid] = {
                     bound for bound in self._volumes.bound.get(uid, set()) if bound[0] != volume
@@ -77,6 +84,7 @@ class SimulatedCalls(PluginCalls):
                     self._story.add("volume", f"unmounts {volume} of {uid[-12:]}")
                     self._oracle.unmounted(uid, volume)
                 mounted.get(uid, {}).pop(volume, None)
+                old_files.discard((uid, volume))
             case RemovePodDirectory(uid):
                 if mounted.get(uid) or self._volumes.bound.get(uid):
                     raise OSError(16, "Orphaned pod found, but volumes are not cleaned up")
@@ -85,7 +93,7 @@ class SimulatedCalls(PluginCalls):
                 mounted.pop(uid, None)
                 self._volumes.bound.pop(uid, None)
                 shutil.rmtree(self._volumes.root / "pods" / uid, ignore_errors=True)
-        return ""
+        return Performed()
 
     def uids(self) -> list[str]:
         """Every pod that has a directory."""

@@ -2,10 +2,12 @@
 
 The files are in a directory whose name begins with `..`; `..data` is a symlink to it, and each file's first component a
 symlink into `..data`. The symlinks of new files are made before `..data` is changed: until then they are dangling, from
-then on they lead to the new content, so that all new files appear at once. A kill at any point leaves `..data` old or
-new; what else it leaves is found by its name and removed by the next run.
+then on they lead to the new content, so that all new files appear at once. A reader that has resolved `..data` and has
+not opened its file yet still finds it: a replaced directory stays for `KEPT_SECONDS`. A kill at any point leaves
+`..data` old or new; what else it leaves is found by its name and removed by the next run.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -22,13 +24,13 @@ DATA = "..data"
 _NEW_DATA = "..data_tmp"
 _GENERATION = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
 _DIRECTORY_MODE = 0o755
+KEPT_SECONDS = 1.0  # a replaced directory stays for so long; its modification time is when it was replaced
+MOST_KEPT = 100  # replaced directories at once: updates follow each other faster only in a test
+MOST_KEPT_BYTES = 8 << 20  # that replaced directories hold together; the last one stays whatever it holds
 
 
 class AtomicWriter:
-    """One volume. `give` sets the ownership of the volume's directory and all below before the new files are shown.
-
-    A reader that is stopped between the resolution of `..data` and its open, for longer than an update takes, finds the
-    old directory removed, as with the kubelet; its next open succeeds."""
+    """One volume. `give` sets the ownership of the volume's directory and all below before the new files are shown."""
 
     def __init__(self, volume: Path, give: Callable[[Path], None] | None = None) -> None:
         self._volume, self._give = volume, give
@@ -43,38 +45,66 @@ class AtomicWriter:
         directory = self._volume / name
         return directory if _GENERATION.fullmatch(name) and directory.is_dir() else None
 
+    @property
+    def has_old_files(self) -> bool:
+        """Whether directories are kept that are not shown: `remove_old_files` is to be called after `KEPT_SECONDS`."""
+        shown = self.current
+        return any(shown is None or path.name != shown.name for path in self._generations())
+
     def write(self, payload: Payload, *, wall: float) -> bool:
         """Show these files and no others; return whether anything was written. `wall`: seconds since the epoch.
 
         Raises ContentError (a path), and OSError: then the old files are still shown.
         """
         payload, old = checked(payload), self.current
-        self._clear(keep=old)
+        kept = min(MOST_KEPT, MOST_KEPT_BYTES // max(1, sum(len(file.content) for file in payload.values())))
+        self._clear(old, wall, kept)
         written = old is None or not _same(old, payload)
         if written:
-            new = self._make_generation(wall)
             try:
-                self._fill(new, payload)
-                if self._give is not None:
-                    self._give(self._volume)
-                crash_point("volume.writer.ownership")
-                self._link(top_components(payload))
-                crash_point("volume.writer.links")
-                (self._volume / _NEW_DATA).symlink_to(new.name)
-                crash_point("volume.writer.data_link")
-                (self._volume / _NEW_DATA).rename(self._volume / DATA)
-            except OSError:
-                self._clear(keep=old)
-                raise
+                new = self._replace(old, payload, wall)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.has_old_files:
+                    raise
+                self._clear(old, wall, 0)
+                new = self._replace(old, payload, wall)
             crash_point("volume.writer.rename")
             old = new
         self._link(top_components(payload))
         for name in stale_links(self._links(), payload):
             (self._volume / name).unlink()
         crash_point("volume.writer.stale_links")
-        self._clear(keep=old)
+        self._clear(old, wall, max(1, kept))
         crash_point("volume.writer.old_directory")
         return written
+
+    def remove_old_files(self, *, wall: float) -> None:
+        """Remove the directories that were replaced `KEPT_SECONDS` ago. `wall`: seconds since the epoch. Raises
+        OSError."""
+        if (shown := self.current) is not None:
+            self._clear(shown, wall, MOST_KEPT)
+
+    def _replace(self, old: Path | None, payload: Payload, wall: float) -> Path:
+        """Write the files into a new directory and show it instead of the old one. Raises OSError: then the old files
+        are shown, and nothing is left of the new ones."""
+        new = self._make_generation(wall)
+        try:
+            self._fill(new, payload)
+            if self._give is not None:
+                self._give(self._volume)
+            crash_point("volume.writer.ownership")
+            self._link(top_components(payload))
+            crash_point("volume.writer.links")
+            (self._volume / _NEW_DATA).symlink_to(new.name)
+            crash_point("volume.writer.data_link")
+            if old is not None:
+                os.utime(old, (wall, wall))
+            (self._volume / _NEW_DATA).rename(self._volume / DATA)
+        except OSError:
+            (self._volume / _NEW_DATA).unlink(missing_ok=True)
+            shutil.rmtree(new)
+            raise
+        return new
 
     def _make_generation(self, wall: float) -> Path:
         stamp = f"{datetime.fromtimestamp(wall, UTC):%Y_%m_%d_%H_%M_%S}"
@@ -119,14 +149,19 @@ class AtomicWriter:
             links = [entry.name for entry in entries if entry.is_symlink()]
         return [name for name in links if str((self._volume / name).readlink()) == f"{DATA}/{name}"]
 
-    def _clear(self, keep: Path | None) -> None:
-        """Remove what a killed run left: directories that are not shown, a symlink that was not renamed."""
-        (self._volume / _NEW_DATA).unlink(missing_ok=True)
+    def _generations(self) -> list[Path]:
         with os.scandir(self._volume) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-        for name in names:
-            if _GENERATION.fullmatch(name) and (keep is None or name != keep.name):
-                shutil.rmtree(self._volume / name)
+        return [self._volume / name for name in names if _GENERATION.fullmatch(name)]
+
+    def _clear(self, shown: Path | None, wall: float, kept: int) -> None:
+        """Remove what a killed run left, a symlink that was not renamed and directories; and what was replaced, but for
+        the newest `kept` directories of the last `KEPT_SECONDS`."""
+        (self._volume / _NEW_DATA).unlink(missing_ok=True)
+        replaced = [(path.stat().st_mtime, path) for path in self._generations() if shown is None or path != shown]
+        for number, (moment, path) in enumerate(sorted(replaced, reverse=True)):
+            if shown is None or number >= kept or not abs(wall - moment) < KEPT_SECONDS:
+                shutil.rmtree(path)
 
 
 def _same(shown: Path, payload: Payload) -> bool:

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 from bus.messages.event import KubeEvent
+from services.volume.adapters.atomic_writer import KEPT_SECONDS
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
@@ -258,7 +259,7 @@ class OperationExecutor:
             self._removals.setdefault(operation, Call(what, "", self._clock.monotonic(), removed))
         pausing = asyncio.get_running_loop().call_later(REMOVAL_TURN, removed.ask_to_pause)
         try:
-            path = await turn.call(
+            performed = await turn.call(
                 what,
                 self.calls.perform,
                 operation,
@@ -272,7 +273,12 @@ class OperationExecutor:
         crash_point(f"volume.acted.{type(operation).__name__}")
         if removed.entries >= _COUNT:
             log.info("%s removed %d entries", _name(operation), removed.entries)
-        return Outcome(host_path=path, versions=gathered.versions, refresh_at=gathered.refresh_at)
+        return Outcome(
+            host_path=performed.host_path,
+            versions=gathered.versions,
+            refresh_at=gathered.refresh_at,
+            old_files_at=self._clock.monotonic() + KEPT_SECONDS if performed.has_old_files else None,
+        )
 
     def _returned(self, operation: Operation) -> None:
         """A call that hung has returned, after its operation had failed."""

@@ -35,6 +35,15 @@ class MountVolume:
 
 
 @dataclass(frozen=True)
+class RemoveOldFiles:
+    """Remove the files that an update of a mounted volume has replaced. `plugin`: the name of its plugin."""
+
+    uid: str
+    volume: str
+    plugin: str
+
+
+@dataclass(frozen=True)
 class ExpandVolume:
     """Make a mounted volume as large as it is to be: `capacity` bytes."""
 
@@ -71,7 +80,8 @@ class RemovePodDirectory:
 
 
 DeviceOperation = MountDevice | UnmountDevice
-Operation = MakePodDirectories | MountVolume | ExpandVolume | UnmountVolume | RemovePodDirectory | DeviceOperation
+VolumeOperation = MountVolume | RemoveOldFiles | ExpandVolume | UnmountVolume
+Operation = MakePodDirectories | VolumeOperation | RemovePodDirectory | DeviceOperation
 
 
 class Kind(StrEnum):

@@ -50,10 +50,20 @@ class VolumeReading:
 
 
 @dataclass(frozen=True)
+class Performed:
+    """What an operation gives: the path of what was mounted, "" = none; and whether old files of the volume are kept,
+    which a RemoveOldFiles is to remove."""
+
+    host_path: str = ""
+    has_old_files: bool = False
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions` and `refresh_at`
-    (monotonic) of a volume of files: the objects used, and when it falls due by age. `under_way`: it failed because its
-    call does not return; the call goes on. `expansion`: why an expansion failed, None = it may have had an effect."""
+    """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions`, `refresh_at` and
+    `old_files_at` (monotonic) of a volume of files: the objects used, when it falls due by age, and when its old files
+    are to be removed. `under_way`: it failed because its call does not return; the call goes on. `expansion`: why an
+    expansion failed, None = it may have had an effect."""
 
     host_path: str = ""
     error: str = ""
@@ -61,6 +71,7 @@ class Outcome:
     step: str = ""  # the kubelet's name of what failed, "" = that of the operation
     versions: Mapping[str, str] = field(default_factory=dict)
     refresh_at: float | None = None
+    old_files_at: float | None = None
     under_way: bool = False
     expansion: ExpansionFailure | None = None
 

@@ -21,6 +21,7 @@ from services.volume.core.operations import (
     MountDevice,
     MountVolume,
     Operation,
+    RemoveOldFiles,
     RemovePodDirectory,
     UnmountDevice,
     UnmountVolume,
@@ -227,6 +228,8 @@ class Reconciler:
             case MountVolume(uid):
                 self.actual.directories.add(uid)
                 self._mount_done(operation, outcome, shown="" if quiet else error)
+            case RemoveOldFiles(uid, name) if not error:
+                self.refreshes.keeps_old_files((uid, name), outcome.old_files_at)
             case ExpandVolume():
                 expansions.done(operation, outcome, self.actual)
             case UnmountVolume(uid, name):
@@ -286,6 +289,7 @@ class Reconciler:
         before = self.actual.get(*key)
         if not outcome.error:
             self.refreshes.succeeded(key, outcome.versions, outcome.refresh_at)
+            self.refreshes.keeps_old_files(key, outcome.old_files_at)
         elif usable(before, spec):
             return  # its old content stays in use
         volume = ActualVolume(
@@ -348,6 +352,8 @@ class Reconciler:
                 operations.append(MountVolume(uid, name, spec, device_path))
             elif mounted and volume is not None and expansions.is_due(volume, spec):
                 operations.append(ExpandVolume(uid, name, spec, spec.capacity))
+            elif mounted and self.refreshes.old_files_due((uid, name), now):
+                operations.append(RemoveOldFiles(uid, name, spec.plugin))
         return operations
 
     def _use_device(self, operation: MountVolume) -> None:

@@ -1,4 +1,5 @@
-"""Which mounted volumes are to be set up again: an object changed, a token is due, the sync period is over; pure."""
+"""Which mounted volumes are to be set up again (an object changed, a token is due, the sync period is over), and whose
+old files are to be removed; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ class _State:
     served: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
     at: float | None = None
+    old_files_at: float | None = None
 
 
 @dataclass
@@ -27,13 +29,22 @@ class Refreshes:
 
     def begin(self, key: Key) -> None:
         """A refresh starts; it serves all requests until now."""
-        standing = self._states.setdefault(key, _State())
-        standing.begun = standing.asked
+        state = self._states.setdefault(key, _State())
+        state.begun = state.asked
 
     def succeeded(self, key: Key, versions: Mapping[str, str], at: float | None) -> None:
         """The refresh has succeeded with these versions of objects; `at`: the monotonic time of the next one by age."""
-        standing = self._states.setdefault(key, _State())
-        standing.served, standing.versions, standing.at = standing.begun, versions, at
+        state = self._states.setdefault(key, _State())
+        state.served, state.versions, state.at = state.begun, versions, at
+
+    def keeps_old_files(self, key: Key, until: float | None) -> None:
+        """Old files of the volume stay until this monotonic time; None = there are none."""
+        self._states.setdefault(key, _State()).old_files_at = until
+
+    def old_files_due(self, key: Key, now: float) -> bool:
+        """Return whether old files of the volume are to be removed."""
+        state = self._states.get(key)
+        return state is not None and state.old_files_at is not None and state.old_files_at <= now
 
     def forget(self, key: Key) -> None:
         """Forget a volume."""
@@ -41,20 +52,21 @@ class Refreshes:
 
     def forget_pod(self, uid: str) -> None:
         """Forget the volumes of a pod."""
-        self._states = {key: standing for key, standing in self._states.items() if key[0] != uid}
+        self._states = {key: state for key, state in self._states.items() if key[0] != uid}
 
     def due(self, key: Key, now: float) -> bool:
         """Return whether a refresh is to start, or to be tried again."""
-        standing = self._states.get(key)
-        if standing is None:
+        state = self._states.get(key)
+        if state is None:
             return False
-        return standing.asked > standing.served or (standing.at is not None and standing.at <= now)
+        return state.asked > state.served or (state.at is not None and state.at <= now)
 
     def used(self, key: Key, changed: str) -> str | None:
         """Return the version of an object in the volume's content; None = it was not read yet."""
-        standing = self._states.get(key)
-        return standing.versions.get(changed) if standing is not None else None
+        state = self._states.get(key)
+        return state.versions.get(changed) if state is not None else None
 
     def next_at(self, now: float) -> float | None:
-        """Return when the next volume is due by age."""
-        return min((s.at for s in self._states.values() if s.at is not None and s.at > now), default=None)
+        """Return when the next volume is due by age, or the next removal of old files."""
+        moments = (moment for state in self._states.values() for moment in (state.at, state.old_files_at))
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)

@@ -83,6 +83,16 @@ class FilesPlugin(VolumePlugin[Files]):
             raise
         return str(path)
 
+    def has_old_files(self, uid: str, volume: str) -> bool:
+        """Return whether files that were replaced are kept. Raises OSError."""
+        return AtomicWriter(self._paths(uid, volume)[0]).has_old_files
+
+    def remove_old_files(self, uid: str, volume: str) -> bool:
+        """Remove the replaced files that were kept long enough; return whether there are others. Raises OSError."""
+        writer = AtomicWriter(self._paths(uid, volume)[0])
+        writer.remove_old_files(wall=self._clock.wall())
+        return writer.has_old_files
+
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """See VolumePlugin."""
         tear_down_at(*self._paths(uid, volume), removed)

@@ -12,13 +12,15 @@ from services.volume.core.operations import (
     MountDevice,
     MountVolume,
     Operation,
+    RemoveOldFiles,
     RemovePodDirectory,
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
+from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import VolumeSpec, spec_name
+from services.volume.plugins.files import FilesPlugin
 from services.volume.plugins.plugin import (
     BlockVolumePlugin,
     DeviceMountableVolumePlugin,
@@ -49,22 +51,27 @@ class PluginCalls:
         self._devices = {name: each for name, each in items if isinstance(each, DeviceMountableVolumePlugin)}
         self._blocks = {name: each for name, each in items if isinstance(each, BlockVolumePlugin)}
         self._expandable = {name: each for name, each in items if isinstance(each, ExpandableVolumePlugin)}
+        self._files = {name: each for name, each in items if isinstance(each, FilesPlugin)}
         self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
-    def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
-        """Return the path of what was mounted, else "". `removed` counts the entries of a removal. Raises also
-        ContentError where files are missing, and RemovalPausedError."""
+    def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
+        """Perform it, and return what it gives. `removed` counts the entries of a removal. Raises also ContentError
+        where files are missing, and RemovalPausedError."""
         match operation:
             case MakePodDirectories(uid):
                 self._directories.make(uid)
             case MountDevice(_, spec):
-                return self._devices[spec.plugin].mount_device(spec.volume_name, spec.source, gathered)
+                return Performed(self._devices[spec.plugin].mount_device(spec.volume_name, spec.source, gathered))
             case MountVolume(uid, volume, spec, device_path):
                 gathered, name = replace(gathered, device_path=device_path), spec_name(volume)
                 if spec.block:
-                    return self._blocks[spec.plugin].map_block(uid, name, spec.source, gathered)
-                return self._plugins[spec.plugin].set_up(uid, name, spec.source, gathered)
+                    return Performed(self._blocks[spec.plugin].map_block(uid, name, spec.source, gathered))
+                path = self._plugins[spec.plugin].set_up(uid, name, spec.source, gathered)
+                files = self._files.get(spec.plugin)
+                return Performed(path, files is not None and files.has_old_files(uid, name))
+            case RemoveOldFiles(uid, volume, plugin):
+                return Performed(has_old_files=self._files[plugin].remove_old_files(uid, spec_name(volume)))
             case ExpandVolume(uid, volume, spec, capacity):
                 self._expandable[spec.plugin].expand(uid, spec_name(volume), spec.source, capacity, gathered)
             case UnmountVolume(uid, volume):
@@ -73,7 +80,7 @@ class PluginCalls:
                 self._devices[plugin_name].unmount_device(volume_name)
             case RemovePodDirectory(uid):
                 self._directories.remove(uid, removed)
-        return ""
+        return Performed()
 
     def _tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """A volume of the pod's own is torn down by each plugin that has such volumes: a pod that kept its UID may have

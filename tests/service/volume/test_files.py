@@ -62,6 +62,24 @@ async def test_a_changed_object_is_shown_at_once_and_only_its_volumes_are_asked_
     assert len(cluster.mounted.history) == 1
 
 
+async def test_replaced_files_stay_a_moment_and_are_removed_without_a_request(cluster: Cluster) -> None:
+    cluster.admit("u", "key")
+
+    def directories() -> int:
+        return sum(name.is_dir() and not name.is_symlink() for name in cluster.directory("u", "key").iterdir())
+
+    async with cluster.volume():
+        await cluster.until_mounted("u", "key")
+        cluster.put("Secret", "s", "2", password="changed")
+        await cluster.until_shown("u", "key", password="changed")
+        async with asyncio.timeout(60):
+            while directories() > 1:
+                await asyncio.sleep(0.01)
+    assert cluster.read("u", "key") == {"password": "changed"}
+    assert cluster.asked["Secret/shop/s"] == 2
+    assert len(cluster.mounted.history) == 1
+
+
 async def test_a_change_to_the_version_that_is_shown_sends_no_request(cluster: Cluster) -> None:
     cluster.admit("u", "key")
     async with cluster.volume():

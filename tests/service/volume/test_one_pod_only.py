@@ -14,6 +14,7 @@ from bus.messages.volume import VolumeState
 from services.volume.adapters import backing_directory
 from services.volume.controllers import operation_executor, populator
 from services.volume.core.operations import MountVolume, Operation, UnmountVolume
+from services.volume.core.outcome import Performed
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Refused, VolumeSpec
@@ -102,7 +103,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
 async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, perform = threading.Event(), PluginCalls.perform
 
-    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
         if isinstance(operation, UnmountVolume) and operation.uid.startswith("hung"):
             assert answers.wait(DEADLINE)
         return perform(calls, operation, gathered, removed)
@@ -134,13 +135,13 @@ async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
 ) -> None:
     answers, begun, perform = threading.Event(), list[str](), PluginCalls.perform
 
-    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
         if not operation.volume.endswith("/share"):
             return perform(calls, operation, gathered, removed)
         if isinstance(operation, UnmountVolume):
             begun.append(operation.uid)
             assert answers.wait(DEADLINE)
-        return "/share"
+        return Performed("/share")
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
     monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.05)
@@ -168,13 +169,13 @@ async def test_a_volume_whose_unmount_hangs_is_mounted_again_only_after_the_unmo
 ) -> None:
     answers, performed, perform = threading.Event(), list[str](), PluginCalls.perform
 
-    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
         if operation.uid == "u" and isinstance(operation, UnmountVolume):
             assert answers.wait(DEADLINE)
-        path = perform(calls, operation, gathered, removed)
+        given = perform(calls, operation, gathered, removed)
         if operation.uid == "u":
             performed.append(type(operation).__name__)
-        return path
+        return given
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
     monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.05)
@@ -274,7 +275,9 @@ async def test_an_exception_in_an_operation_is_an_error_of_its_pod(
 ) -> None:
     perform = PluginCalls.perform
 
-    def mistaken(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
+    def mistaken(
+        calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress
+    ) -> Performed:
         if operation.uid == "bad" and isinstance(operation, MountVolume):
             raise IndexError("of a shape that is not known")
         return perform(calls, operation, gathered, removed)

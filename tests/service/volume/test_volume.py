@@ -13,6 +13,7 @@ from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.controllers import memory_swap_warning, operation_executor, reconciliation
 from services.volume.core import orphans
 from services.volume.core.operations import Kind, MountVolume, Operation
+from services.volume.core.outcome import Performed
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.plugin_calls import PluginCalls
@@ -161,7 +162,9 @@ class Gate:
         self.entered, self.opened = threading.Event(), threading.Event()
         self._perform = PluginCalls.perform
 
-    def perform(self, calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> str:
+    def perform(
+        self, calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress
+    ) -> Performed:
         if operation.uid == "hung" and not isinstance(operation, MountVolume):
             self.entered.set()
             assert self.opened.wait(DEADLINE)

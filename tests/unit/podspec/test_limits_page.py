@@ -10,6 +10,7 @@ from services.podsync.core.admission import verdict
 from services.podsync.core.cri import container_mounts
 from services.podsync.core.images import docker_config, image_reference
 from services.sources.controllers import trust_bundles
+from services.volume.adapters import atomic_writer
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
@@ -38,6 +39,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",
             f"{LARGEST_PAYLOAD >> 20} MiB",
+        ),
+        (
+            f"replaced directories of such a volume, kept for {atomic_writer.KEPT_SECONDS:g} s; bytes of them",
+            f"{atomic_writer.MOST_KEPT}; {atomic_writer.MOST_KEPT_BYTES >> 20} MiB,",
         ),
         (
             "characters of the ClusterTrustBundles of one signer, for a projection that selects by signer",

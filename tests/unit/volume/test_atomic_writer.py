@@ -1,5 +1,7 @@
 """The atomic writer on a real directory: content, modes, symlinks, and a kill at any step."""
 
+import errno
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -10,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.volume.adapters import atomic_writer
-from services.volume.adapters.atomic_writer import AtomicWriter
+from services.volume.adapters.atomic_writer import KEPT_SECONDS, AtomicWriter
 from services.volume.core.payload import ContentError, PayloadFile
 from tests.unit.examples import examples
 
 WALL = 1_738_318_830.0  # 2025-01-31T10:20:30Z
+LATER = itertools.count(WALL, 2 * KEPT_SECONDS)  # of each write: what the one before it has replaced is not kept
 
 
 def payload(mode: int = 0o644, **content: str) -> dict[str, PayloadFile]:
@@ -34,8 +37,12 @@ def hidden(volume: Path) -> list[str]:
     return sorted(entry.name for entry in volume.iterdir() if entry.name.startswith(".."))
 
 
-def write(volume: Path, files: dict[str, PayloadFile]) -> bool:
-    return AtomicWriter(volume).write(files, wall=WALL)
+def generations(volume: Path) -> list[str]:
+    return [name for name in hidden(volume) if name != "..data"]
+
+
+def write(volume: Path, files: dict[str, PayloadFile], wall: float | None = None) -> bool:
+    return AtomicWriter(volume).write(files, wall=next(LATER) if wall is None else wall)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +53,7 @@ def narrow_umask() -> Iterator[None]:
 
 
 def test_the_layout_is_the_kubelets(tmp_path: Path) -> None:
-    assert write(tmp_path, payload(a="1", sub__b="2", sub__deep__c="3"))
+    assert write(tmp_path, payload(a="1", sub__b="2", sub__deep__c="3"), WALL)
     data, generation = hidden(tmp_path)[::-1]
     assert data == "..data"
     assert (tmp_path / data).readlink() == Path(generation)
@@ -74,6 +81,7 @@ def test_old_files_and_links_go(tmp_path: Path, new: dict[str, str]) -> None:
     write(tmp_path, payload(a="1"))
     assert write(tmp_path, {path.replace("__", "/"): PayloadFile(text.encode(), 0o644) for path, text in new.items()})
     assert readable(tmp_path) == {path.replace("__", "/"): text for path, text in new.items()}
+    AtomicWriter(tmp_path).remove_old_files(wall=next(LATER))
     assert len(hidden(tmp_path)) == 2
     assert {entry.name for entry in tmp_path.iterdir() if not entry.name.startswith("..")} == {
         path.partition("__")[0] for path in new
@@ -88,6 +96,61 @@ def test_a_bad_path_or_two_files_in_one_place_leave_the_old_content(tmp_path: Pa
         write(tmp_path, payload(b="1", b__c="2"))
     assert readable(tmp_path) == {"a": "1"}
     assert len(hidden(tmp_path)) == 2
+
+
+def test_a_reader_between_the_link_and_the_file_finds_the_old_files(tmp_path: Path) -> None:
+    write(tmp_path, payload(a="1"), WALL)
+    resolved = tmp_path / (tmp_path / "..data").readlink() / "a"
+    for number in range(2, 8):
+        write(tmp_path, payload(a=str(number)), WALL + number / 10)
+    assert resolved.read_text() == "1"
+    assert AtomicWriter(tmp_path).has_old_files
+    AtomicWriter(tmp_path).remove_old_files(wall=WALL + 0.2 + KEPT_SECONDS)
+    assert not resolved.exists()
+    AtomicWriter(tmp_path).remove_old_files(wall=WALL + 0.7 + KEPT_SECONDS)
+    assert not AtomicWriter(tmp_path).has_old_files
+    assert readable(tmp_path) == {"a": "7"}
+
+
+def test_a_write_that_changes_nothing_removes_what_was_replaced_long_ago(tmp_path: Path) -> None:
+    for text in "12":
+        write(tmp_path, payload(a=text), WALL)
+    assert len(generations(tmp_path)) == 2
+    assert not write(tmp_path, payload(a="2"), WALL + KEPT_SECONDS)
+    assert len(generations(tmp_path)) == 1
+
+
+def test_a_clock_that_is_set_back_keeps_no_old_files(tmp_path: Path) -> None:
+    for text in "12":
+        write(tmp_path, payload(a=text), WALL)
+    AtomicWriter(tmp_path).remove_old_files(wall=WALL - 3600)
+    assert not AtomicWriter(tmp_path).has_old_files
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1, 100), (1 << 20, 8), (32 << 20, 1)])
+def test_old_files_are_bounded_in_number_and_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kept: int
+) -> None:
+    monkeypatch.setattr(AtomicWriter, "_fill", lambda *_: None)  # the sizes count, not the disk
+    monkeypatch.setattr(atomic_writer, "_same", lambda *_: False)
+    for number in range(kept + 3):
+        write(tmp_path, {"a": PayloadFile(b"a" * size, 0o644)}, WALL + number / 1000)
+    assert len(generations(tmp_path)) == kept + 1
+
+
+def test_old_files_make_room_for_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill = AtomicWriter._fill
+
+    def fill_a_small_disk(writer: AtomicWriter, new: Path, files: dict[str, PayloadFile]) -> None:
+        if len(generations(tmp_path)) > 2:
+            raise OSError(errno.ENOSPC, "no space")
+        fill(writer, new, files)
+
+    monkeypatch.setattr(AtomicWriter, "_fill", fill_a_small_disk)
+    for text in "1234":
+        assert write(tmp_path, payload(a=text), WALL)
+    assert readable(tmp_path) == {"a": "4"}
+    assert len(generations(tmp_path)) == 2
 
 
 def test_what_others_put_there_stays(tmp_path: Path) -> None:
@@ -110,6 +173,7 @@ def test_what_another_process_broke_is_repaired(tmp_path: Path, broken: str) -> 
         (tmp_path / "..data").unlink()
     write(tmp_path, payload(a="1"))
     assert readable(tmp_path) == {"a": "1"}
+    AtomicWriter(tmp_path).remove_old_files(wall=next(LATER))
     assert len(hidden(tmp_path)) == 2
 
 
@@ -149,6 +213,7 @@ def test_killed_anywhere_it_shows_old_or_new_and_the_next_run_cleans_up(
             shown = readable(volume)
         patch.setattr(atomic_writer, "crash_point", lambda _: None)
         write(volume, {path: PayloadFile(text.encode(), 0o644) for path, text in last.items()})
+        AtomicWriter(volume).remove_old_files(wall=next(LATER))
     assert readable(volume) == last
     assert len(hidden(volume)) == 2
     assert {p.name for p in volume.iterdir()} - set(hidden(volume)) == {path.partition("/")[0] for path in last}

@@ -62,7 +62,8 @@ class Process:
             self.reconciler.abandoned(operation)
             return []
         try:
-            outcome = Outcome(host_path=self.calls.perform(operation, SetUpInputs(), RemovalProgress()))
+            performed = self.calls.perform(operation, SetUpInputs(), RemovalProgress())
+            outcome = Outcome(host_path=performed.host_path)
         except OSError as error:
             outcome = Outcome(error=str(error.strerror))
         return [event.message for event in self.reconciler.done(operation, self.now, outcome).events]

@@ -4,7 +4,7 @@ import pytest
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
-from services.volume.core.operations import UnmountVolume
+from services.volume.core.operations import RemoveOldFiles, UnmountVolume
 from services.volume.core.outcome import FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
 from services.volume.core.reconciler import QUIET
@@ -16,8 +16,8 @@ def world() -> World:
     return World()
 
 
-def shown(version: str = "1", refresh_at: float | None = None) -> Outcome:
-    return Outcome(host_path="/p/cfg", versions={CFG: version}, refresh_at=refresh_at)
+def shown(version: str = "1", refresh_at: float | None = None, old_files_at: float | None = None) -> Outcome:
+    return Outcome(host_path="/p/cfg", versions={CFG: version}, refresh_at=refresh_at, old_files_at=old_files_at)
 
 
 def with_files(world: World) -> None:
@@ -120,3 +120,49 @@ def test_files_that_no_pod_needs_any_more_are_torn_down_once(world: World) -> No
     world.finish(UnmountVolume("u", "cfg"))
     world.reconciler.refresh_all()
     assert world.started() == ["RemovePodDirectory"]
+
+
+def test_old_files_are_removed_when_their_time_has_come(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    world.reconciler.done(operation, world.now, shown("2", old_files_at=world.now + 1))
+    assert world.reconciler.next_attempt(world.now) == world.now + 1
+    assert world.started() == []
+    world.now += 1
+    (removal,) = world.operations()
+    assert removal == RemoveOldFiles("u", "cfg", "kubernetes.io/configmap")
+    world.reconciler.done(removal, world.now, Outcome(error="busy"))
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+    world.now += 0.5
+    (removal,) = world.operations()
+    world.reconciler.done(removal, world.now, Outcome(old_files_at=world.now + 1))
+    assert world.started() == []
+    world.now += 1
+    (removal,) = world.operations()
+    world.reconciler.done(removal, world.now, Outcome())
+    world.now += 100
+    assert world.started() == []
+
+
+def test_a_change_goes_before_the_removal_of_old_files(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    world.reconciler.done(operation, world.now, shown("2", old_files_at=world.now + 1))
+    world.now += 1
+    (removal,) = world.operations()
+    world.reconciler.object_changed(CFG, "3")
+    assert not world.reconciler.still_due(removal, world.now)
+    world.reconciler.abandoned(removal)
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_volume_is_not_torn_down_while_its_old_files_are_removed(world: World) -> None:
+    with_files(world)
+    world.reconciler.refreshes.keeps_old_files(("u", "cfg"), world.now)
+    (removal,) = world.operations()
+    world.admit(state=PodState.FINISHED)
+    assert world.started() == []
+    world.reconciler.done(removal, world.now, Outcome())
+    assert world.started() == ["UnmountVolume cfg"]
