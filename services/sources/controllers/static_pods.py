@@ -78,7 +78,7 @@ class StaticPods:
                 watch.close()
 
     def make_pod(self, document: object, path: str) -> Object:
-        """The pod of the manifest at this path. Raises InvalidPod."""
+        """The pod of the manifest at this path; in a thread. Raises InvalidPod."""
         objects = self._submitted is not None and path.startswith(f"{self._submitted.directory}/")
         name = self._config.node_name
         try:
@@ -132,8 +132,8 @@ class StaticPods:
         self._troubles.set("staticPodPath", None)
         others: tuple[Problem, ...] = ()
         if self._submitted is not None:
-            files, others = self._submitted.take(files)
-        listing = self._source.look(files, full=full)
+            files, others = await self._submitted.take(files)
+        listing = await asyncio.to_thread(self._source.look, files, full=full)
         changes = self._desired.merge("file", listing.pods.values())
         merged = self._desired.pods.pod
         await self._save({path: merged(objects.uid(pod), "file") for path, pod in listing.pods.items()})

@@ -1,5 +1,6 @@
 """ConfigMaps and Secrets submitted to a node without a cluster: answers for them and publishes their versions."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -23,11 +24,11 @@ class SubmittedObjects:
         self._objects = LocalObjects()
         self._reported: tuple[Problem, ...] = ()
 
-    def take(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, ManifestFile], tuple[Problem, ...]]:
+    async def take(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, ManifestFile], tuple[Problem, ...]]:
         """Take the files of objects among all files, and publish what has changed. Return the other files, and what is
-        wrong with those of objects."""
+        wrong with those of objects. Call it again only when it has returned."""
         own = {path: file for path, file in files.items() if self._is_object(path)}
-        changes, problems = self._objects.look(own)
+        changes, problems = await asyncio.to_thread(self._objects.look, own)
         for key, version in changes.items():
             log.info("%s is %s", key, f"version {version}" if version else "gone")
             self._changed.put(key, ChangedObject(resource_version=version), "submitted" if version else "deleted")

@@ -82,7 +82,7 @@ class FileSource:
 
     def look(self, files: Mapping[str, ManifestFile], *, full: bool) -> Listing:
         """Check all files, by path. `full`: the periodic look, which also takes a file that was open for writing since
-        the last full look and has not changed."""
+        the last full look and has not changed. Takes seconds for large files that have changed."""
         self._known = {path: known for path, known in self._known.items() if path in files}
         for path in sorted(files):
             known = self._known.setdefault(path, _Known())

@@ -35,7 +35,7 @@ class _Known:
 
 @dataclass
 class LocalObjects:
-    """Those of the last look; `looked`: there was one."""
+    """Those of the last look that has ended; `looked`: there was one."""
 
     looked: bool = False
     _known: dict[str, _Known] = field(default_factory=dict)
@@ -43,8 +43,7 @@ class LocalObjects:
 
     def look(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, str], tuple[Problem, ...]]:
         """Take all files of objects, by path. Return the changed versions by the key of their object, "" = it is gone,
-        and what is wrong with which file."""
-        self.looked = True
+        and what is wrong with which file. Takes seconds for large files; `get` may be called meanwhile."""
         self._known = {path: known for path, known in self._known.items() if path in files}
         for path, file in sorted(files.items()):
             self._check(file, self._known.setdefault(path, _Known()))
@@ -58,7 +57,7 @@ class LocalObjects:
             before = self._objects.get(reference)
             if before is None or before.version != found.version:
                 changes[reference.key] = found.version
-        self._objects = objects
+        self._objects, self.looked = objects, True
         problems = (Problem(path, known.reason, None) for path, known in sorted(self._known.items()) if known.reason)
         return changes, tuple(problems)
 

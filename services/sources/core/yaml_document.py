@@ -8,7 +8,8 @@ from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 MAX_BYTES = 10 * 1024 * 1024  # the kubelet's limit for manifests (pods.md 0.1)
 MAX_DEPTH = 100
-LIMITS = Limits(depth=MAX_DEPTH, values=MAX_BYTES, characters=MAX_BYTES)
+MAX_VALUES = 500_000  # scalars and collections: a pod is checked in time proportional to them
+LIMITS = Limits(depth=MAX_DEPTH, values=MAX_VALUES, characters=MAX_BYTES)
 
 
 class UnreadableManifestError(Exception):
@@ -18,7 +19,8 @@ class UnreadableManifestError(Exception):
 def read_document(content: bytes) -> Any:
     """The one document in a manifest, as JSON values. Empty further documents are passed over.
 
-    Raises UnreadableManifestError: too large, not YAML, more than one document, values JSON does not have.
+    Takes seconds for the largest ones. Raises UnreadableManifestError: too large, not YAML, more than one document,
+    values JSON does not have.
     """
     if len(content) > MAX_BYTES:
         raise UnreadableManifestError(f"larger than the {MAX_BYTES // (1024 * 1024)} MiB a manifest may have")
@@ -30,7 +32,7 @@ def read_document(content: bytes) -> Any:
         except orjson.JSONDecodeError:
             pass  # a YAML flow mapping, or broken: YAML's message names the line
         else:
-            _check_depth(document)
+            _check_size(document)
             return document
     try:
         documents = [document for document in read_documents(content, LIMITS) if document is not None]
@@ -45,8 +47,8 @@ def read_document(content: bytes) -> Any:
     return documents[0]
 
 
-def _check_depth(document: Any) -> None:
-    level = [document]
+def _check_size(document: Any) -> None:
+    level, values = [document], 1
     for _ in range(MAX_DEPTH + 1):
         level = [
             inner
@@ -54,6 +56,9 @@ def _check_depth(document: Any) -> None:
             if isinstance(value, dict | list)
             for inner in (value.values() if isinstance(value, dict) else value)
         ]
+        values += len(level)
+        if values > MAX_VALUES:
+            raise UnreadableManifestError(f"holds more than {MAX_VALUES} values")
         if not level:
             return
     raise UnreadableManifestError(f"is nested deeper than {MAX_DEPTH} levels")

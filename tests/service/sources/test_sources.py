@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED, events_of
 from services.frame.launch import Context
 from services.sources.adapters.manifest_files import ManifestFiles
+from services.sources.core import file_source
 from services.sources.core.file_source import ManifestFile
+from services.sources.core.yaml_document import read_document
 from services.sources.service import build
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
@@ -135,6 +138,27 @@ async def test_added_edited_and_removed_files_are_noticed_without_a_rescan(node:
         (node.manifests / "web.yaml").unlink()
         await node.desired.until(lambda state: not state)
     assert node.desired.history == [f"put {old}", f"delete {old}", f"put {new}", f"delete {new}"]
+
+
+async def test_a_manifest_that_takes_long_to_read_stops_nothing_else(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, going = threading.Event(), threading.Event()
+
+    def slow(content: bytes) -> object:
+        entered.set()
+        assert going.wait(60), "the event loop waits for the manifest"
+        return read_document(content)
+
+    monkeypatch.setattr(file_source, "read_document", slow)
+    async with node.sources():
+        await node.desired.until_complete()
+        node.write("web.yaml", manifest("web"))
+        async with asyncio.timeout(60):
+            while not entered.is_set():
+                await asyncio.sleep(0.01)
+        going.set()
+        assert pod_names(await node.desired.until(bool)) == ["web-node1"]
 
 
 async def test_a_manifest_that_is_moved_or_saved_again_changes_nothing(node: Node) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from services.sources.adapters import manifest_socket, manifest_url
 from services.sources.core import submitted, url_source
-from services.sources.core.yaml_document import MAX_BYTES
+from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES
 from shared.podspec.static_pod import LARGEST_POD
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -15,6 +15,7 @@ def test_the_rows_for_the_static_pod_url_are_what_the_code_has() -> None:
     rows = (
         f"| seconds from the connection to the last byte | {manifest_url.TIMEOUT:.0f} |",
         f"| bytes of the document; redirects; pods of it | {sizes} |",
+        f"| values (scalars, lists and maps) of the document, also of a file | {MAX_VALUES} | the same |",
         f"| bytes of one pod with its defaults, also of a file's | {LARGEST_POD >> 20} MiB | the same |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]

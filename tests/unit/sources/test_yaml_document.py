@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.sources.core.yaml_document import MAX_BYTES, UnreadableManifestError, read_document
+from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES, UnreadableManifestError, read_document
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,7 @@ def test_empty_further_documents_are_passed_over() -> None:
         (b"<<: 1\n", "<< takes a mapping"),
         (b"\xff\xfe\x00\x01\x02", "not YAML"),
         (b"x" * (MAX_BYTES + 1), "larger than the 10 MiB"),
+        (b'{"a":[' + b"1," * MAX_VALUES + b"1]}", f"holds more than {MAX_VALUES} values"),
         (b"[" * 200_000, "nested deeper than 100 levels"),
         (b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", "nested deeper than 100 levels"),
     ],
