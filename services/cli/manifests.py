@@ -8,32 +8,27 @@ import http.client
 import json
 import os
 import socket
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
+from services.cli.manifest_files import Document, read_files
 from services.cli.output import dump
 from services.cli.table import table, terminal_width
 from shared.errors import OperatorError
 from shared.manifests_api import LARGEST, PATH, SOCKET
 from shared.story.text import plain
-from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 _SECONDS = 30.0  # until an answer
-_MOST_BYTES = 64 << 20  # of one file
-_LIMITS = Limits(depth=100, values=_MOST_BYTES, characters=_MOST_BYTES)
 _ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows
 
 Write = Callable[[str], None]
-Document = dict[str, Any]
 
 
 def apply_manifests(run_dir: str, files: Sequence[str], namespace: str, out: Write, err: Write) -> int:
     """Submit every document of the files ("-" = standard input). Return the exit code."""
     try:
-        documents = [_in_namespace(one, namespace) for one in _documents(files)]
+        documents = [_in_namespace(one, namespace) for one in read_files(files)]
     except OperatorError as error:
         err(str(error))
         return 1
@@ -49,7 +44,7 @@ def delete_manifests(
     named = [tuple(name.split("/", 1)) if "/" in name else ("pod", name) for name in names]
     try:
         found = [
-            (str(one.get("kind")), _space(one, namespace), _metadata(one).get("name")) for one in _documents(files)
+            (str(one.get("kind")), _space(one, namespace), _metadata(one).get("name")) for one in read_files(files)
         ] + [(kind, namespace or "default", name) for kind, name in named]
     except OperatorError as error:
         err(str(error))
@@ -157,38 +152,6 @@ def _connected(path: Path) -> socket.socket:
         )
         raise OperatorError(f"no agent takes manifests: {error.strerror}", where=str(path), remedy=remedy) from error
     return connection
-
-
-def _documents(files: Sequence[str]) -> Iterator[Document]:
-    """The documents of all files, items of lists included. Raises OperatorError."""
-    for file in files:
-        try:
-            content = _read(file)
-            found = [one for one in read_documents(content, _LIMITS) if one is not None]
-        except OSError as error:
-            raise OperatorError(f"cannot be read: {error.strerror}", where=file, remedy="name another file") from error
-        except UnreadableError as error:
-            raise OperatorError(f"not YAML: {error}", where=file, remedy="correct it") from error
-        if not found:
-            raise OperatorError("holds no manifest", where=file, remedy="name another file")
-        for document in found:
-            is_list = isinstance(document, dict) and str(document.get("kind")).endswith("List")
-            items = document.get("items") or [] if is_list else [document]
-            for item in items if isinstance(items, list) else [items]:
-                if not isinstance(item, dict):
-                    raise OperatorError("holds a document that is no object", where=file, remedy="correct it")
-                yield item
-
-
-def _read(file: str) -> bytes:
-    if file == "-":
-        content = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    else:
-        with Path(file).open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-    if len(content) > _MOST_BYTES:
-        raise OperatorError(f"larger than {_MOST_BYTES >> 20} MiB", where=file, remedy="divide it")
-    return content
 
 
 def _metadata(document: Document) -> Document:
