@@ -12,9 +12,9 @@ Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.obser
 `probes.results` (pleg),
 `volumes.mounted` (volume).
 
-Answers: nothing but the bus's own snapshot and health requests. Asks sources for what a container's environment refers
-to, for Services, RuntimeClasses, pull secrets, and for our Node before a pod is refused because of its labels; status
-for tokens of service accounts; volume for subpaths; pleg for what pods use when one is to be evicted.
+Answers: GetPodPreview, from its present state, which does not change. Asks sources for what a container's environment
+refers to, for Services, RuntimeClasses, pull secrets, and for our Node before a pod is refused because of its labels;
+status for tokens of service accounts; volume for subpaths; pleg for what pods use when one is to be evicted.
 
 Persists: one checkpoint record per pod (admission verdict with the allocation, resizes and what containers were
 given, state, grace and its begin, why it was ended, the phase it came to, attempts, back-offs, hooks owed or begun,

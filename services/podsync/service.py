@@ -21,6 +21,7 @@ from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.pod_loop import PodLoop
+from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.core.machine import PodSync, Settings
 from shared import cgroup_layout
@@ -74,6 +75,7 @@ class PodSyncService:
             record=events.record,
         )
         self.calls.record_resolv_conf_events()
+        PodPreviews(bus, self.core, self.calls, config.credential_providers)
         self.housekeeping = Housekeeping(
             context=context, runtime=runtime, calls=self.calls, core=self.core, node_reads=node_reads, events=events
         )

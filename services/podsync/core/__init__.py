@@ -11,6 +11,7 @@ only as this table allows:
     node_state which pods an event touches, who ends        outcomes admission pod
     outcomes   what the result of a call changes            images pod sync
     story      which events and instructions are shown      pod
+    preview    what would become of a pod, for what-if      admission cgroups cri images node
     status     the API status of a pod                      pod sync
     sync       the next call for a pod                      images pod
     cri        the CRI messages for a pod                   admission cgroups node pod

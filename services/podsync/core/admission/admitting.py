@@ -7,14 +7,15 @@ from collections.abc import Mapping
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.predicates import taken_by
+from services.podsync.core.admission.predicates import Taken, taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
 from shared.frozen_copy import replace
-from shared.model.objects import Object
+from shared.model.objects import Object, full_name
+from shared.model.objects import uid as uid_of
 from shared.timestamps import rfc3339
 
 
@@ -71,14 +72,10 @@ class Admissions:
         one. Leaves the pod without a verdict while that may change with facts that are not known yet. `is_final`:
         `node` was just read from the API server."""
         record = self._pods.by_uid[uid]
-        view = self.view(node)
-        others = [other for other in self.active() if other.uid != uid]
-        if record.is_static:  # it does not wait for the API server to confirm its pods
-            others = [other for other in others if other.uid in self._desired or other.is_static]
-        listed = [other for other in others if other.uid in self._desired]
-        verdict = self._verdict(record, view, others)
-        hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
-        if hindered and verdict != self._verdict(record, view, listed):
+        pod, phase, view = record.saved.pod, str(record.api_status.get("phase") or ""), self.view(node)
+        others = self._beside(uid, is_static=record.is_static)
+        verdict = admit(pod, phase, view, _taken(others))
+        if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
             return []  # it depends on pods of the checkpoint that the sources may not list any more
         if verdict.reason and not self.node_known:
@@ -109,9 +106,37 @@ class Admissions:
             supplemental_groups_policy=self.supplemental_groups_policy,
         )
 
-    def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
-        phase = str(record.api_status.get("phase") or "")
-        return admit(record.saved.pod, phase, view, taken_by([other.saved.pod for other in others]))
+    def preview(self, pod: Object, source: str) -> Verdict | None:
+        """The verdict on a pod that this source would list now in place of its pod of the same name; None = admission
+        would wait for a fact. Changes nothing."""
+        static = source != "api"
+        if not self.runtime_known or not (static or self.node_known):
+            return None
+        view, replaced = self.view(self.node), full_name(pod)
+        others = [
+            other
+            for other in self._beside(uid_of(pod), is_static=static)
+            if other.full_name != replaced or other.saved.source != source
+        ]
+        verdict = admit(pod, "", view, _taken(others))
+        if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
+            return None
+        return verdict
+
+    def _beside(self, uid: str, *, is_static: bool) -> list[PodRecord]:
+        """The other pods that count for the verdict on this one."""
+        others = [other for other in self.active() if other.uid != uid]
+        if is_static:  # it does not wait for the API server to confirm its pods
+            others = [other for other in others if other.uid in self._desired or other.is_static]
+        return others
+
+    def _depends_on_unlisted(
+        self, verdict: Verdict, pod: Object, phase: str, view: NodeView, others: list[PodRecord]
+    ) -> bool:
+        """Without the pods of the checkpoint that no source lists yet, the verdict would be another."""
+        listed = [other for other in others if other.uid in self._desired]
+        hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
+        return bool(hindered) and verdict != admit(pod, phase, view, _taken(listed))
 
     def active(self) -> list[PodRecord]:
         """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
@@ -150,6 +175,10 @@ class Admissions:
                 victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)
             self._pods.put(victim)
         return list(victims)
+
+
+def _taken(others: list[PodRecord]) -> Taken:
+    return taken_by([other.saved.pod for other in others])
 
 
 def _is_active(record: PodRecord) -> bool:
