@@ -33,6 +33,7 @@ _PODS = {
 _OWNERS = {  # of the streams that commands read
     "pods.desired": "sources",
     "node.object": "sources",
+    "objects.changed": "sources",
     "pods.status": "podsync",
     "pods.admitted": "podsync",
     "runtime.pods": "pleg",

@@ -15,6 +15,7 @@ from bus.lock import ServiceLock
 from bus.manifest import new_manifest
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeObserved
+from bus.messages.pod_preview import GetPodPreview, PodPreview, PreviewedImage
 from bus.messages.podsync import AdmittedPod, PodState, PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
@@ -65,6 +66,15 @@ def status(number: int) -> dict[str, Any]:
     return {"phase": "Running", "podIP": f"192.0.2.{number}", "startTime": STARTED, "containerStatuses": [container]}
 
 
+async def preview(request: GetPodPreview) -> PodPreview:
+    """A pod that requests CPU does not fit."""
+    asks = any((c.get("resources") or {}).get("requests") for c in request.pod["spec"]["containers"])
+    image = PreviewedImage(image="registry.example/web:1\x1b[2J", policy="IfNotPresent", container="web", present=False)
+    if not asks:
+        return PodPreview(qos_class="BestEffort", images=(image,))
+    return PodPreview(reason="OutOfcpu", message="Node didn't have enough resource: cpu\x1b[31m", qos_class="Burstable")
+
+
 def publish(bus: ProcessBus, count: int) -> None:
     """Own the streams of this service, filled."""
     names = [(f"u{number}", f"web-{number}", number) for number in range(count)]
@@ -87,6 +97,7 @@ def publish(bus: ProcessBus, count: int) -> None:
             events.put(str(number), event)
         statuses.mark_complete()
         admitted.mark_complete()
+        bus.answer(GetPodPreview, preview)
     if bus.service == "volume":
         mounted = bus.own(VOLUMES_MOUNTED)
         failed = MountedVolume(state=VolumeState.ERROR, error="no such secret")
