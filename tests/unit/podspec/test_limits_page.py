@@ -6,13 +6,13 @@ import pytest
 
 from services.podsync.adapters.images.pull_credentials import MOST_SECRETS
 from services.podsync.adapters.pod import env_files
-from services.podsync.core.admission import verdict
 from services.podsync.core.cri import container_mounts
 from services.podsync.core.images import docker_config, image_reference
 from services.sources.controllers import trust_bundles
 from services.volume.adapters import atomic_writer
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
+from shared.podspec import support
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
 from shared.podspec.references import MOST_REFERENCES
 
@@ -22,8 +22,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
-        ("containers of a pod, of all kinds", verdict.MOST_CONTAINERS),
-        ("volumes of a pod", verdict.MOST_VOLUMES),
+        ("containers of a pod, of all kinds", support.MOST_CONTAINERS),
+        ("volumes of a pod", support.MOST_VOLUMES),
         ("Secrets and ConfigMaps that a pod names", MOST_REFERENCES),
         ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
         ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),

@@ -14,10 +14,7 @@ from services.podsync.core.pod.allocation import Allocation, allocation_of
 from shared.model.objects import Object, annotations, uid
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.references import MOST_REFERENCES, referenced_objects
-
-MOST_CONTAINERS = 500  # of all kinds together
-MOST_VOLUMES = 1_000
+from shared.podspec.support import oversize
 
 _MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -54,18 +51,9 @@ def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
 def _size(pod: Object) -> Verdict:
     """The status of a pod names each of its containers and is computed again at each of its events, and each Secret and
     ConfigMap is read: a pod as large as the API server permits would delay every other pod."""
-    spec = pod.get("spec") or {}
-    containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
-    for count, most, what in (
-        (containers, MOST_CONTAINERS, "containers"),
-        (len(spec.get("volumes") or ()), MOST_VOLUMES, "volumes"),
-        (len(referenced_objects(pod)), MOST_REFERENCES, "Secrets and ConfigMaps"),
-    ):
-        if count > most:
-            text = (
-                f"Pod requires node features that are not available: {count} {what} in one pod, at most {most} run here"
-            )
-            return Verdict(reason="PodFeatureUnsupported", message=text)
+    if what := oversize(pod):
+        text = f"Pod requires node features that are not available: {what}"
+        return Verdict(reason="PodFeatureUnsupported", message=text)
     return Verdict()
 
 

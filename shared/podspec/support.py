@@ -1,0 +1,184 @@
+"""Which pod fields this agent does not support, and what follows for the pod: one table, repeated in docs/limits.md.
+
+Knows the pod and what is passed about the node; not whether there is room on it, nor which objects exist.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from shared.model.objects import Object
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.references import MOST_REFERENCES, referenced_objects
+from shared.podspec.resources import is_extended, resource_list
+from shared.podspec.schema import VOLUME_TYPES, join
+
+MOST_CONTAINERS = 500  # of all kinds together
+MOST_VOLUMES = 1_000
+
+VOLUMES = frozenset(
+    (
+        "emptyDir", "hostPath", "image", "nfs", "secret", "configMap", "downwardAPI", "projected", "csi",
+        "persistentVolumeClaim", "ephemeral",
+    )
+)  # fmt: skip
+PERSISTENT_VOLUMES = frozenset(("hostPath", "local", "nfs", "csi"))
+PROJECTIONS = frozenset(
+    ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate")
+)
+
+
+class Effect(StrEnum):
+    """What becomes of a pod with an unsupported field."""
+
+    REJECTED = "rejected"  # admission fails it: its phase is Failed, and containers that run are stopped
+    WAITS = "waits"  # it stays Pending and is tried again
+    WITHOUT = "runs without"  # the field has no effect
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """One field of one pod. `field`: its path, such as `spec.volumes[0].iscsi`; `consequence`: in one phrase."""
+
+    field: str
+    effect: Effect
+    consequence: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of field. `field`: its path without indices; `effect` and `consequence` as in `Unsupported`."""
+
+    field: str
+    effect: Effect
+    consequence: str
+
+    def at(self, field: str) -> Unsupported:
+        """The finding for the field with this path."""
+        return Unsupported(field, self.effect, self.consequence)
+
+
+_REJECTED, _WAITS, _WITHOUT = Effect.REJECTED, Effect.WAITS, Effect.WITHOUT
+_UNMOUNTED = "the volume is not mounted: the pod waits with the event FailedMount"
+
+VOLUME_TYPE = Row("spec.volumes[].<any other type>", _WAITS, _UNMOUNTED)
+PERSISTENT_VOLUME = Row("PersistentVolume spec.<any other type>", _WAITS, _UNMOUNTED)
+MEDIUM = Row("spec.volumes[].emptyDir.medium: any but Memory, so HugePages", _WAITS, _UNMOUNTED)
+PROJECTION = Row("spec.volumes[].projected.sources[].<any other type>", _WAITS, _UNMOUNTED)
+CONTAINER_CLAIMS = Row(
+    "spec.containers[].resources.claims", _WAITS, "the container waits with the reason CreateContainerConfigError"
+)
+RESOURCE_CLAIMS = Row("spec.resourceClaims", _REJECTED, "the pod is rejected with the reason PodFeatureUnsupported")
+OPERATING_SYSTEM = Row("spec.os.name: windows", _REJECTED, "the pod is rejected with the reason PodOSNotSupported")
+DEVICES = Row(
+    "spec.containers[].resources.limits[<resource of a device plugin>]",
+    _REJECTED,
+    "the node has 0 of it: the pod is rejected with the reason OutOf<resource>",
+)
+SIZE = Row(
+    "more containers, volumes, Secrets or ConfigMaps than the table of pods permits",
+    _REJECTED,
+    "the pod is rejected with the reason PodFeatureUnsupported",
+)
+EXCLUSIVE_CPUS = Row(
+    "spec.containers[].resources.limits.cpu: an integer, of a Guaranteed pod, with cpuManagerPolicy static",
+    _WITHOUT,
+    "the container shares its CPUs with others",
+)
+NUMA_MEMORY = Row(
+    "spec.containers[].resources.limits.memory of a Guaranteed pod, with memoryManagerPolicy Static",
+    _WITHOUT,
+    "the memory is not tied to NUMA nodes",
+)
+TABLE = (
+    VOLUME_TYPE, PERSISTENT_VOLUME, MEDIUM, PROJECTION, CONTAINER_CLAIMS, RESOURCE_CLAIMS, OPERATING_SYSTEM,
+    DEVICES, SIZE, EXCLUSIVE_CPUS, NUMA_MEMORY,
+)  # fmt: skip
+
+_ORDER = {effect: number for number, effect in enumerate(Effect)}
+
+
+def unsupported(
+    pod: Object, devices: Collection[str] = (), *, static_cpus: bool = False, static_memory: bool = False
+) -> tuple[Unsupported, ...]:
+    """What this agent does not support of the pod, the gravest first; () = everything is supported.
+
+    `pod`: its known fields have the right types (`schema.type_errors`). `devices`: resources that device plugins of the
+    node provide; `static_cpus`, `static_memory`: the configured policies. What a claim stands for is not looked at.
+    """
+    if too_large := oversize(pod):
+        return (Unsupported("spec", SIZE.effect, f"{SIZE.consequence} ({too_large})"),)
+    found = [*_of_pod(pod), *_of_volumes(pod), *_of_containers(pod, devices, static_cpus, static_memory)]
+    return tuple(sorted(found, key=lambda one: _ORDER[one.effect]))
+
+
+def unsupported_persistent_volume(spec: Object) -> tuple[Unsupported, ...]:
+    """What this agent does not support of the spec of a PersistentVolume; () = everything is supported."""
+    if PERSISTENT_VOLUMES & spec.keys():
+        return ()
+    types = sorted(VOLUME_TYPES.keys() & spec.keys())
+    return tuple(PERSISTENT_VOLUME.at(f"spec.{name}") for name in types[:1])
+
+
+def oversize(pod: Object) -> str:
+    """Of what the pod has more than this agent takes on, with both numbers; "" = of nothing."""
+    spec = pod.get("spec") or {}
+    containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
+    for count, most, what in (
+        (containers, MOST_CONTAINERS, "containers"),
+        (len(spec.get("volumes") or ()), MOST_VOLUMES, "volumes"),
+        (len(referenced_objects(pod)), MOST_REFERENCES, "Secrets and ConfigMaps"),
+    ):
+        if count > most:
+            return f"{count} {what} in one pod, at most {most} run here"
+    return ""
+
+
+def _of_pod(pod: Object) -> Iterator[Unsupported]:
+    spec = pod.get("spec") or {}
+    if spec.get("resourceClaims"):
+        yield RESOURCE_CLAIMS.at("spec.resourceClaims")
+    if (spec.get("os") or {}).get("name", "linux") != "linux":
+        yield OPERATING_SYSTEM.at("spec.os.name")
+
+
+def _of_volumes(pod: Object) -> Iterator[Unsupported]:
+    for index, volume in enumerate((pod.get("spec") or {}).get("volumes") or ()):
+        path = f"spec.volumes[{index}]"
+        types = sorted(volume.keys() - {"name"})
+        if types and not VOLUMES & volume.keys():
+            yield VOLUME_TYPE.at(join(path, types[0]))
+        medium = str((volume.get("emptyDir") or {}).get("medium") or "")
+        if medium not in ("", "Memory"):
+            yield MEDIUM.at(f"{path}.emptyDir.medium")
+        for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if unknown := sorted(source.keys() - PROJECTIONS):
+                yield PROJECTION.at(join(f"{path}.projected.sources[{number}]", unknown[0]))
+
+
+def _of_containers(
+    pod: Object, devices: Collection[str], static_cpus: bool, static_memory: bool
+) -> Iterator[Unsupported]:
+    guaranteed = qos_class(pod) is QosClass.GUARANTEED
+    for path, container in _containers(pod):
+        resources: dict[str, Any] = container.get("resources") or {}
+        if resources.get("claims"):
+            yield CONTAINER_CLAIMS.at(f"{path}.resources.claims")
+        limits = resource_list(container, "limits")
+        for name in sorted(limits):
+            if is_extended(name) and name in devices and limits[name]:
+                consequence = DEVICES.consequence.replace("<resource>", name)
+                yield Unsupported(f"{path}.resources.limits[{name}]", DEVICES.effect, consequence)
+        cpu = limits["cpu"].milli() if "cpu" in limits else 0
+        if guaranteed and static_cpus and cpu and cpu % 1000 == 0:
+            yield EXCLUSIVE_CPUS.at(f"{path}.resources.limits.cpu")
+        if guaranteed and static_memory and limits.get("memory"):
+            yield NUMA_MEMORY.at(f"{path}.resources.limits.memory")
+
+
+def _containers(pod: Object) -> Iterator[tuple[str, Object]]:
+    spec = pod.get("spec") or {}
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            yield f"spec.{kind}[{index}]", container

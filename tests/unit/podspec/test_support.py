@@ -1,0 +1,159 @@
+"""The table of unsupported fields agrees with what admission, the volume plugins and the CRI messages do, and with
+docs/limits.md."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.podsync.core.admission.node_view import MachineFacts, NodeView
+from services.podsync.core.admission.predicates import taken_by
+from services.podsync.core.admission.verdict import admit
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.volume.core.files_source import PartReader, RefusedPart
+from services.volume.core.volume_spec import Node, Refused
+from services.volume.plugins.projected import ProjectedPlugin
+from services.volume.plugins.registry import PLUGINS, volume_spec
+from shared.podspec.schema import VOLUME_TYPES, type_errors
+from shared.podspec.support import (
+    MOST_CONTAINERS,
+    MOST_VOLUMES,
+    PERSISTENT_VOLUMES,
+    PROJECTIONS,
+    TABLE,
+    VOLUMES,
+    Effect,
+    unsupported,
+    unsupported_persistent_volume,
+)
+from tests.unit.podsync.cri.container_messages import a_pod, built
+
+LIMITS = Path(__file__).parents[3] / "docs" / "limits.md"
+CLAIMED = ("persistentVolumeClaim", "ephemeral")  # stand for a PersistentVolume
+NODE = Node(memory=1, csi_driver={"spec": {"volumeLifecycleModes": ["Ephemeral"]}})
+GATES = frozenset(("ClusterTrustBundleProjection", "PodCertificateRequest"))
+
+
+def found(pod: dict[str, Any], **given: Any) -> list[tuple[str, Effect]]:
+    assert type_errors(pod) == []
+    return [(one.field, one.effect) for one in unsupported(pod, **given)]
+
+
+def rejection(pod: dict[str, Any], **allocatable: str) -> str:
+    facts = MachineFacts(node_name="n", labels={"kubernetes.io/os": "linux"}, allocatable=allocatable, kernel=(6, 1))
+    view = NodeView(facts=facts, labels=facts.labels, taints=(), allocatable=facts.allocatable)
+    return admit(pod, "Pending", view, taken_by([])).reason
+
+
+def test_the_page_repeats_the_table() -> None:
+    text = LIMITS.read_text()
+    part = text[text.index("## Pods that do not run yet") :]
+    rows = [line for line in part[: part.index("\n## ", 1)].splitlines() if line.startswith("| ")][1:]
+    shown = [f"{'' if row.field.startswith('more ') else '`'}{row.field}" for row in TABLE]
+    assert len(rows) == len(TABLE)
+    for line, begin, row in zip(rows, shown, TABLE, strict=True):
+        field, effect, consequence = (cell.strip() for cell in line.strip("|").split("|"))
+        assert field.replace("`", "") == begin.replace("`", "")
+        assert (effect, consequence.replace("`", "")) == (row.effect, row.consequence)
+
+
+def test_the_supported_volumes_are_the_plugins() -> None:
+    assert PLUGINS.keys() - {"local"} | set(CLAIMED) == VOLUMES
+    persistent = {name for name, plugin in PLUGINS.items() if "read_persistent" in vars(plugin)}
+    assert persistent == PERSISTENT_VOLUMES
+
+
+@pytest.mark.parametrize("kind", [*sorted(VOLUME_TYPES.keys() - set(CLAIMED)), "ofALaterRelease"])
+def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
+    source = {"driver": "d", "path": "/p", "server": "s", "reference": "i", "secretName": "s", "name": "m"}
+    known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
+    pod = a_pod(volumes=[{"name": "v", kind: known}])
+    refused = isinstance(volume_spec(pod, "v", NODE), Refused)
+    assert found(pod) == ([(f"spec.volumes[0].{kind}", Effect.WAITS)] if refused else [])
+
+
+@pytest.mark.parametrize("medium", ["", "Memory", "HugePages", "HugePages-2Mi", "Floppy"])
+def test_a_medium_is_unsupported_exactly_where_it_is_refused(medium: str) -> None:
+    pod = a_pod(volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
+    refused = isinstance(volume_spec(pod, "v", NODE), Refused)
+    assert found(pod) == ([("spec.volumes[0].emptyDir.medium", Effect.WAITS)] if refused else [])
+
+
+@pytest.mark.parametrize("kind", [*sorted(PROJECTIONS), "ofALaterRelease"])
+def test_a_projection_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
+    source = {"name": "b", "signerName": "", "keyType": "ED25519", "credentialBundlePath": "p"}
+    pod = a_pod(volumes=[{"name": "v", "projected": {"sources": [{kind: source}]}}])
+    reader = PartReader(pod, {}, GATES)
+    part = ProjectedPlugin.parts(reader, "v", pod["spec"]["volumes"][0]["projected"])[0]
+    refused = isinstance(part, RefusedPart) and part.reason.endswith("is not supported")
+    assert found(pod) == ([(f"spec.volumes[0].projected.sources[0].{kind}", Effect.WAITS)] if refused else [])
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"resourceClaims": [{"name": "gpu"}]}, "PodFeatureUnsupported"),
+        ({"os": {"name": "windows"}}, "PodOSNotSupported"),
+        ({"os": {"name": "linux"}}, ""),
+        (
+            {"initContainers": [{"name": f"i{n}", "image": "i"} for n in range(MOST_CONTAINERS)]},
+            "PodFeatureUnsupported",
+        ),
+        ({"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MOST_VOLUMES)]}, ""),
+        ({"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MOST_VOLUMES + 1)]}, "PodFeatureUnsupported"),
+        ({"imagePullSecrets": [{"name": f"s{n}"} for n in range(2001)]}, "PodFeatureUnsupported"),
+    ],
+)
+def test_what_admission_rejects_for_good_is_unsupported(spec: dict[str, Any], reason: str) -> None:
+    pod = a_pod(**spec)
+    assert rejection(pod) == reason
+    assert [one.effect for one in unsupported(pod)] == ([Effect.REJECTED] if reason else [])
+    assert all(reason in one.consequence for one in unsupported(pod))
+
+
+def test_a_device_is_unsupported_where_a_plugin_provides_it() -> None:
+    pod = a_pod({"resources": {"limits": {"example.com/gpu": "1", "cpu": "1"}}})
+    assert rejection(pod, **{"example.com/gpu": "0"}) == "OutOfexample.com/gpu"
+    field = "spec.containers[0].resources.limits[example.com/gpu]"
+    assert found(pod, devices=("example.com/gpu",)) == [(field, Effect.REJECTED)]
+    assert "OutOfexample.com/gpu" in unsupported(pod, ("example.com/gpu",))[0].consequence
+    assert found(pod) == []
+
+
+def test_claims_of_a_container_make_it_wait() -> None:
+    pod = a_pod({"resources": {"claims": [{"name": "gpu"}]}})
+    with pytest.raises(ContainerConfigError, match=r"resources\.claims are not supported yet"):
+        built(pod)
+    assert found(pod) == [("spec.containers[0].resources.claims", Effect.WAITS)]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "requested", "without"), [("2", "2", True), ("1500m", "1500m", False), ("2", "1", False)]
+)
+def test_exclusive_cpus_are_without_effect_for_integers_of_guaranteed_pods(
+    cpu: str, requested: str, without: bool
+) -> None:
+    amounts = {"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": requested, "memory": "1Gi"}}
+    pod = a_pod({"resources": amounts})
+    field = "spec.containers[0].resources.limits.cpu"
+    assert found(pod, static_cpus=True) == ([(field, Effect.WITHOUT)] if without else [])
+    assert found(pod) == []
+
+
+def test_the_memory_policy_is_without_effect_for_guaranteed_pods() -> None:
+    pod = a_pod({"resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}})
+    assert found(pod, static_memory=True) == [("spec.containers[0].resources.limits.memory", Effect.WITHOUT)]
+
+
+def test_the_gravest_comes_first() -> None:
+    pod = a_pod({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "fc": {}}])
+    pod["spec"]["resourceClaims"] = [{"name": "gpu"}]
+    effects = [one.effect for one in unsupported(pod, static_cpus=True)]
+    assert effects == [Effect.REJECTED, Effect.WAITS, Effect.WITHOUT]
+
+
+@pytest.mark.parametrize("kind", sorted(VOLUME_TYPES.keys() - set(CLAIMED) | {"local"}))
+def test_a_persistent_volume_is_unsupported_where_no_plugin_takes_it(kind: str) -> None:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], kind: {}}
+    fields = [one.field for one in unsupported_persistent_volume(spec)]
+    assert fields == ([] if kind in PERSISTENT_VOLUMES else [f"spec.{kind}"])
