@@ -72,7 +72,8 @@ class PodObserver:
         """Take a change of `pods.status`: the containers whose exits podsync waits for."""
         match change:
             case Put(uid, status):
-                self.apply(events.StatusContainersChanged(uid, status.container_ids))
+                named = events.StatusContainersChanged(uid, status.container_ids, status.name, status.namespace)
+                self.apply(named)
             case Deleted(uid):
                 self.apply(events.StatusContainersChanged(uid, ()))
 

@@ -66,10 +66,12 @@ class EventStreamChanged:
 
 @dataclass(frozen=True)
 class StatusContainersChanged:
-    """The published status of a pod speaks of these container ids; none = the status is gone."""
+    """The published status of a pod names these containers as running; none = no container, or there is no status."""
 
     uid: str
     ids: tuple[str, ...]
+    name: str = ""  # of the pod
+    namespace: str = ""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,17 @@ class _Published:
     confirmed: bool
 
 
+@dataclass(frozen=True)
+class _Named:
+    """The containers that the status of a pod names as running; `since`: CLOCK_MONOTONIC seconds, inf once the pod was
+    observed and withdrawn."""
+
+    ids: frozenset[str]
+    name: str
+    namespace: str
+    since: float
+
+
 class Observation:
     """The state of what was observed; changed by `handle` alone."""
 
@@ -54,7 +65,7 @@ class Observation:
         self._published: dict[str, _Published] = {}
         self._gone: dict[str, float] = {}  # uid -> begin of the observation that did not find it
         self._processes = Processes()
-        self._named: dict[str, frozenset[str]] = {}
+        self._named: dict[str, _Named] = {}
         self._looking: dict[str, str] = {}  # uid -> why we look again after the look under way; "" = we do not
 
     @property
@@ -88,8 +99,8 @@ class Observation:
             case EventStreamChanged(connected):
                 self.event_stream = connected
                 return []
-            case StatusContainersChanged(uid, ids):
-                return self._containers_named(uid, frozenset(ids))
+            case StatusContainersChanged():
+                return self._containers_named(event, now)
             case TimePassed():
                 return [i for uid in self._processes.due(now) for i in self._look(uid, "an exit is unconfirmed")]
 
@@ -104,7 +115,7 @@ class Observation:
     def _relisted(self, event: Relisted, now: float) -> list[Instruction]:
         self._processes.retry_refused()
         instructions: list[Instruction] = []
-        for uid in dict.fromkeys((*event.pods, *self._pods)):
+        for uid in dict.fromkeys((*event.pods, *self._pods, *self._named)):
             if uid in event.unseen:
                 continue
             pod = event.pods.get(uid)
@@ -114,8 +125,8 @@ class Observation:
         if not self.complete and not event.unseen - self._pods.keys():
             self.complete = True
             instructions.append(MarkComplete())
-            for uid, ids in self._named.items():
-                if ids - self._container_ids(uid):
+            for uid, named in self._named.items():
+                if named.ids - self._container_ids(uid):
                     instructions += self._look(uid, "status names a container not listed")
         looks = [i for i in instructions if isinstance(i, ObservePod)]
         if len(looks) > LOOKS_BEFORE_RELIST:
@@ -130,11 +141,14 @@ class Observation:
         before = self._pods.get(uid)
         if observed_at < (before.observed_at if before else self._gone.get(uid, -inf)):
             return []
+        pod = pod or self._lost(uid, before, observed_at)
         if pod is None:
             self._gone[uid] = observed_at
             if before is None:
                 return []
             del self._pods[uid], self._published[uid]
+            if uid in self._named:
+                self._named[uid] = replace(self._named[uid], since=inf)
             return [*self._processes.withdrawn(uid), WithdrawPod(uid, "the runtime has it no more")]
         pod = _with_last_ips(pod, before)
         self._gone.pop(uid, None)
@@ -144,6 +158,15 @@ class Observation:
         # between. Seen running after the pidfd was opened it was the right one, else that look ends the watch.
         opened = any(isinstance(instruction, WatchProcess) for instruction in watching)
         return [*self._publish(pod), *watching, *(self._look(uid, "watched from now on") if opened else ())]
+
+    def _lost(self, uid: str, before: RuntimePod | None, observed_at: float) -> RuntimePod | None:
+        """What is published of a pod that the runtime lost before it was ever observed: its status names containers
+        as running, so podsync must learn that there is nothing. None = it is withdrawn, or was never there."""
+        named = self._named.get(uid)
+        is_withdrawn = before is not None and (before.sandboxes or before.containers)
+        if named is None or is_withdrawn or observed_at < named.since:
+            return None
+        return RuntimePod(uid=uid, name=named.name, namespace=named.namespace, observed_at=observed_at)
 
     def _publish(self, pod: RuntimePod) -> list[Instruction]:
         """Publish what changed, and once more what did not.
@@ -173,13 +196,14 @@ class Observation:
         cause = self._looking.pop(uid, "")
         return self._look(uid, cause) if cause else []
 
-    def _containers_named(self, uid: str, ids: frozenset[str]) -> list[Instruction]:
-        # Only an id named for the first time: a status goes on speaking of containers that were removed long ago.
-        new = ids - self._named.get(uid, frozenset())
-        if ids:
-            self._named[uid] = ids
-        else:
+    def _containers_named(self, event: StatusContainersChanged, now: float) -> list[Instruction]:
+        # Only an id named for the first time: a status may name containers that were removed long ago.
+        uid, ids, before = event.uid, frozenset(event.ids), self._named.get(event.uid)
+        new = ids - before.ids if before else ids
+        if not ids:
             self._named.pop(uid, None)
+        elif before is None or before.ids != ids:
+            self._named[uid] = _Named(ids, event.name, event.namespace, now)
         if not self.complete or new <= self._container_ids(uid):
             return []
         return self._look(uid, "status names a container not seen")

@@ -66,7 +66,9 @@ async def test_after_any_disturbance_the_stream_has_what_the_runtime_has(seed: i
         world.runtime.settle_exits()
         await world.pass_time(30)
         truth = world.runtime.pods()
-        assert world.pods.complete and set(world.pods.state) == set(truth)
+        # One that was lost before a look is shown without containers while its status names some.
+        shown = {uid for uid, pod in world.pods.state.items() if pod.sandboxes or pod.containers}
+        assert world.pods.complete and shown == set(truth)
         for uid, pod in truth.items():
             assert world.pods.state[uid].containers == pod.containers
             assert [s.state for s in world.pods.state[uid].sandboxes] == [s.state for s in pod.sandboxes]

@@ -38,6 +38,19 @@ async def test_a_container_that_a_status_names_is_seen_and_watched_at_once() -> 
 
 
 @on_virtual_time
+async def test_a_pod_that_was_removed_from_outside_before_the_first_look_is_published_without_containers() -> None:
+    async with PlegWorld() as world:
+        world.publish_status("a", "removed")
+        assert await world.until(lambda: "a" in world.pods.state) < 0.001
+        lost = world.pods.state["a"]
+        assert (lost.sandboxes, lost.containers) == ((), ())
+        await world.pass_time(2 * RELIST_SECONDS)
+        assert "a" in world.pods.state
+        world.publish_status("a")
+        await world.until(lambda: "a" not in world.pods.state)
+
+
+@on_virtual_time
 async def test_a_container_removed_long_ago_that_a_status_still_names_costs_one_look() -> None:
     async with PlegWorld() as world:
         await world.run_pod("a")

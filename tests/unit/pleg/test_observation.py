@@ -207,3 +207,27 @@ def test_a_status_that_names_only_what_was_seen_asks_for_nothing() -> None:
     core = observing(pod(1.0))
     assert handle(core, StatusContainersChanged("u", ("c-u",)), 2.0) == []
     assert handle(core, StatusContainersChanged("u", ()), 2.0) == []
+
+
+def test_a_pod_that_the_runtime_lost_before_the_first_look_is_published_without_containers() -> None:
+    core = observing()
+    named = StatusContainersChanged("u", ("c-u",), "web", "default")
+    assert handle(core, Relisted({}, 1.5), 2.5) == []
+    assert handle(core, named, 2.0) == [ObservePod("u", "status names a container not seen")]
+    assert handle(core, Relisted({}, 1.9), 2.2) == []  # begun before the status was received
+    lost = RuntimePod(uid="u", name="web", namespace="default", observed_at=2.0)
+    assert handle(core, PodObserved("u", None, 2.0), 2.3) == [PublishPod(lost, "new to us")]
+    assert handle(core, named, 2.5) == []
+    assert handle(core, Relisted({}, 2.6), 2.7) == []
+    assert handle(core, StatusContainersChanged("u", ()), 3.0) == []
+    assert handle(core, Relisted({}, 4.0), 4.1) == [WithdrawPod("u", "the runtime has it no more")]
+
+
+def test_a_pod_that_the_runtime_lost_is_found_by_the_next_list_where_the_look_failed() -> None:
+    core = observing()
+    handle(core, StatusContainersChanged("u", ("c-u",), "web", "default"), 2.0)
+    assert handle(core, ObservationFailed("u"), 2.1) == [Relist("a look failed")]
+    lost = RuntimePod(uid="u", name="web", namespace="default", observed_at=2.2)
+    assert handle(core, Relisted({}, 2.2), 2.3) == [PublishPod(lost, "new to us")]
+    made_again = handle(core, Relisted({"u": pod(5.0)}, 5.0), 5.1)
+    assert made_again[0] == PublishPod(pod(5.0), "changed")

@@ -183,6 +183,18 @@ def test_a_pod_without_events_is_listed_at_intervals() -> None:
     assert play.running("u1") == [("c", 1)]
 
 
+def test_a_pod_that_the_runtime_lost_is_started_again_once_it_is_observed_without_containers() -> None:
+    play = Play()
+    play.want(a_pod())
+    assert play.running("u1") == [("c", 0)]
+    play.containers["u1"], play.sandboxes["u1"] = [], []
+    play.wall += 1
+    play.handle(PodObserved(observation=play.look("u1")))
+    play.run()
+    play.later(100)
+    assert play.running("u1") == [("c", 1)]
+
+
 def test_an_observation_from_before_the_removal_brings_no_forgotten_pod_back() -> None:
     play = Play()
     play.want(a_pod())
