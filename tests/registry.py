@@ -9,6 +9,7 @@ Each name that is pushed becomes an image of its own, with an id of its own.
 import base64
 import io
 import json
+import os
 import ssl
 import subprocess
 import tarfile
@@ -82,10 +83,13 @@ class Registry:
         """The image of this path in the registry."""
         return f"{self.address}/{path}"
 
-    def push(self, path: str) -> str:
-        """Put an image of its own, made from busybox, into the registry; returns its name."""
+    def push(self, path: str, *, padding: int = 0) -> str:
+        """Put an image of its own, made from busybox, into the registry; returns its name. `padding`: bytes of a
+        random file in its layer."""
         name = self.name(path)
         image = replace(BUSYBOX_CONTENT, name=name, environment=(*BUSYBOX_CONTENT.environment, f"PUSHED_AS={name}"))
+        if padding:
+            image = replace(image, files={**image.files, "/padding": (os.urandom(padding), 0o644)})
         blobs = {}
         with tarfile.open(fileobj=io.BytesIO(archive(image, *read_busybox()))) as tar:
             for member in tar.getmembers():

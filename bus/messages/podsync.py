@@ -85,6 +85,23 @@ class PodStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ImagePull:
+    """Stream `pods.pulls`, key: pod UID: how far the pull is that the pod waits for, where the runtime shows it.
+
+    Disposable: every 2 s while it lasts. Times in seconds.
+    """
+
+    image: str
+    seconds: float  # since the runtime was asked for the image
+    arrived: int  # bytes of the layers that are there
+    total: int  # bytes of all layers; 0 = the manifest is not there yet
+    layers: int
+    rate: int  # bytes per second in the last 10 s
+    idle: float  # since the last byte arrived
+    shared_with: tuple[str, ...] = ()  # images pulled from the same repository whose layers are counted here as well
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodePressure:
     """Stream `node.pressure`, key `node`: the pressure conditions that podsync decides (node.md 1.7, 5)."""
 

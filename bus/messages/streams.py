@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from bus.messages.bootstrap import CertificateState, NodeConfigStatus
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
-from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
+from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
 from bus.messages.services import SERVICES as SERVICES
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.status import VolumesReported
@@ -35,6 +35,7 @@ PODS_ADMITTED = Stream("pods.admitted", "podsync", AdmittedPod)
 PODS_VOLUMES = Stream("pods.volumes", "podsync", PodVolumes)
 PODS_PROBES = Stream("pods.probes", "podsync", PodProbes)
 PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
+PODS_PULLS = Stream("pods.pulls", "podsync", ImagePull)
 NODE_PRESSURE = Stream("node.pressure", "podsync", NodePressure)
 NODE_RESOURCES = Stream("node.resources", "podsync", NodeResources)
 VOLUMES_MOUNTED = Stream("volumes.mounted", "volume", MountedVolumes)
@@ -70,6 +71,7 @@ STREAMS: tuple[Stream[Any], ...] = (
     PODS_VOLUMES,
     PODS_PROBES,
     PODS_STATUS,
+    PODS_PULLS,
     NODE_PRESSURE,
     NODE_RESOURCES,
     VOLUMES_MOUNTED,

@@ -29,6 +29,7 @@ _PODS = {
     "admitted": "pods.admitted",
     "runtime": "runtime.pods",
     "volumes": "volumes.mounted",
+    "pull": "pods.pulls",
 }
 _OWNERS = {  # of the streams that commands read
     "pods.desired": "sources",
@@ -36,6 +37,7 @@ _OWNERS = {  # of the streams that commands read
     "objects.changed": "sources",
     "pods.status": "podsync",
     "pods.admitted": "podsync",
+    "pods.pulls": "podsync",
     "runtime.pods": "pleg",
     "node.observed": "pleg",
     "volumes.mounted": "volume",

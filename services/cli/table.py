@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from shared.byte_size import byte_size
 from shared.story.text import plain
 
 CLEAR = "\x1b[H\x1b[2J"  # the terminal, before the next report
@@ -41,12 +42,7 @@ def size(number: int | None) -> str:
     """Bytes as `12 MiB`; None as `-`."""
     if number is None:
         return "-"
-    amount = float(number)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024 or unit == "GiB":
-            break
-        amount /= 1024
-    return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+    return byte_size(number)
 
 
 def duration(seconds: float | None) -> str:

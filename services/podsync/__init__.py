@@ -3,9 +3,9 @@
 Purpose: brings every desired pod to run and every other pod to an end; the only process that creates, starts, stops
 or removes containers and sandboxes, and that writes cgroups.
 
-Owns: streams `pods.admitted`, `pods.volumes`, `pods.probes`, `pods.status`, `node.pressure`, `node.resources`,
-`events/podsync`; the cgroups below kubepods; which cgroup the agent's processes, the embedded containerd and the
-processes of the root cgroup are in, where that is configured; `pods/<uid>/containers` and
+Owns: streams `pods.admitted`, `pods.volumes`, `pods.probes`, `pods.status`, `pods.pulls`, `node.pressure`,
+`node.resources`, `events/podsync`; the cgroups below kubepods; which cgroup the agent's processes, the embedded
+containerd and the processes of the root cgroup are in, where that is configured; `pods/<uid>/containers` and
 `pods/<uid>/etc-hosts`; the pod log directories.
 
 Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.observed`, `node.usage` and

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.messages.streams import NODE_RESOURCES, events_of
+from bus.messages.streams import NODE_RESOURCES, PODS_PULLS, events_of
 from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
@@ -23,6 +23,7 @@ from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
+from services.podsync.controllers.pull_watch import PullWatch
 from services.podsync.core.machine import PodSync, Settings
 from shared import cgroup_layout
 from shared.checkpoint import Checkpoint
@@ -63,6 +64,7 @@ class PodSyncService:
         published.mark_complete()
         events = EventRecorder(bus.own(events_of("podsync")), clock)
         node_reads = CoreReads(self.core)
+        self._pull_watch = PullWatch(runtime, clock, bus.own(PODS_PULLS), self.stories, events.record)
         self.calls = calls_over(
             runtime,
             config,
@@ -73,22 +75,16 @@ class PodSyncService:
             cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else LocalReads(bus, config.node_name),
             subpaths=VolumeSubpaths(bus),
             record=events.record,
+            watch_pull=self._pull_watch.watched,
         )
         self.calls.record_resolv_conf_events()
         PodPreviews(bus, self.core, self.calls, config.credential_providers)
         self.housekeeping = Housekeeping(
             context=context, runtime=runtime, calls=self.calls, core=self.core, node_reads=node_reads, events=events
         )
+        streams, keeping = PodStreams(bus), self.housekeeping
         self.loop = PodLoop(
-            context,
-            self.core,
-            self.checkpoint,
-            steady,
-            self.stories,
-            self.calls,
-            events,
-            self.housekeeping,
-            PodStreams(bus),
+            context, self.core, self.checkpoint, steady, self.stories, self.calls, events, keeping, streams
         )
         self.eviction = Eviction(
             context,
@@ -118,9 +114,8 @@ class PodSyncService:
         finally:
             housekeeping.cancel()
             eviction.cancel()
-            await self.loop.close()
-            await self.calls.close()
-            await self._runtime.close()
+            for part in (self.loop, self._pull_watch, self.calls, self._runtime):
+                await part.close()
             await asyncio.to_thread(self.stories.close)
 
 

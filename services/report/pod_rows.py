@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.pull_text import pull_text
+
 _LONGEST = 300  # characters of one reason
 _ENDED_WELL = ("Completed", "Succeeded")
 _NOT_SEEN, _NO_STATUS = "Pending", "Unknown"
@@ -22,6 +24,7 @@ class PodFacts:
     admitted: dict[str, Any] = field(default_factory=dict)  # pods.admitted
     runtime: dict[str, Any] = field(default_factory=dict)  # runtime.pods
     volumes: dict[str, Any] = field(default_factory=dict)  # volumes.mounted
+    pull: dict[str, Any] = field(default_factory=dict)  # pods.pulls
     status_known: bool = True
 
 
@@ -174,6 +177,8 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
         state = one.get("state") or {}
         if state.get("running") and one.get("name") not in sidecars:
             yield f"the end of the init container {one.get('name')}"
+    if facts.pull:
+        yield f"pulling image {facts.pull.get('image')}: {pull_text(facts.pull)}"
     for one in containers:
         state = one.get("state") or {}
         waiting_state = state.get("waiting") or {}

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from cri_api.v1 import api_pb2
 
 from shared.cri.channel import CriChannel
+from shared.cri.content_store import ContainerdContent
 from shared.cri.decode import (
     decode_cgroup_driver,
     decode_conditions,
@@ -252,6 +253,10 @@ class CriRuntime:
         return self._channel.stream(
             self._channel.runtime, "GetContainerEvents", api_pb2.GetEventsRequest(), decode_event
         )
+
+    def content_store(self) -> ContainerdContent:
+        """The content store that the images come into; it connects with its first request."""
+        return ContainerdContent(self._image_channel.endpoint)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -122,6 +122,56 @@ class RuntimeEvent:
     type: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ingest:
+    """A blob that is being fetched; `offset`: the bytes that are there."""
+
+    digest: str
+    offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blob:
+    """A whole blob of the content store. `created_at`: seconds since the epoch."""
+
+    digest: str
+    size: int
+    created_at: float
+    labels: dict[str, str]
+
+
+class ContentStoreError(Exception):
+    """A request to the content store failed. `code`: Go's name; `Unimplemented` = the runtime has no such store."""
+
+    def __init__(self, code: str, description: str) -> None:
+        super().__init__(f"{code}: {description}")
+        self.code = code
+
+
+class ContentStore(Protocol):
+    """What is read of the runtime's content store. Each request raises ContentStoreError, at the latest after 2 s."""
+
+    async def ingests(self) -> tuple[Ingest, ...]:
+        """The blobs that are being fetched, of all images."""
+        ...
+
+    async def blobs(self, host: str, repository: str) -> tuple[Blob, ...]:
+        """The blobs fetched from this repository; `host` has no port."""
+        ...
+
+    async def has(self, digest: str) -> bool:
+        """Whether the whole blob is there."""
+        ...
+
+    async def read(self, digest: str, limit: int) -> bytes:
+        """The blob's first `limit` bytes."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
 class Runtime(Protocol):
     """The calls. Each raises RuntimeCallError: code Unavailable without a runtime, DeadlineExceeded after the kubelet's
     deadline (pods.md 0.1), InvalidArgument for a message that is not CRI's. Ids are the runtime's bare ids."""
@@ -256,6 +306,10 @@ class Runtime(Protocol):
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
         """GetContainerEvents; raises RuntimeCallError with code Unimplemented where the runtime lacks it."""
+        ...
+
+    def content_store(self) -> ContentStore | None:
+        """The store that images are pulled into, over a connection of its own; None = the runtime has none."""
         ...
 
     async def close(self) -> None:

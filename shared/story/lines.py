@@ -18,11 +18,12 @@ class Kind(StrEnum):
     WAITS = "waits"  # waits_for
     VOLUME = "volume"  # volume, state, error
     BEGUN = "begun"  # call and its subject: container, attempt, image, grace
-    DONE = "done"  # the same, took
+    DONE = "done"  # the same, took, bytes
     FAILED = "failed"  # the same, text, interrupted
     SANDBOX = "sandbox"  # attempt, state
     CONTAINER = "container"  # container, attempt, state, exit_code, reason, started, finished, id
     PROBE = "probe"  # container, probe, result, times, output
+    PULL = "pull"  # image, and the other fields of an item of pods.pulls
     EVENT = "event"  # type, reason, message, container
     STATUS = "status"  # phase, ready
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from shared.byte_size import byte_size
+from shared.pull_text import pull_text
 from shared.story.lines import Kind, Line
 from shared.story.restarts import how_it_ended
 
@@ -102,7 +104,9 @@ def _begun(line: _Words) -> str:
 def _done(line: _Words) -> str:
     text = _CALLS.get(str(line["call"]), "").format_map(line)
     took = line.get("took")
-    return f"{text}, after {took:.2f} s" if text and isinstance(took, float) and took >= 0.01 else text
+    text = f"{text}, after {took:.2f} s" if text and isinstance(took, float) and took >= 0.01 else text
+    size = line.get("bytes")
+    return f"{text} ({byte_size(size)})" if text and isinstance(size, int) else text
 
 
 def _failed(line: _Words) -> str:
@@ -122,6 +126,10 @@ def _probe(line: _Words) -> str:
     times = f" {line['times']} times in a row" if line.get("times") and line["result"] == "failure" else ""
     output = f": {line['output']}" if line.get("output") else ""
     return f"the {line['probe']} probe of container {line['container']} {result}{times}{output}"
+
+
+def _pull(line: _Words) -> str:
+    return f"pulling image {line['image']}: {pull_text(line)}"
 
 
 def _event(line: _Words) -> str:
@@ -149,6 +157,7 @@ _SENTENCES: dict[str, Callable[[_Words], str]] = {
     Kind.SANDBOX: lambda line: f"sandbox of attempt {line['attempt']} is {str(line['state']).lower()}",
     Kind.CONTAINER: _container,
     Kind.PROBE: _probe,
+    Kind.PULL: _pull,
     Kind.EVENT: _event,
     Kind.STATUS: _status,
 }

@@ -26,7 +26,7 @@ WHO_MAY_IMPORT = {
     "grpc": ("shared/cri/", "shared/grpc_codes.py", "shared/plugin_grpc/", "shared/tracing/otlp.py"),
     "opentelemetry": ("shared/tracing/otlp.py",),
     "cri_api": ("shared/cri/",),
-    "google": ("shared/plugin_grpc/", "shared/pprof/"),
+    "google": ("shared/cri/content_pb2.py", "shared/cri/content_store.py", "shared/plugin_grpc/", "shared/pprof/"),
     "kubernetes": ("services/bootstrap/adapters/",),
     "cryptography": ("services/bootstrap/adapters/", "services/volume/adapters/certificate_keys.py"),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),

@@ -14,6 +14,7 @@ from cri_api.v1 import api_pb2
 from shared.clock import Clock, SystemClock
 from shared.cri.decode import fill
 from shared.cri.interface import (
+    ContentStore,
     ExecResult,
     FilesystemFiles,
     ImageStatus,
@@ -79,6 +80,7 @@ class FakeRuntime(Faults, RuntimeWorld):
         self.image_fs: tuple[FilesystemFiles, ...] = (FilesystemFiles(mountpoint="/", used=0),)
         self.layers: dict[str, FilesystemFiles] = {}
         self.has_sandbox_updates = False  # containerd 1.6 does not have UpdatePodSandboxResources
+        self.content: ContentStore | None = None
         self.closed = False
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -234,6 +236,9 @@ class FakeRuntime(Faults, RuntimeWorld):
                 yield event
         finally:
             self._readers.remove(queue)
+
+    def content_store(self) -> ContentStore | None:
+        return self.content
 
     async def close(self) -> None:
         self.closed = True

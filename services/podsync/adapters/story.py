@@ -9,8 +9,9 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from services.podsync.core.pod.events import Event, PodObserved
 from services.podsync.core.pod.instructions import Instruction, PublishAdmitted, RecordEvent
@@ -45,6 +46,10 @@ class StoryFiles:
     def add_wait(self, uid: str, now: float, waits_for: str) -> None:
         """Likewise what the pod waits for, "" = nothing any more."""
         self._write_down(uid, now, lambda: self._story_lines.waits(uid, waits_for))
+
+    def add_pull(self, uid: str, now: float, pull: Mapping[str, Any]) -> None:
+        """Likewise how far the pull is that it waits for: the fields of an item of `pods.pulls`."""
+        self._write_down(uid, now, lambda: self._story_lines.pulling(uid, pull))
 
     def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
         """Go on with the story of a pod of an earlier process."""

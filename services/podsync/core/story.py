@@ -5,6 +5,7 @@ one is written once, and a pod that restarts for days has a story of its restart
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +93,10 @@ class StoryLines:
             return []
         written.waits_for = waits_for
         return self._opened(uid, [{"what": Kind.WAITS, "waits_for": waits_for}])
+
+    def pulling(self, uid: str, pull: Mapping[str, Any]) -> list[Line]:
+        """How far a pull is: the fields of an item of `pods.pulls`."""
+        return self._opened(uid, [{"what": Kind.PULL, **{key: value for key, value in pull.items() if value}}])
 
     def of(self, uid: str, what: Event | Instruction) -> list[Line]:
         """The lines of an event or an instruction."""
@@ -257,9 +262,11 @@ def _probed(written: _WrittenLines, container_id: str, results: Any) -> list[Lin
 def _done(call: Call, done: CallDone) -> list[Line]:
     if isinstance(call, _QUIET):
         return []
-    seconds = done.result.took if isinstance(done.result, ImagePulled) else 0.0
-    took = {"took": round(seconds, 3)} if seconds else {}
-    return [{"what": Kind.DONE, **_subject(call), **took}]
+    line: Line = {"what": Kind.DONE, **_subject(call)}
+    if isinstance(done.result, ImagePulled):
+        line |= {"took": round(done.result.took, 3)} if done.result.took else {}
+        line |= {"bytes": done.result.image.size} if done.result.image else {}
+    return [line]
 
 
 def _subject(call: Call) -> Line:

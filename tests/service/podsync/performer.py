@@ -1,6 +1,7 @@
 """podsync's calls over a fake runtime, without the core: one pod that runs, and what becomes of a call."""
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ class Performer:
             cluster=NoCluster(),
             subpaths=subpaths,
             record=lambda event: None,
+            watch_pull=lambda *_: nullcontext(),
         )
         self.pod = pod
         self.ids: dict[str, str] = {}

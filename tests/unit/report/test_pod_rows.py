@@ -14,6 +14,13 @@ def container(name: str, state: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": name, "state": state, **more}
 
 
+def test_a_pod_that_waits_for_a_pull_shows_how_far_it_is() -> None:
+    status = {"phase": "Pending", "containerStatuses": [container("a", waiting("ContainerCreating"))]}
+    pull = {"image": "app:1", "arrived": 5, "total": 10, "layers": 2, "rate": 3}
+    shown = row(status, pull=pull)
+    assert shown == ("ContainerCreating", "pulling image app:1: 5 B of 10 B, 2 layers, 3 B/s")
+
+
 def waiting(reason: str, message: str = "") -> dict[str, Any]:
     return {"waiting": {"reason": reason, **({"message": message} if message else {})}}
 

@@ -5,7 +5,7 @@ Decides nothing; `building`, `image_calls`, `hooks` and `stopping` do the calls 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -78,6 +78,10 @@ class NodeReads(Protocol):
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None: ...
 
 
+# Entered while an image is pulled: the pod, the name of its container ("" = for a volume), the image.
+WatchPull = Callable[[Object, str, str], AbstractContextManager[None]]
+
+
 class PodEndsError(Exception):
     """The pod came to end while a call that builds it had not been sent yet."""
 
@@ -97,6 +101,7 @@ class PodOperations:
     cluster: ClusterReads
     subpaths: Subpaths
     record: Callable[[KubeEvent], object]  # an Event that is not about a pod
+    watch_pull: WatchPull
     slots: CallSlots = field(default_factory=CallSlots)
     pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
     _host_files: HostFiles = field(default_factory=HostFiles)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.calls import building, image_calls, resizing, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
-from services.podsync.adapters.calls.pod_operations import NodeReads, PodEndsError, PodOperations, PodView
+from services.podsync.adapters.calls.pod_operations import NodeReads, PodEndsError, PodOperations, PodView, WatchPull
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
@@ -186,8 +186,9 @@ def calls_over(
     cluster: ClusterReads,
     subpaths: Subpaths,
     record: Callable[[KubeEvent], object],
+    watch_pull: WatchPull,
 ) -> RuntimeCalls:
-    """The calls of this node. `record` takes Events that are not about a pod."""
+    """The calls of this node. `record` takes Events that are not about a pod, `watch_pull` is entered during pulls."""
     return RuntimeCalls(
         runtime=runtime,
         pulls=ImagePulls(runtime, clock, config),
@@ -203,4 +204,5 @@ def calls_over(
         cluster=cluster,
         subpaths=subpaths,
         record=record,
+        watch_pull=watch_pull,
     )

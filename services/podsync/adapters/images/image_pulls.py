@@ -5,6 +5,7 @@ tried, and what is shown of it, the core decides.
 """
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from services.podsync.adapters.cluster_reads import ClusterReads
@@ -84,10 +85,16 @@ class ImagePulls:
         return InspectedImage(status, must_pull=not allowed, warnings=secrets.warnings)
 
     async def pull(
-        self, pod: Object, image: str, policy: str, sandbox_config: Message, cluster: ClusterReads
+        self,
+        pod: Object,
+        image: str,
+        policy: str,
+        sandbox_config: Message,
+        cluster: ClusterReads,
+        watched: AbstractContextManager[None] | None = None,
     ) -> PulledImage:
-        """Pull the image with each credential in turn until one works. Raises RuntimeCallError, "pull QPS exceeded"
-        included: that bucket never waits."""
+        """Pull the image with each credential in turn until one works; `watched` is entered meanwhile. Raises
+        RuntimeCallError, "pull QPS exceeded" included: that bucket never waits."""
         asked = self._clock.monotonic()
         warnings: Warnings = ()
         try:
@@ -106,7 +113,8 @@ class ImagePulls:
             await self.access.begin(image)
             async with self._turns:
                 began = self._clock.monotonic()
-                pulled = await self._try_each(spec, sandbox_config, credentials, errors)
+                with watched or nullcontext():
+                    pulled = await self._try_each(spec, sandbox_config, credentials, errors)
                 ended = self._clock.monotonic()
         except OSError as error:
             text = f"failed to record image pull intent: {error}"

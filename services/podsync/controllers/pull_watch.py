@@ -1,0 +1,208 @@
+"""Watches the pulls in progress in the runtime's content store, and publishes how far each is (`pods.pulls`).
+
+Polls only while an image is pulled, beside the pull: a store that hangs, fails or is missing delays none. What it finds
+is disposable: no decision uses it, and a new process finds it again.
+"""
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+
+from bus.interface import OwnedStream
+from bus.messages.event import KubeEvent
+from bus.messages.podsync import ImagePull
+from services.podsync.adapters.story import StoryFiles
+from services.podsync.core.images.pull_progress import (
+    MANIFEST_BYTES,
+    PullProgress,
+    advanced,
+    identified,
+    layers_of,
+    missing,
+    source_of,
+)
+from shared.clock import Clock
+from shared.cri.interface import ContentStore, ContentStoreError, Runtime
+from shared.frozen_copy import replace
+from shared.model.objects import Object, name, namespace, uid
+from shared.podspec.containers import field_path
+from shared.pull_text import pull_text
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0
+POLL_DEADLINE = 5.0  # seconds for all requests of one poll
+_LOOK_FOR_MANIFESTS = 5  # every so many polls; else only when other blobs are fetched than before
+# Seconds after the begin of a pull with a line in the pod's story, and from the second one on an Event.
+_LINES_AT = (10, 60, 120, 240, 480, 960, 1920, 3840, 7680, 15360)
+
+
+@dataclass
+class _Pulling:
+    """A pod that waits for the pull of its image. `began`: CLOCK_MONOTONIC seconds."""
+
+    pod: Object
+    container: str
+    image: str
+    began: float
+    lines: int = 0  # of `_LINES_AT`, that are over
+
+
+@dataclass
+class _Polls:
+    """What the polls over one connection remember."""
+
+    number: int = 0
+    fetched: frozenset[str] = field(default_factory=frozenset)  # digests at the last poll
+
+
+class PullWatch:
+    """`record` takes the Events. Whether the runtime has a content store is decided once per connection, which lasts
+    until no image is pulled."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        stream: OwnedStream[ImagePull],
+        stories: StoryFiles,
+        record: Callable[[KubeEvent], object],
+    ) -> None:
+        self._runtime, self._clock, self._stream = runtime, clock, stream
+        self._stories, self._record = stories, record
+        self._pods: dict[str, _Pulling] = {}  # by UID
+        self._progress: dict[str, PullProgress] = {}  # by image
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        stream.mark_complete()
+
+    @contextmanager
+    def watched(self, pod: Object, container: str, image: str) -> Iterator[None]:
+        """While the runtime pulls this image for the pod."""
+        pulling = _Pulling(pod, container, image, self._clock.monotonic())
+        self._pods[uid(pod)] = pulling
+        if image not in self._progress:
+            self._progress[image] = PullProgress(image=image, began=pulling.began, began_wall=self._clock.wall())
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield
+        finally:
+            del self._pods[uid(pod)]
+            self._stream.delete(uid(pod), "the pull has ended")
+            if not any(one.image == image for one in self._pods.values()):
+                del self._progress[image]
+            if not self._pods:
+                self._end()
+
+    async def close(self) -> None:
+        """End the polls."""
+        self._end()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._ending.add(self._task)
+            self._task.add_done_callback(self._ending.discard)
+            self._task = None
+
+    async def _run(self) -> None:
+        store = self._runtime.content_store()
+        if store is None:
+            return
+        polls = _Polls()
+        try:
+            while True:
+                await asyncio.sleep(POLL_SECONDS)
+                try:
+                    async with asyncio.timeout(POLL_DEADLINE):
+                        await self._poll(store, polls)
+                except ContentStoreError as error:
+                    if error.code == "Unimplemented":
+                        log.debug("the runtime does not show how far pulls are")
+                        return
+                    self._withdraw()
+                    log.debug("the progress of pulls cannot be read: %s", error)
+                except TimeoutError:
+                    self._withdraw()
+        except Exception:
+            log.exception("the progress of pulls is no longer read until all of them have ended")
+        finally:
+            self._withdraw()
+            await store.close()
+
+    async def _poll(self, store: ContentStore, polls: _Polls) -> None:
+        ingests = {one.digest: one.offset for one in await store.ingests()}
+        fetched = frozenset(ingests)
+        if fetched != polls.fetched or polls.number % _LOOK_FOR_MANIFESTS == 0:
+            await self._find_manifests(store, fetched)
+        polls.fetched, polls.number = fetched, polls.number + 1
+        for image, progress in list(self._progress.items()):
+            present = [digest for digest in missing(progress, ingests) if await store.has(digest)]
+            if self._progress.get(image) is progress:  # else it has ended, or another pull of it has begun
+                self._progress[image] = advanced(progress, self._clock.monotonic(), ingests, present)
+        for pod_uid, pulling in self._pods.items():
+            if pulling.image in self._progress:
+                self._show(pod_uid, pulling, self._progress[pulling.image])
+
+    async def _find_manifests(self, store: ContentStore, fetched: frozenset[str]) -> None:
+        """Read the manifests of the images whose layers are not known."""
+        unknown: dict[tuple[str, str], list[PullProgress]] = {}
+        for progress in self._progress.values():
+            if not progress.layers:
+                unknown.setdefault(source_of(progress.image), []).append(progress)
+        for source, group in unknown.items():
+            blobs = await store.blobs(*source)
+            known = [one for one in self._progress.values() if one.layers]
+            for before, progress in zip(group, identified(group, known, blobs, fetched), strict=True):
+                layers = {
+                    layer.digest: layer
+                    for digest in sorted(progress.manifests)
+                    for layer in layers_of(await store.read(digest, MANIFEST_BYTES))
+                }
+                if self._progress.get(before.image) is before:
+                    self._progress[before.image] = replace(progress, layers=tuple(layers.values()))
+
+    def _show(self, pod_uid: str, pulling: _Pulling, progress: PullProgress) -> None:
+        now = self._clock.monotonic()
+        seconds = now - pulling.began
+        item = ImagePull(
+            image=progress.image,
+            seconds=round(seconds, 1),
+            arrived=progress.arrived,
+            total=progress.total,
+            layers=len(progress.layers),
+            rate=int(progress.rate()),
+            idle=round(now - max(progress.grew_at, progress.began), 1),
+            shared_with=progress.shared_with,
+        )
+        self._stream.put(pod_uid, item)
+        lines = bisect_right(_LINES_AT, seconds)
+        if lines == pulling.lines:
+            return
+        pulling.lines = lines
+        self._stories.add_pull(pod_uid, self._clock.wall(), asdict(item))
+        if lines > 1:
+            self._record(_event(pulling, item))
+
+    def _withdraw(self) -> None:
+        for pod_uid in self._pods:
+            self._stream.delete(pod_uid, "the progress is not known")
+
+
+def _event(pulling: _Pulling, item: ImagePull) -> KubeEvent:
+    pod, container = pulling.pod, pulling.container
+    return KubeEvent(
+        type="Normal",
+        reason="PullProgress",
+        message=f'Pulling image "{item.image}" since {item.seconds:.0f}s: {pull_text(asdict(item))}',
+        namespace=namespace(pod),
+        name=name(pod),
+        uid=uid(pod),
+        resource_version=str((pod.get("metadata") or {}).get("resourceVersion") or ""),
+        field_path=field_path(pod, container) if container else "",
+    )
