@@ -1,0 +1,89 @@
+"""docs/troubleshooting.md shows what a real agent shows of pods that do not run: a pod for each row of two tables."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+from shared.model.objects import Object
+from tests.agent import BIN
+from tests.document_blocks import fits
+from tests.process.supervised import CHECKOUT
+from tests.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+
+PAGE = CHECKOUT / "docs/troubleshooting.md"
+NEEDS_A_CLUSTER = ("PVC is not bound", "failed to fetch PVC", "driver name", "Unable to attach or mount")
+
+
+def table(name: str) -> list[str]:
+    """The messages in the first column of the table that follows the comment with this name."""
+    rows = PAGE.read_text().partition(f"<!-- {name} -->")[2].strip().partition("\n\n")[0].splitlines()[2:]
+    found = [message for row in rows for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
+    return [message for message in found if not message.startswith(NEEDS_A_CLUSTER)]
+
+
+def pod(name: str, volume: Object | None = None, spec: Object | None = None, **container: Any) -> Object:
+    made = busybox_pod(name, **(spec or {}))
+    made["spec"]["containers"][0] |= container
+    if volume is not None:
+        made["spec"]["volumes"] = [{"name": "v", **volume}]
+        made["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+    return made
+
+
+NFS = {"nfs": {"server": "127.0.0.1", "path": "/none"}}
+ISCSI = {"iscsi": {"targetPortal": "127.0.0.1", "iqn": "iqn.2001-04.com.example:x", "lun": 0}}
+PODS = [
+    pod("unpulled", image="127.0.0.1:1/none:1"),
+    pod("never", image="none:1", imagePullPolicy="Never"),
+    pod("name", image="Not A Name"),
+    pod("variable", envFrom=[{"configMapRef": {"name": "absent"}}]),
+    pod("root", securityContext={"runAsNonRoot": True}),
+    pod("ends", command=["sh", "-c", "exit 3"]),
+    pod("unready", readinessProbe={"exec": {"command": ["false"]}, "periodSeconds": 1}),
+    pod("elsewhere", spec={"nodeSelector": {"a": "b"}}),
+    pod("port", ports=[{"containerPort": 80, "hostPort": 31998}]),
+    pod("same-port", ports=[{"containerPort": 80, "hostPort": 31998}]),
+    pod("large", resources={"requests": {"cpu": "9000"}}),
+    pod("class", spec={"runtimeClassName": "none"}),
+    pod("configmap", {"configMap": {"name": "absent"}}),
+    pod("secret", {"secret": {"secretName": "absent"}}),
+    pod("hostpath", {"hostPath": {"path": "/none/none", "type": "Directory"}}),
+    pod("nfs", NFS),
+    pod("iscsi", ISCSI),
+]
+
+
+async def bulkhead(world: World, *words: str, text: str = "") -> str:
+    """What `bulkhead pods …` prints; it must succeed."""
+    environment = {**os.environ, "BULKHEAD_HOME": str(world.home.path)}
+    command = [str(BIN / "bulkhead"), "pods", *words]
+    done = await asyncio.to_thread(
+        subprocess.run, command, input=text, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.asyncio
+async def test_every_message_of_the_page_about_pods_is_shown_for_such_a_pod() -> None:
+    expected = {f"…{message}…": message for message in (*table("pods"), *table("volumes"))}
+    assert len(expected) >= 17
+    seen: set[str] = set()
+    async with World() as world:
+        await bulkhead(world, "apply", "-f", "-", text="\n---\n".join(map(json.dumps, PODS)))
+
+        def missing() -> list[str]:
+            return [message for form, message in expected.items() if not any(fits(form, line) for line in seen)]
+
+        async def all_shown() -> bool:
+            seen.update(row["waits_for"] for row in json.loads(await bulkhead(world, "-o", "json")))
+            return not missing()
+
+        await world.wait_for(all_shown, lambda: f"{missing()} among {sorted(seen)}", 120)
