@@ -13,6 +13,7 @@ import pytest
 from services.volume.adapters import block_devices, block_maps
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.core.outcome import PluginEvent
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.local import Local, LocalPlugin
 from shared.clock import SystemClock
@@ -34,11 +35,14 @@ class Machine:
         self.image.write_bytes(b"")
         os.truncate(self.image, 64 << 20)
         self.device = output("losetup", "-f", "--show", str(self.image))
+        self.reported: list[PluginEvent] = []
 
     @property
     def plugin(self) -> LocalPlugin:
         """As a new process has it."""
-        return LocalPlugin(self.directories, SystemClock())
+        plugin = LocalPlugin(self.directories, SystemClock())
+        plugin.report = self.reported.append
+        return plugin
 
     def start(self, uid: str, source: Local) -> Path:
         """Give the volume `pv` to a pod."""
@@ -85,6 +89,10 @@ def test_a_device_is_formatted_once_shared_by_pods_and_keeps_its_data(machine: M
     (first / "data").write_text("kept")
     assert (second / "data").read_text() == "kept"
     assert (first.stat().st_gid, first.stat().st_mode & stat.S_ISGID) == (4321, stat.S_ISGID)
+    assert machine.reported == []
+    machine.start("b", Local(machine.device, options=("noatime",), fs_group=99))
+    text = "The requested fsGroup is 99, but the volume pv has GID 4321. The volume may not be shareable."
+    assert machine.reported == [PluginEvent("AlreadyMountedVolume", text, uid="b")]
     assert len(machine.mounts()) == 3
     with pytest.raises(OSError, match="is still mounted by other references"):
         machine.plugin.unmount_device("pv")
@@ -100,6 +108,9 @@ def test_a_device_with_other_content_is_never_formatted(machine: Machine) -> Non
     end(machine)
     with pytest.raises(OSError, match=r"local: failed to mount device .* \(fstype: vfat\)"):
         machine.start("a", Local(machine.device, filesystem="vfat"))
+    (event,) = machine.reported
+    assert (event.reason, event.persistent_volume) == ("FailedMountOnFilesystemMismatch", "pv")
+    assert event.message.startswith('MountVolume failed for volume "pv" mount failed: exit status ')
     end(machine)
     assert (machine.start("a", Local(machine.device)) / "data").read_text() == "kept"
     end(machine)
@@ -136,6 +147,12 @@ def test_a_block_volume_is_a_device_that_is_locked_until_the_pod_ends(machine: M
     source = Local(machine.device, block=True)
     link = machine.start("a", source)
     assert (str(link.readlink()), stat.S_ISBLK(link.stat().st_mode)) == (machine.device, True)
+    global_map = machine.directory / "root" / "plugins" / "kubernetes.io~local-volume" / "volumeDevices" / "pv"
+    succeeded = 'MapVolume.MapPodDevice succeeded for volume "pv"'
+    assert machine.reported == [
+        PluginEvent("SuccessfulMountVolume", f'{succeeded} globalMapPath "{global_map}"', "a", is_warning=False),
+        PluginEvent("SuccessfulMountVolume", f'{succeeded} volumeMapPath "{link.parent}"', "a", is_warning=False),
+    ]
     assert machine.start("b", source) != link
     assert len(machine.loops()) == 2
     machine.start("a", source)

@@ -1,6 +1,7 @@
 """Volumes without mounts: what volume's plugins do to the disk, in memory, and the pod directories of podsync."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from services.volume.adapters.subpaths import Subpaths
@@ -13,7 +14,7 @@ from services.volume.core.operations import (
     RemovePodDirectory,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume, Performed
+from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent
 from services.volume.core.payload import SetUpInputs, make_payload
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import RemovalProgress
@@ -94,6 +95,9 @@ class SimulatedCalls(PluginCalls):
                 self._volumes.bound.pop(uid, None)
                 shutil.rmtree(self._volumes.root / "pods" / uid, ignore_errors=True)
         return Performed()
+
+    def report_to(self, report: Callable[[PluginEvent], None]) -> None:
+        """Nothing is reported."""
 
     def uids(self) -> list[str]:
         """Every pod that has a directory."""

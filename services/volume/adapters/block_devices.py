@@ -14,6 +14,10 @@ _LONG = 3600.0  # seconds for a check or a new file system of a large device
 _MAKE = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0"), "xfs": ("-f",)}
 
 
+class FilesystemMismatchError(OSError):
+    """A device cannot be mounted, and has a file system of another type than the requested one."""
+
+
 def is_block_device(path: str) -> bool:
     """Return whether it is a block device, or a link to one. Raises OSError where there is nothing."""
     return stat.S_ISBLK(Path(path).stat().st_mode)
@@ -53,10 +57,12 @@ def mount_filesystem(
     arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), "--", source, str(target)]
     mounted = run("mount", *arguments, keep_open=keep_open)
     if mounted.code != 0:
-        differs = f" (the device has a file system of type {found})" if found not in ("", filesystem) else ""
+        is_other = found not in ("", filesystem)
+        differs = f" (the device has a file system of type {found})" if is_other else ""
         shown = " ".join(arguments)
         text = f"mount failed: exit status {mounted.code}{differs} Mounting command: mount Mounting arguments: {shown}"
-        raise OSError(errno.EIO, f"{text} Output: {mounted.output}")
+        failure = FilesystemMismatchError if is_other else OSError
+        raise failure(errno.EIO, f"{text} Output: {mounted.output}")
     crash_point("volume.device.mounted")
 
 

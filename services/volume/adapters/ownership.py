@@ -3,18 +3,57 @@
 import contextlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
+from services.volume.core.outcome import PluginEvent
+from shared.clock import Clock
 from shared.tree_walk import walk_bottom_up
 
 _GIVEN = stat.S_ISGID | 0o770
 
 
-def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:
+SLOW_AFTER = 30.0  # seconds
+REPORT_SECONDS = 60.0  # between two reports of a slow change
+_ADVICE = (
+    "consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/"
+    "#configure-volume-permission-and-ownership-change-policy-for-pods"
+)
+
+
+class OwnershipChange:
+    """Reports a change of a volume's ownership that takes long, as events of its pod."""
+
+    def __init__(self, uid: str, volume: Path, clock: Clock, report: Callable[[PluginEvent], None]) -> None:
+        self._uid, self._clock, self._report = uid, clock, report
+        path = str(volume)
+        self._shown = path[max(0, path.find(uid)) :] if uid else path
+        self._files, self._next = 0, clock.monotonic() + SLOW_AFTER
+        self._is_reported = False
+
+    def visited(self) -> None:
+        """One more file, directory or link was changed."""
+        self._files += 1
+        if (now := self._clock.monotonic()) < self._next:
+            return
+        self._next = now + REPORT_SECONDS
+        text = f"Setting volume ownership for {self._shown}"
+        text += (
+            f", processed {self._files} files." if self._is_reported else f" is taking longer than expected, {_ADVICE}"
+        )
+        self._is_reported = True
+        self._report(PluginEvent("VolumePermissionChangeInProgress", text, uid=self._uid))
+
+
+def give_to_group(
+    root: Path, group: int, *, read_only: bool = False, visited: Callable[[], None] = lambda: None
+) -> None:
     """Give a tree to a group ID, children before their directory, the root last. Owners stay; symlinks are chowned and
-    not followed. A file that cannot be changed is left as it is. Raises OSError when a directory cannot be listed."""
+    not followed. A file that cannot be changed is left as it is. `visited` is called for each entry. Raises OSError
+    when a directory cannot be listed."""
     for entry in walk_bottom_up(root):
         _give(Path(entry.path), group, read_only=read_only)
+        visited()
     _give(root, group, read_only=read_only)
 
 

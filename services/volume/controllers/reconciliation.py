@@ -8,7 +8,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 
 from bus.event_recorder import EventRecorder
 from bus.interface import Bus, Change, OwnedStream, Put
@@ -23,6 +23,8 @@ from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
+from services.volume.core.mount_events import of_plugin
+from services.volume.core.outcome import PluginEvent
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
@@ -74,6 +76,8 @@ class Reconciliation:
 
     async def run(self) -> None:
         """Reconcile until cancelled; mounts are left as they are."""
+        loop = asyncio.get_running_loop()
+        self._executor.calls.report_to(lambda event: _call_in(loop, self.on_plugin_event, event))
         try:
             self._reconciler.desired.hold_until = self._clock.monotonic() + HOLD
             turns = self._deadlines.begin("reconciliation")
@@ -126,6 +130,11 @@ class Reconciliation:
     def on_event(self, event: KubeEvent) -> None:
         """Record an event of a volume that is no end of an operation."""
         self._events.record(event)
+
+    def on_plugin_event(self, event: PluginEvent) -> None:
+        """Record what a plugin reports."""
+        if (found := of_plugin(event, self._reconciler.desired)) is not None:
+            self._events.record(found)
 
     def on_operation_end(self, events: Iterable[KubeEvent], uids: Iterable[str] | None) -> None:
         """Record the events of an operation and decide again about the pods that it concerns, None = every pod."""
@@ -272,3 +281,9 @@ class Reconciliation:
         if self._clock.monotonic() >= attempt:
             self._changed.set()  # the moment may be that of any pod
         return self._changed.is_set()
+
+
+def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[PluginEvent], None], event: PluginEvent) -> None:
+    """Call the function in the loop's thread; nothing where the loop has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, event)

@@ -1,4 +1,4 @@
-"""The Kubernetes Events of failed operations, with the kubelet's reasons and texts (volumes.md 5.4); pure."""
+"""The Kubernetes Events of operations and of plugins, with the kubelet's reasons and texts (volumes.md 5.4); pure."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from services.volume.core.desired_state_of_world import DesiredStateOfWorld, Des
 from services.volume.core.expansion import Expansion
 from services.volume.core.expansions import during_mount
 from services.volume.core.operations import ExpandVolume, MountDevice, MountVolume, Operation
-from services.volume.core.outcome import Outcome
+from services.volume.core.outcome import Outcome, PluginEvent
 from services.volume.core.view import device_step, message, mount_step
 from services.volume.core.volume_spec import VolumeSpec, spec_name
 
@@ -47,6 +47,16 @@ def of_success(operation: Operation, outcome: Outcome, desired: DesiredStateOfWo
         case MountVolume(_, name, spec) if pod is not None and spec.expansion is not None and spec.read_only:
             text = f'MountVolume.NodeExpandVolume failed for volume "{spec_name(name)}" requested read-only file system'
             yield from _of_pod_and_claim(pod, spec.expansion, "Warning", "FileSystemResizeFailed", text)
+
+
+def of_plugin(event: PluginEvent, desired: DesiredStateOfWorld) -> KubeEvent | None:
+    """Return the event that a plugin reports; None where its pod is gone."""
+    kind = "Warning" if event.is_warning else "Normal"
+    if event.persistent_volume:
+        name = event.persistent_volume
+        return KubeEvent(type=kind, reason=event.reason, message=event.message, kind="PersistentVolume", name=name)
+    pod = desired.pods.get(event.uid)
+    return replace(warning(pod, event.message, event.reason), type=kind) if pod is not None else None
 
 
 def _of_pod_and_claim(

@@ -59,6 +59,17 @@ class Performed:
 
 
 @dataclass(frozen=True)
+class PluginEvent:
+    """What a plugin reports while it works: an event of the pod, or of the PersistentVolume of this name."""
+
+    reason: str
+    message: str
+    uid: str = ""  # of the pod
+    persistent_volume: str = ""
+    is_warning: bool = True
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions`, `refresh_at` and
     `old_files_at` (monotonic) of a volume of files: the objects used, when it falls due by age, and when its old files

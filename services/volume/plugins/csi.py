@@ -14,7 +14,7 @@ from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_block_directories import CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
-from services.volume.adapters.ownership import belongs_to_group, give_to_group
+from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
     EPHEMERAL,
@@ -119,7 +119,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 if is_new and is_final(error.code):
                     self._remove_published(directory)
                 raise
-        self._give_to_group(source, target, group)
+        self._give_to_group(uid, source, target, group)
         return str(target)
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
@@ -138,7 +138,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         """See BlockVolumePlugin."""
         self._directories.make(uid)
         link = self._directories.block_link(uid, self.name, volume)
-        return self._blocks.map(link, uid, volume, source, gathered)
+        path = self._blocks.map(link, uid, volume, source, gathered)
+        self.report_mapped(uid, volume, self._blocks.directories.global_map(volume), link)
+        return path
 
     def unmap_block(self, uid: str, volume: str) -> None:
         """Take the device from the pod, and unpublish it."""
@@ -228,13 +230,14 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         except PluginCallError as error:
             raise OSError(errno.EIO, str(error)) from None
 
-    def _give_to_group(self, source: CsiVolume, target: Path, group: str) -> None:
+    def _give_to_group(self, uid: str, source: CsiVolume, target: Path, group: str) -> None:
         if group or source.fs_group is None or not source.applies_fs_group():
             return
         if not source.always_change_group and belongs_to_group(target, source.fs_group):
             return
         try:
-            give_to_group(target, source.fs_group)
+            change = OwnershipChange(uid, target, self._clock, self.report)
+            give_to_group(target, source.fs_group, visited=change.visited)
         except OSError as error:
             why = f"applyFSGroup failed for vol {source.handle}: {error.strerror}"
             raise OSError(error.errno, f"{_SET_UP} to set fsGroup: {why}") from None

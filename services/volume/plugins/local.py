@@ -9,12 +9,18 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.volume.adapters.block_devices import DEFAULT_TYPE, format_and_mount, grow, is_block_device
+from services.volume.adapters.block_devices import (
+    DEFAULT_TYPE,
+    FilesystemMismatchError,
+    format_and_mount,
+    grow,
+    is_block_device,
+)
 from services.volume.adapters.block_maps import map_device, remove_link, remove_map, unmap_device
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount
-from services.volume.adapters.ownership import belongs_to_group, give_to_group
+from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
 from services.volume.adapters.volume_usage import usage_of_device, usage_of_filesystem
-from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
+from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import changes_group_always, fs_group, text
@@ -96,6 +102,10 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         try:
             format_and_mount(device, target, filesystem, source.options, read_only=source.read_only)
         except OSError as error:
+            if isinstance(error, FilesystemMismatchError):
+                text = f'MountVolume failed for volume "{volume_name}" {error.strerror}'
+                event = PluginEvent("FailedMountOnFilesystemMismatch", text, persistent_volume=volume_name)
+                self.report(event)
             what = f"local: failed to mount device {device} at {target} (fstype: {filesystem})"
             raise OSError(error.errno, f"{what}, error {error.strerror}") from error
         return str(target)
@@ -128,11 +138,19 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         if not is_mount_point(path):
             make_directory(path, _MODE)
         bind_with_options(device, path, {*source.options, *(("ro",) if source.read_only else ())})
-        group = source.fs_group
-        if group is not None and not source.read_only and self._is_first(path):  # noqa: SIM102
-            if source.always or not belongs_to_group(path, group):
-                give_to_group(path, group)
+        if source.fs_group is not None and not source.read_only:
+            self._give_to_group(uid, volume, path, source, source.fs_group)
         return str(path)
+
+    def _give_to_group(self, uid: str, volume: str, path: Path, source: Local, group: int) -> None:
+        """Give the volume to the group, unless another pod has it already."""
+        if self._is_first(path):
+            if source.always or not belongs_to_group(path, group):
+                give_to_group(path, group, visited=OwnershipChange(uid, path, self._clock, self.report).visited)
+        elif (now := path.stat().st_gid) != group:
+            text = f"The requested fsGroup is {group}, but the volume {volume} has GID {now}. "
+            text += "The volume may not be shareable."
+            self.report(PluginEvent("AlreadyMountedVolume", text, uid=uid))
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """See VolumePlugin."""
@@ -146,6 +164,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         self._directories.make(uid)
         link = self._directories.block_link(uid, self.name, volume)
         map_device(gathered.device_path, self._map(volume), uid, link)
+        self.report_mapped(uid, volume, self._map(volume), link)
         return str(link)
 
     def unmap_block(self, uid: str, volume: str) -> None:

@@ -6,11 +6,13 @@ and what a teardown needs is on disk or in the mount table, never only in memory
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
+from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -33,8 +35,9 @@ class VolumePlugin(ABC, Generic[Source]):
     mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
     def __init__(self, directories: PodDirectories, clock: Clock, endpoints: Endpoints = lambda _: None) -> None:
-        """`endpoints` returns the socket of a registered driver."""
+        """`endpoints` returns the socket of a registered driver; `report` is called in the thread of a call."""
         self._directories, self._clock, self._endpoints = directories, clock, endpoints
+        self.report: Callable[[PluginEvent], None] = lambda _: None
 
     @classmethod
     @abstractmethod
@@ -96,6 +99,12 @@ class BlockVolumePlugin(DeviceMountableVolumePlugin[Source]):
     @abstractmethod
     def map_block(self, uid: str, volume: str, source: Source, gathered: SetUpInputs) -> str:
         """Make the device available to the pod; return the absolute path of the device."""
+
+    def report_mapped(self, uid: str, volume: str, global_map: Path, link: Path) -> None:
+        """Report that the pod has the device: its directories of all pods and of this pod (volumes.md 5.4)."""
+        for what, path in (("globalMapPath", global_map), ("volumeMapPath", link.parent)):
+            text = f'MapVolume.MapPodDevice succeeded for volume "{volume}" {what} "{path}"'
+            self.report(PluginEvent("SuccessfulMountVolume", text, uid=uid, is_warning=False))
 
     @abstractmethod
     def unmap_block(self, uid: str, volume: str) -> None:

@@ -1,5 +1,6 @@
 """Performs each operation by calls of volume plugins; blocking, in a thread."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, VolumeReading
+from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.files import FilesPlugin
@@ -54,6 +55,11 @@ class PluginCalls:
         self._files = {name: each for name, each in items if isinstance(each, FilesPlugin)}
         self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
+
+    def report_to(self, report: Callable[[PluginEvent], None]) -> None:
+        """Hand what plugins report to this function, which is called in their threads."""
+        for plugin in self._plugins.values():
+            plugin.report = report
 
     def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
         """Perform it, and return what it gives. `removed` counts the entries of a removal. Raises also ContentError

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,10 @@ from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.controllers import memory_swap_warning, operation_executor, reconciliation
 from services.volume.core import orphans
 from services.volume.core.operations import Kind, MountVolume, Operation
-from services.volume.core.outcome import Performed
+from services.volume.core.outcome import Performed, PluginEvent
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
+from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import RemovalProgress
 from tests.fakes.followed import DEADLINE
@@ -153,6 +155,27 @@ async def test_what_is_mounted_is_published_before_the_stream_is_complete(node: 
     node.empty_dir("found", "cache").mkdir(parents=True)
     async with node.volume():
         assert list(await node.mounted.until_complete()) == ["found"]
+
+
+async def test_what_a_plugin_reports_in_its_thread_is_an_event_of_the_pod_or_of_the_persistent_volume(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_up = EmptyDirPlugin.set_up
+
+    def reporting(plugin: EmptyDirPlugin, uid: str, *arguments: Any) -> str:
+        plugin.report(PluginEvent("Slow", "of the pod", uid=uid))
+        plugin.report(PluginEvent("Gone", "of another pod", uid="other"))
+        plugin.report(PluginEvent("Done", "of the volume", persistent_volume="pv", is_warning=False))
+        return set_up(plugin, uid, *arguments)
+
+    monkeypatch.setattr(EmptyDirPlugin, "set_up", reporting)
+    node.admit("u", "cache")
+    async with node.volume():
+        found = await node.events.until(lambda state: len(state) == 2)
+    assert [(e.type, e.reason, e.message, e.kind, e.name) for e in found.values()] == [
+        ("Warning", "Slow", "of the pod", "Pod", "web"),
+        ("Normal", "Done", "of the volume", "PersistentVolume", "pv"),
+    ]
 
 
 class Gate:
