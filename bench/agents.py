@@ -160,6 +160,11 @@ class GoKubelet(Agent):
                 leftovers.unmount_below(path)
                 shutil.rmtree(path, ignore_errors=True)
 
+    @property
+    def command(self) -> list[str]:
+        """Its command line."""
+        return self._command()
+
     def _command(self) -> list[str]:
         usage = subprocess.run([self._program, "--help"], capture_output=True, text=True, check=False).stdout
         remote = ["--container-runtime=remote"] if "--container-runtime " in usage else []

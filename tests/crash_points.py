@@ -18,6 +18,7 @@ CSI_METHODS = (
     "NodeUnpublishVolume",
     "NodeUnstageVolume",
 )
+_STEPS = ("WRITE", "REMOVE", "RELOAD", "RESTART", "WAIT")  # of a takeover and a give-back
 
 # What a placeholder in the name of a point stands for.
 PLACEHOLDERS = {
@@ -27,6 +28,7 @@ PLACEHOLDERS = {
     "{type(operation).__name__}": OPERATIONS,
     "{point}": ("saved", "published"),
     "{method}": CSI_METHODS,
+    "{step.name}": _STEPS,
 }
 
 OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
@@ -67,6 +69,9 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_image_pulls.py": tuple(f"podsync.image.{step}" for step in ("intent", "pulled", "recorded")),
     "tests/e2e/test_subpaths_real.py": tuple(
         f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
+    ),
+    "tests/e2e/takeover_on_systemd.py": tuple(
+        f"takeover.{moment}.{step}" for moment in ("saved", "acted") for step in _STEPS
     ),
     "tests/service/sources/test_manifest_endpoint.py": ("sources.submitted",),
     "tests/service/volume/test_devices.py": tuple(

@@ -36,7 +36,7 @@ def found_arguments() -> FoundArguments:
         return FoundArguments(find_arguments(places), "the flags in KUBELET_ARGS")
     if (config := running_configuration(places.run_dir)) is not None:
         return FoundArguments(given_arguments(config), f"the flags of the running agent ({places.run_dir})")
-    return _of_unit(UNITS[0]) or _of_args_file(places) or _of_unit(UNITS[1]) or _defaults(places)
+    return flags_of_unit(UNITS[0]) or _of_args_file(places) or flags_of_unit(UNITS[1]) or _defaults(places)
 
 
 def running_configuration(run_dir: str) -> EffectiveConfig | None:
@@ -66,7 +66,7 @@ def _of_args_file(places: AgentPaths) -> FoundArguments | None:
     return FoundArguments(find_arguments(places), f"the flags in {places.args_file}")
 
 
-def _of_unit(name: str) -> FoundArguments | None:
+def flags_of_unit(name: str) -> FoundArguments | None:
     """The flags of an installed unit; None = there is none, it has no flags, or there is no systemd."""
     command = ["systemctl", "show", name, *(f"--property={each}" for each in PROPERTIES)]
     try:

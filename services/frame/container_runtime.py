@@ -17,3 +17,8 @@ def container_runtime(context: Context, *, pids: bool) -> CriRuntime:
         metrics=context.metrics,
         tracer=context.tracer,
     )
+
+
+def runtime_at(endpoint: str, timeout: float) -> CriRuntime:
+    """Return a client for a command, which has no context of a service; its observations name no processes."""
+    return CriRuntime(endpoint, request_timeout=timeout, pids=False)

@@ -1,0 +1,61 @@
+"""The commands of `bulkhead` that exchange the kubelet of a node: options and exit codes. Each imports its code when it
+runs."""
+
+import sys
+
+import click
+
+from services.cli.agent_commands import run_dir_option
+from services.cli.output import write, write_error
+
+_TIMEOUT = 60.0  # seconds
+
+
+@click.command()
+@run_dir_option
+@click.option("--dry-run", is_flag=True, help="Show the checks and each step, and change nothing.")
+@click.option(
+    "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT, show_default=True, metavar="SECONDS",
+    help="How long the node may take to be ready after the restart, before the takeover is rolled back.",
+)  # fmt: skip
+@click.option(
+    "--without-api-server", is_flag=True, help="Do not wait for Ready in the cluster: the API server is away."
+)
+def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bool) -> None:
+    """Run Bulkhead in place of this node's kubelet, with the same unit, flags and configuration. Containers run on.
+
+    Writes one drop-in for kubelet.service, restarts it, and waits until the node is Ready and every container that ran
+    before is recognised; static pods start again. Where that fails, or at Ctrl-C, the node's own kubelet is started
+    again. May be killed at any step and run again.
+
+    \b
+    Exit codes: 0 = Bulkhead runs the node, 1 = refused, the kubelet was not stopped, 2 = wrong usage,
+    3 = failed and rolled back, 4 = the roll-back is not complete, 130 = ended by Ctrl-C and rolled back.
+    """
+    from services.cli.takeover import take_over
+
+    sys.exit(take_over(timeout, run_dir, write, write_error, dry_run=dry_run, needs_api_server=not without_api_server))
+
+
+@click.command("give-back")
+@run_dir_option
+@click.option(
+    "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT, show_default=True, metavar="SECONDS",
+    help="How long the kubelet may take to be ready after the restart.",
+)  # fmt: skip
+def give_back(run_dir: str, timeout: float) -> None:
+    """Run the node's own kubelet again, as before `bulkhead takeover`. Containers run on.
+
+    Removes the drop-in, restarts kubelet.service, and waits until its kubelet is healthy and, where the API server
+    answers, the Node is Ready; static pods start again. May be killed at any step and run again.
+
+    \b
+    Exit codes: 0 = the node's own kubelet runs, 1 = refused, nothing was changed, 2 = wrong usage,
+    4 = the kubelet does not become ready, 130 = ended by Ctrl-C.
+    """
+    from services.cli.takeover import give_back
+
+    sys.exit(give_back(timeout, run_dir, write, write_error))
+
+
+COMMANDS = (takeover, give_back)

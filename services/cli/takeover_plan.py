@@ -1,0 +1,80 @@
+"""The next step of a takeover, a roll-back or a give-back, from the intent and what systemd and the node show. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Intent(StrEnum):
+    """What is to be reached, by the record."""
+
+    TAKEOVER = "takeover"
+    ROLL_BACK = "roll-back"  # of a takeover that failed
+    GIVE_BACK = "give-back"
+
+
+class Kubelet(StrEnum):
+    """A program that the unit runs or would start."""
+
+    BULKHEAD = "bulkhead"
+    OWN = "own"  # the one that the unit's own files name
+    NONE = "none"
+
+
+class Step(StrEnum):
+    """What is to be done next."""
+
+    WRITE = "write the drop-in"
+    REMOVE = "remove the drop-in"
+    RELOAD = "systemctl daemon-reload"
+    RESTART = "systemctl restart"
+    WAIT = "wait"
+    DONE = "done"
+    OVERRIDDEN = "overridden"  # another drop-in of the unit names a program after ours
+    LATE = "late"  # the deadline has passed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The node at one moment.
+
+    `drop_in`: there is one; `current`: with the text that it should have. `reload_needed`: systemd has loaded other
+    texts than those of the files. `restarted`: this command has requested a restart after the newest reload.
+    `missing`: what the node still lacks with the kubelet that is to run, one line each.
+    """
+
+    drop_in: bool
+    current: bool
+    loaded: Kubelet
+    reload_needed: bool
+    running: Kubelet
+    restarted: bool
+    missing: tuple[str, ...]
+
+
+def next_step(intent: Intent, seen: Observed, *, late: bool) -> Step:
+    """The step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed."""
+    forward = intent is Intent.TAKEOVER
+    wanted = Kubelet.BULKHEAD if forward else Kubelet.OWN
+    if forward and not seen.current:
+        return Step.WRITE
+    if not forward and seen.drop_in:
+        return Step.REMOVE
+    if seen.reload_needed:
+        return Step.RELOAD
+    if seen.loaded is not wanted:
+        return Step.OVERRIDDEN
+    if seen.running is not wanted and not seen.restarted:
+        return Step.RESTART  # systemd replaces a start that is in progress
+    if seen.running is wanted and not seen.missing:
+        return Step.DONE
+    return Step.LATE if late else Step.WAIT
+
+
+def intent_after(saved: Intent | None, command: Intent) -> Intent:
+    """What a command does, with the intent of an unfinished record: a takeover completes a roll-back that was begun."""
+    return Intent.ROLL_BACK if (saved, command) == (Intent.ROLL_BACK, Intent.TAKEOVER) else command
+
+
+def steps_of(intent: Intent) -> tuple[Step, ...]:
+    """The steps in order, where nothing fails."""
+    return (Step.WRITE if intent is Intent.TAKEOVER else Step.REMOVE, Step.RELOAD, Step.RESTART, Step.WAIT)

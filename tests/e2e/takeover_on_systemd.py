@@ -1,0 +1,252 @@
+"""What test_takeover runs where systemd is process 1: kubeadm's unit with a Go kubelet and its pods, and the commands.
+
+Not collected by itself. `TAKEOVER_PODS`: the number of pods.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from bench.agents import GoKubelet
+from bench.site import AT_ONCE, Site
+from bench.watch import ready
+from shared.kube import paths
+from shared.model.objects import Object
+from tests.agent import BIN
+from tests.cluster import is_ready
+from tests.control_plane import assets
+from tests.kubeadm_unit import DROP_IN, UNIT, moved
+from tests.world import busybox_pod
+from tools.clean import remove_pods
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+NODE = "joined"
+UNITS = Path("/etc/systemd/system")
+OURS = UNITS / "kubelet.service.d/90-bulkhead.conf"
+RECORD = Path("/var/lib/bulkhead/takeover.json")
+COUNT = int(os.environ.get("TAKEOVER_PODS", "5"))
+# This machine has no sysinit.target and no journal.
+_OF_THE_MACHINE = "[Unit]\nDefaultDependencies=no\n[Service]\nStandardOutput=append:{log}\nStandardError=append:{log}\n"
+
+
+class KubeadmNode:
+    """A node that kubeadm's files describe, with a Go kubelet under systemd."""
+
+    def __init__(self, site: Site, go: GoKubelet) -> None:
+        self.site, self.go = site, go
+        self.home = go.home
+        self.crash_file = self.home / "crash"
+
+    async def join(self) -> None:
+        """Write the files, start the unit, and wait until the node is Ready and its pods run."""
+        home = self.home
+        document = yaml.safe_load((home / "kubelet.yaml").read_text())
+        (home / "manifests").mkdir()
+        document |= {"cgroupRoot": "/", "staticPodPath": str(home / "manifests")}
+        (home / "kubelet.yaml").write_text(yaml.safe_dump(document))
+        program, *flags = self.go.command
+        kubeadm = [flag for flag in flags if not flag.startswith(("--config=", "--kubeconfig="))]
+        (home / "kubeadm-flags.env").write_text(f'KUBELET_KUBEADM_ARGS="{" ".join(kubeadm)}"\n')
+        (home / "kubelet.conf").write_text(next(
+            Path(flag.partition("=")[2]).read_text() for flag in flags if flag.startswith("--kubeconfig=")
+        ))  # fmt: skip
+        (home / "default").write_text("KUBELET_EXTRA_ARGS=--v=2\n")
+        places = {
+            "/usr/bin/kubelet": program,
+            "/etc/kubernetes": str(home),
+            "/var/lib/kubelet/config.yaml": str(home / "kubelet.yaml"),
+            "/var/lib/kubelet": str(home),
+            "/etc/default/kubelet": str(home / "default"),
+        }
+        (UNITS / "kubelet.service.d").mkdir(parents=True)
+        (UNITS / "kubelet.service").write_text(moved(UNIT, places))
+        (UNITS / "kubelet.service.d/10-kubeadm.conf").write_text(moved(DROP_IN, places))
+        log = _OF_THE_MACHINE.format(log=home / "kubelet.log")
+        (UNITS / "kubelet.service.d/00-machine.conf").write_text(log)
+        systemctl("daemon-reload")
+        expected = self.site.watch.node(NODE, ready, "to be Ready")
+        systemctl("start", "kubelet.service")
+        await expected.within(60)
+        (home / "manifests/steady.yaml").write_text(yaml.safe_dump(busybox_pod("static")))
+        for number in range(COUNT):
+            pod = busybox_pod(f"web-{number}", *AT_ONCE, nodeName=NODE)
+            await self.site.plane.admin.create(paths.pods("default"), pod)
+        await self.all_ready()
+
+    async def all_ready(self) -> None:
+        """Wait until every pod is ready in the API server."""
+        deadline = time.monotonic() + 180
+        while True:
+            listed = (await self.site.plane.admin.get(paths.pods("default"))).get("items") or ()
+            if len(listed) == COUNT + 1 and all(is_ready(pod) for pod in listed):
+                return
+            assert time.monotonic() < deadline, [(pod["metadata"]["name"], pod.get("status")) for pod in listed]
+            await asyncio.sleep(0.1)
+
+    async def node_object(self) -> Object:
+        """The Node."""
+        return await self.site.plane.admin.get(paths.node(NODE))
+
+    async def running(self) -> dict[str, str]:
+        """`pod/container` of the pods of the API server -> the id of the container that runs."""
+        seen = await self.site.runtime.observe()
+        return {
+            f"{pod.name}/{one.name}": one.id
+            for pod in seen.values()
+            for one in pod.containers
+            if one.state == "RUNNING" and not pod.name.startswith("static")
+        }
+
+    def bulkhead(self, *arguments: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
+        """Run the command; `crash_at`: the point at which it is killed."""
+        environment = dict(os.environ)
+        if crash_at:
+            self.crash_file.write_text(crash_at)
+            environment["CRASH_AT"] = f"@{self.crash_file}"
+        done = subprocess.run(
+            [BIN / "bulkhead", *arguments], capture_output=True, text=True, check=False, timeout=300, env=environment
+        )
+        print(f"$ bulkhead {' '.join(arguments)} [{done.returncode}]\n{done.stdout}{done.stderr}", flush=True)
+        return done
+
+    def timed(self, *arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
+        """Run the command; also the seconds that it took."""
+        began = time.monotonic()
+        return self.bulkhead(*arguments), time.monotonic() - began
+
+    async def kill(self, command: str, point: str) -> None:
+        """Run the command until it is killed at the point; one kubelet runs after it, never two."""
+        assert self.bulkhead(command, crash_at=point).returncode == -signal.SIGKILL
+        deadline = time.monotonic() + 60
+        while len(found := self.kubelets()) != 1:
+            assert len(found) < 2, found
+            assert time.monotonic() < deadline, "no kubelet runs"
+            await asyncio.sleep(0.1)
+
+    def kubelets(self) -> list[str]:
+        """What runs as a kubelet in this machine: the Go program and our supervisord, by their command lines."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else []
+            except OSError:
+                continue
+            parent = _parent(entry)
+            if words[:1] == [self.go.command[0]] or (str(BIN / "kubelet") in words[:2] and parent == 1):
+                found.append(words[0] if words[0] == self.go.command[0] else words[1])
+        return found
+
+    @property
+    def ours_runs(self) -> bool:
+        """One kubelet runs and it is Bulkhead."""
+        return self.kubelets() == [str(BIN / "kubelet")]
+
+    @property
+    def own_runs(self) -> bool:
+        """One kubelet runs and it is the Go one."""
+        return self.kubelets() == [self.go.command[0]]
+
+
+def _parent(entry: Path) -> int:
+    try:
+        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return -1
+
+
+def systemctl(*arguments: str) -> str:
+    return subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=True).stdout
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node() -> AsyncIterator[KubeadmNode]:
+    folder = assets()
+    async with Site(folder) as site:
+        go = GoKubelet(
+            folder=folder, node=NODE, kubeconfig=site.plane.kubeconfig_for_node(NODE), client_ca=site.plane.ca_file,
+            endpoint=site.containerd.endpoint,
+        )  # fmt: skip
+        try:
+            made = KubeadmNode(site, go)
+            await made.join()
+            yield made
+        finally:
+            lines = (go.home / "kubelet.log").read_text(errors="replace").splitlines()
+            print("\n".join([line for line in lines if line.startswith(("E", "F", "W"))][-40:]))
+            systemctl("stop", "kubelet.service")
+            await remove_pods(site.containerd.endpoint)
+            go.remove()
+
+
+async def test_a_dry_run_changes_nothing(node: KubeadmNode) -> None:
+    done = node.bulkhead("takeover", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "would do 4/4" in done.stdout
+    assert not OURS.exists()
+    assert not RECORD.exists()
+    assert node.own_runs
+
+
+async def test_takeover_and_give_back_keep_every_container_also_when_they_are_killed(node: KubeadmNode) -> None:
+    before = await node.running()
+    assert len(before) == COUNT
+    await node.kill("takeover", "takeover.saved.RESTART")
+    assert node.own_runs, node.kubelets()
+    done, taken = node.timed("takeover")
+    assert done.returncode == 0, done.stderr
+    assert node.ours_runs, node.kubelets()
+    assert await node.running() == before
+    shown = json.loads(node.bulkhead("status", "-o", "json").stdout)
+    assert shown["ready"], shown["problems"]
+    await node.kill("give-back", "takeover.acted.RESTART")
+    done, given = node.timed("give-back")
+    assert done.returncode == 0, done.stderr
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before
+    assert not OURS.exists()
+    assert not RECORD.exists()
+    print(f"figures: {COUNT} pods: takeover {taken:.1f} s, give-back {given:.1f} s")
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("second", ["takeover", "give-back"])
+@pytest.mark.parametrize("point", [
+    "takeover.saved.WRITE", "takeover.acted.WRITE", "takeover.saved.RELOAD", "takeover.acted.RELOAD",
+    "takeover.saved.RESTART", "takeover.acted.RESTART", "takeover.saved.WAIT", "takeover.acted.WAIT",
+])  # fmt: skip
+async def test_a_takeover_killed_at_any_step_is_continued_or_undone(node: KubeadmNode, point: str, second: str) -> None:
+    before = await node.running()
+    await node.kill("takeover", point)
+    assert node.bulkhead(second).returncode == 0
+    assert node.ours_runs if second == "takeover" else node.own_runs, node.kubelets()
+    assert node.bulkhead("give-back").returncode == 0
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("second", ["takeover", "give-back"])
+@pytest.mark.parametrize("point", [
+    "takeover.saved.REMOVE", "takeover.acted.REMOVE", "takeover.acted.RELOAD", "takeover.acted.RESTART",
+])  # fmt: skip
+async def test_a_give_back_killed_at_any_step_is_continued_or_undone(
+    node: KubeadmNode, point: str, second: str
+) -> None:
+    before = await node.running()
+    assert node.bulkhead("takeover").returncode == 0
+    await node.kill("give-back", point)
+    assert node.bulkhead(second).returncode == 0
+    assert node.ours_runs if second == "takeover" else node.own_runs, node.kubelets()
+    assert node.bulkhead("give-back").returncode == 0
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before

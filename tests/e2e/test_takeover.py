@@ -1,0 +1,48 @@
+"""`bulkhead takeover` and `give-back` on a node of kubeadm's files, with a real systemd as process 1 of its own
+namespaces, the Go kubelet and containerd in them."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.control_plane import assets
+from tests.systemd_machine import SystemdMachine
+from tools.home import CHECKOUT
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
+
+NIGHT = bool(os.environ.get("NIGHT"))
+# The machine's own: nothing of it is on this one's disk. The Go kubelet sets kernel parameters, and puts them back.
+_PLACES = """\
+set -e
+mkdir {directory}/units-etc
+mount --bind {directory}/units-etc /etc/systemd/system
+mount -t tmpfs tmpfs /var/lib
+mount -t tmpfs tmpfs /var/log
+for part in /proc/sys/kernel /proc/sys/vm; do mount -o remount,bind,rw $part; done
+systemctl daemon-reload
+"""
+
+
+@pytest.fixture
+def machine() -> Iterator[SystemdMachine]:
+    with tempfile.TemporaryDirectory(prefix="bkt", dir="/tmp") as directory, SystemdMachine(Path(directory)) as booted:
+        booted.run("bash", "-c", _PLACES.format(directory=directory))
+        yield booted
+
+
+def test_a_node_of_kubeadm_is_taken_over_and_given_back(machine: SystemdMachine) -> None:
+    tests = CHECKOUT / "tests/e2e/takeover_on_systemd.py"
+    pytest_ = (sys.executable, "-m", "pytest", "-q", "-x", "-s", "--durations=12", "-p", "no:cacheprovider")
+    command = machine.joined(*pytest_, str(tests))
+    environment = {**os.environ, "KUBEBUILDER_ASSETS": str(assets()), "TAKEOVER_PODS": "20" if NIGHT else "5"}
+    done = subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=850, env=environment
+    )
+    print(done.stdout[-30_000:], done.stderr[-5_000:])
+    assert done.returncode == 0

@@ -1,0 +1,123 @@
+"""A node with systemd and two kubelets, for the loop of a takeover: files and systemd outlive the command, which is
+killed at any call."""
+
+from dataclasses import dataclass, field, replace
+
+from services.cli.takeover_plan import Intent, Kubelet, Observed, Step
+from services.cli.takeover_record import Record
+
+
+class KilledError(BaseException):
+    """SIGKILL of the command."""
+
+
+@dataclass
+class Machine:
+    """What outlives the command. `works`: the kubelets that become ready; `overridden`: a later drop-in names its own
+    program."""
+
+    record: Record | None = None
+    drop_in: tuple[str, ...] | None = None
+    loaded: Kubelet = Kubelet.OWN
+    running: Kubelet = Kubelet.OWN
+    works: set[Kubelet] = field(default_factory=lambda: {Kubelet.OWN, Kubelet.BULKHEAD})
+    overridden: bool = False
+    full: bool = False  # the disk
+    starts: list[Kubelet] = field(default_factory=list)
+
+    @property
+    def on_disk(self) -> Kubelet:
+        """What systemd starts after a reload."""
+        return Kubelet.OWN if self.drop_in is None or self.overridden else Kubelet.BULKHEAD
+
+    def start(self) -> None:
+        """systemd's restart: the unit has one main process, so the earlier one has ended before."""
+        self.running = self.loaded
+        self.starts.append(self.running)
+
+    def boot(self) -> None:
+        """The machine restarts."""
+        self.loaded = self.on_disk
+        self.start()
+
+
+class SimulatedNode:
+    """The loop's node. `kill_at`: the number of the call, from 1, at which the command is killed, before it acts or
+    (`after`) once it has; `interrupt_at`: the same for Ctrl-C."""
+
+    def __init__(self, machine: Machine, *, kill_at: int = 0, after: bool = False, interrupt_at: int = 0) -> None:
+        self.machine, self.kill_at, self.after, self.interrupt_at = machine, kill_at, after, interrupt_at
+        self.calls: list[str] = []
+        self._now = 0.0
+        self._interrupts = True
+
+    def observe(self, record: Record, *, restarted: bool) -> Observed:
+        self._call("observe")
+        machine = self.machine
+        wanted = Kubelet.BULKHEAD if record.intent is Intent.TAKEOVER else Kubelet.OWN
+        ready = machine.running is wanted and wanted in machine.works
+        seen = Observed(
+            drop_in=machine.drop_in is not None,
+            current=machine.drop_in == record.words,
+            loaded=machine.loaded,
+            reload_needed=machine.loaded is not machine.on_disk,
+            running=machine.running,
+            restarted=restarted,
+            missing=() if ready else ("the node is not Ready",),
+        )
+        self._called()
+        return seen
+
+    def save(self, record: Record) -> None:
+        self._change("save", lambda: self._set(record=record), needs_space=True)
+
+    def forget(self) -> None:
+        self._change("forget", lambda: self._set(record=None))
+
+    def write(self, record: Record) -> None:
+        self._change("write", lambda: self._set(drop_in=record.words), needs_space=True)
+
+    def remove(self) -> None:
+        self._change("remove", lambda: self._set(drop_in=None))
+
+    def reload(self) -> None:
+        self._change("reload", lambda: self._set(loaded=self.machine.on_disk))
+
+    def restart(self) -> None:
+        self._change("restart", self.machine.start)
+
+    def now(self) -> float:
+        return self._now
+
+    def wait(self) -> None:
+        self._now += 1.0
+        self._change("wait", lambda: None)
+
+    def describe(self, step: Step) -> str:
+        return step.value
+
+    def ignore_interrupts(self) -> None:
+        self._interrupts = False
+
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            setattr(self.machine, name, replace(value) if isinstance(value, Record) else value)
+
+    def _change(self, name: str, act: object, *, needs_space: bool = False) -> None:
+        self._call(name)
+        if needs_space and self.machine.full:
+            raise OSError(28, "No space left on device")
+        assert callable(act)
+        act()
+        self._called()
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if len(self.calls) == self.kill_at and not self.after:
+            raise KilledError
+        if len(self.calls) == self.interrupt_at and self._interrupts:
+            raise KeyboardInterrupt
+
+    def _called(self) -> None:
+        if len(self.calls) == self.kill_at and self.after:
+            raise KilledError

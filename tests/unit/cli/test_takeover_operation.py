@@ -1,0 +1,175 @@
+"""A takeover and a give-back on a simulated node: killed at any call, the node ends with one kubelet."""
+
+import pytest
+
+from services.cli.takeover_operation import DONE, INCOMPLETE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
+from services.cli.takeover_plan import Intent, Kubelet, Step, intent_after
+from services.cli.takeover_record import Record
+from tests.unit.cli.simulated_node import KilledError, Machine, SimulatedNode
+
+FIRST = Record(intent=Intent.TAKEOVER, step=Step.WRITE, words=("/usr/bin/kubelet", "$KUBELET_ARGS"))
+CALLS = range(1, 40)
+
+
+def run(command: Intent, machine: Machine, **faults: object) -> tuple[Outcome, SimulatedNode]:
+    """One command, as the command line runs it."""
+    node = SimulatedNode(machine, **faults)  # type: ignore[arg-type]
+    operation = Operation(node, machine.record or FIRST, 10.0, lambda line: None)
+    saved = machine.record.intent if machine.record and not machine.record.done else None
+    match intent_after(saved, command):
+        case Intent.TAKEOVER:
+            return operation.take_over(), node
+        case Intent.ROLL_BACK:
+            return operation.roll_back(machine.record.reason if machine.record else ""), node
+    return operation.give_back(), node
+
+
+def killed(command: Intent, machine: Machine, at: int, *, after: bool) -> bool:
+    """Run the command with a kill; whether it came to that."""
+    try:
+        run(command, machine, kill_at=at, after=after)
+    except KilledError:
+        return True
+    return False
+
+
+def taken() -> Machine:
+    machine = Machine()
+    assert run(Intent.TAKEOVER, machine)[0].code == DONE
+    return machine
+
+
+def is_given_back(machine: Machine) -> bool:
+    return (machine.running, machine.loaded, machine.drop_in, machine.record) == (
+        Kubelet.OWN, Kubelet.OWN, None, None,
+    )  # fmt: skip
+
+
+def test_a_takeover_saves_each_step_before_it_acts() -> None:
+    machine = Machine()
+    outcome, node = run(Intent.TAKEOVER, machine)
+    assert (outcome.code, outcome.line) == (DONE, "")
+    assert [call for call in node.calls if call != "observe"] == [
+        "save", "write", "save", "reload", "save", "restart", "save",
+    ]  # fmt: skip
+    assert machine.running is Kubelet.BULKHEAD
+    assert machine.record is not None
+    assert machine.record.done
+
+
+def test_a_give_back_leaves_nothing() -> None:
+    machine = taken()
+    outcome, _ = run(Intent.GIVE_BACK, machine)
+    assert outcome.code == DONE
+    assert is_given_back(machine)
+    assert machine.starts == [Kubelet.BULKHEAD, Kubelet.OWN]
+
+
+def test_a_second_takeover_or_give_back_restarts_nothing() -> None:
+    machine = taken()
+    assert run(Intent.TAKEOVER, machine)[0].code == DONE
+    assert machine.starts == [Kubelet.BULKHEAD]
+    assert run(Intent.GIVE_BACK, machine)[0].code == DONE
+    assert run(Intent.GIVE_BACK, machine)[0].code == DONE
+    assert machine.starts == [Kubelet.BULKHEAD, Kubelet.OWN]
+
+
+@pytest.mark.parametrize("boots", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", CALLS)
+def test_a_takeover_killed_at_any_call_is_continued_or_undone(at: int, after: bool, boots: bool) -> None:
+    for command in (Intent.TAKEOVER, Intent.GIVE_BACK):
+        machine = Machine()
+        was_killed = killed(Intent.TAKEOVER, machine, at, after=after)
+        assert machine.running in (Kubelet.OWN, Kubelet.BULKHEAD)
+        if boots:
+            machine.boot()
+            assert machine.running in (Kubelet.OWN, Kubelet.BULKHEAD)
+        assert was_killed or machine.running is Kubelet.BULKHEAD
+        assert run(command, machine)[0].code == DONE
+        if command is Intent.TAKEOVER:
+            assert (machine.running, machine.loaded) == (Kubelet.BULKHEAD, Kubelet.BULKHEAD)
+        else:
+            assert is_given_back(machine)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", CALLS)
+def test_a_give_back_killed_at_any_call_is_continued_or_undone(at: int, after: bool) -> None:
+    for command in (Intent.TAKEOVER, Intent.GIVE_BACK):
+        machine = taken()
+        killed(Intent.GIVE_BACK, machine, at, after=after)
+        assert machine.running in (Kubelet.OWN, Kubelet.BULKHEAD)
+        assert run(command, machine)[0].code == DONE
+        assert machine.running is (Kubelet.BULKHEAD if command is Intent.TAKEOVER else Kubelet.OWN)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", CALLS)
+def test_a_roll_back_killed_at_any_call_is_completed_by_either_command(at: int, after: bool) -> None:
+    for command in (Intent.TAKEOVER, Intent.GIVE_BACK):
+        machine = Machine(works={Kubelet.OWN})
+        killed(Intent.TAKEOVER, machine, at, after=after)
+        outcome, _ = run(command, machine)
+        assert is_given_back(machine)
+        if command is Intent.GIVE_BACK:
+            assert outcome.code == DONE
+        else:
+            assert outcome.code in (ROLLED_BACK, REFUSED)
+
+
+@pytest.mark.parametrize("at", CALLS)
+def test_ctrl_c_at_any_call_returns_to_the_units_kubelet(at: int) -> None:
+    machine = Machine()
+    outcome, node = run(Intent.TAKEOVER, machine, interrupt_at=at)
+    if len(node.calls) < at or outcome.code == DONE:
+        assert machine.running is Kubelet.BULKHEAD
+    else:
+        assert (outcome.code, outcome.line) == (INTERRUPTED, "interrupted")
+        assert is_given_back(machine)
+
+
+def test_a_node_that_does_not_become_ready_is_rolled_back_at_the_deadline() -> None:
+    machine = Machine(works={Kubelet.OWN})
+    outcome, node = run(Intent.TAKEOVER, machine)
+    assert (outcome.code, outcome.line) == (ROLLED_BACK, "not within 10 s: the node is not Ready")
+    assert is_given_back(machine)
+    assert machine.starts == [Kubelet.BULKHEAD, Kubelet.OWN]
+    assert node.calls.count("wait") == 10
+
+
+def test_a_later_drop_in_that_names_another_program_is_found_before_the_restart() -> None:
+    machine = Machine(overridden=True)
+    outcome, _ = run(Intent.TAKEOVER, machine)
+    assert outcome.code == REFUSED
+    assert "systemctl cat" in outcome.line
+    assert is_given_back(machine)
+    assert machine.starts == []
+
+
+def test_a_full_disk_changes_nothing() -> None:
+    machine = Machine(full=True)
+    outcome, _ = run(Intent.TAKEOVER, machine)
+    assert outcome.code == REFUSED
+    assert "No space left" in outcome.line
+    assert is_given_back(machine)
+    assert machine.starts == []
+
+
+def test_a_disk_that_fills_after_the_takeover_does_not_stop_the_give_back() -> None:
+    machine = taken()
+    machine.full = True
+    assert run(Intent.GIVE_BACK, machine)[0].code == DONE
+    assert is_given_back(machine)
+
+
+def test_a_roll_back_that_does_not_succeed_stays_recorded() -> None:
+    machine = Machine(works=set())
+    outcome, _ = run(Intent.TAKEOVER, machine)
+    assert outcome.code == INCOMPLETE
+    assert machine.record is not None
+    assert machine.record.intent is Intent.ROLL_BACK
+    assert machine.running is Kubelet.OWN
+    machine.works = {Kubelet.OWN}
+    assert run(Intent.GIVE_BACK, machine)[0].code == DONE
+    assert is_given_back(machine)

@@ -1,0 +1,103 @@
+"""The kubelet's unit: which ones are refused, and that systemd reads the drop-in's words as they were."""
+
+from typing import Any
+
+import pytest
+
+from services.cli.takeover_api_server import ready_of
+from services.cli.takeover_containers import compare
+from services.cli.takeover_plan import Kubelet
+from services.cli.takeover_record import SeenContainer
+from services.cli.takeover_unit import drop_in_text, refusals, unit_of
+
+OURS = "/opt/bulkhead/.venv/bin/kubelet"
+GOOD: dict[str, Any] = {
+    "LoadState": "loaded",
+    "ActiveState": "active",
+    "SubState": "running",
+    "MainPID": 4711,
+    "NeedDaemonReload": False,
+    "ExecStart": [["/usr/bin/kubelet", ["/usr/bin/kubelet", "$KUBELET_CONFIG_ARGS", "--v=2"], False, 0, 0, 0, 0, 0]],
+    "Type": "simple",
+    "KillMode": "control-group",
+    "User": "",
+    "RootDirectory": "",
+}
+
+
+def started_by(path: str, *words: str) -> list[Any]:
+    return [[path, [path, *words], False, 0, 0, 0, 0, 0]]
+
+
+def test_the_unit_of_kubeadm_is_accepted() -> None:
+    unit = unit_of(GOOD)
+    assert refusals(unit, OURS) == []
+    assert unit.commands == (("/usr/bin/kubelet", "$KUBELET_CONFIG_ARGS", "--v=2"),)
+    assert unit.loaded(OURS) is Kubelet.OWN
+    assert unit.loaded("/usr/bin/kubelet") is Kubelet.BULKHEAD
+
+
+def test_a_unit_of_type_notify_is_accepted() -> None:
+    assert refusals(unit_of({**GOOD, "Type": "notify"}), OURS) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"LoadState": "not-found"}, "is not loaded but not-found"),
+        ({"LoadState": "masked"}, "is not loaded but masked"),
+        ({"NeedDaemonReload": True}, "systemctl daemon-reload"),
+        ({"ExecStart": []}, "has 0 commands"),
+        ({"ExecStart": started_by("/usr/bin/kubelet") * 2}, "has 2 commands"),
+        ({"ExecStart": started_by("/bin/sh", "-c", "exec /usr/bin/kubelet $ARGS")}, "starts /bin/sh"),
+        ({"ExecStart": started_by("/usr/bin/nice", "/usr/bin/kubelet")}, "starts /usr/bin/nice"),
+        ({"User": "kube"}, "runs as user kube"),
+        ({"RootDirectory": "/srv/node"}, "its own root directory"),
+        ({"KillMode": "process"}, "KillMode=process"),
+        ({"ActiveState": "failed", "SubState": "failed", "MainPID": 0}, "is failed (failed)"),
+        ({"ActiveState": "activating", "SubState": "auto-restart", "MainPID": 0}, "is activating (auto-restart)"),
+        ({"ActiveState": "inactive", "SubState": "dead", "MainPID": 0}, "is inactive (dead)"),
+    ],
+)
+def test_a_unit_that_cannot_be_taken_over_is_refused_in_one_line(changed: dict[str, Any], text: str) -> None:
+    found = refusals(unit_of({**GOOD, **changed}), OURS)
+    assert len(found) == 1
+    assert text in found[0]
+    assert "(" in found[0]
+    assert "\n" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "written"),
+    [
+        ("--v=2", "--v=2"),
+        ("$KUBELET_CONFIG_ARGS", "$KUBELET_CONFIG_ARGS"),
+        ("--root-dir=${ROOT}", "--root-dir=${ROOT}"),
+        ("", '""'),
+        (";", '";"'),
+        ("--node-labels=a=b c", '"--node-labels=a=b c"'),
+        ('a "x" \\ %h', '"a \\"x\\" \\\\ %%h"'),
+        ("100%", '"100%%"'),
+        ("two\nlines", '"two\\nlines"'),
+    ],
+)
+def test_the_drop_in_quotes_a_word_for_systemd(word: str, written: str) -> None:
+    lines = drop_in_text(OURS, [word]).splitlines()
+    assert [line for line in lines if line.startswith("ExecStart=")] == ["ExecStart=", f"ExecStart={OURS} {written}"]
+
+
+def test_a_node_without_the_condition_is_not_ready() -> None:
+    assert not ready_of({}).ready
+    written = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-23T03:00:00Z"}
+    found = ready_of({"status": {"conditions": [written]}})
+    assert found.ready
+    assert found.written == 1795402800.0
+
+
+def test_containers_are_compared_by_their_ids() -> None:
+    def seen(number: str, pod: str) -> SeenContainer:
+        return SeenContainer(id=number, name="c", pod=pod)
+
+    before = [seen("1", "a/kept"), seen("2", "a/static"), seen("3", "a/ended")]
+    change = compare(before, [seen("1", "a/kept"), seen("4", "a/static"), seen("5", "a/new")])
+    assert (change.kept, change.restarted, change.ended) == (1, ("a/static",), ("a/ended",))
