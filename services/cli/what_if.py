@@ -9,6 +9,7 @@ from typing import Any
 from bus.client import Question, Refusal
 from bus.messages.pod_preview import GetPodPreview, PodPreview
 from services.cli.agent import TIMEOUT, Agent, local_agent
+from services.cli.listening_ports import listening_ports
 from services.cli.manifest_files import Document, read_manifest_file
 from services.cli.output import dump
 from services.cli.what_if_pods import KINDS, Candidate, NodeIdentity, candidate
@@ -17,6 +18,7 @@ from services.report.processes import process_of
 from shared.errors import OperatorError
 from shared.model.objects import Object
 from shared.podspec.references import claim_names, referenced_objects
+from shared.podspec.support import unsupported
 
 Write = Callable[[str], None]
 
@@ -81,6 +83,9 @@ def _answers(
     node = NodeIdentity(name=config.node_name, root_dir=config.root_dir, static_pod_path=config.static_pod_path)
     _check_podsync(agent.run_dir)
     known = agent.streams("objects.changed")["objects.changed"]
+    listening = listening_ports()
+    static_cpus = config.document.get("cpuManagerPolicy") == "static"
+    static_memory = config.document.get("memoryManagerPolicy") == "Static"
     for file, document in asked:
         found = candidate(document, file, namespace, node, static=static or alone, applied=alone and not static)
         if found.pod is None:
@@ -90,6 +95,8 @@ def _answers(
             candidate=found,
             preview=_preview(agent, found, found.pod),
             references=tuple(_references(found.pod, given, known, alone=alone)),
+            unsupported=unsupported(found.pod, static_cpus=static_cpus, static_memory=static_memory),
+            listening=listening,
         )
 
 

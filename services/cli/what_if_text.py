@@ -8,6 +8,7 @@ from typing import Any
 
 from bus.messages.pod_preview import PodPreview, PreviewedContainer, PreviewedImage
 from services.cli.what_if_pods import Candidate
+from shared.podspec.support import Effect, Unsupported
 from shared.story.text import plain
 
 
@@ -33,11 +34,13 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """About one pod. `preview` None = it is invalid."""
+    """About one pod. `preview` None = it is invalid. `unsupported`: its fields that this agent does not support."""
 
     candidate: Candidate
     preview: PodPreview | None = None
     references: tuple[Reference, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
+    listening: frozenset[tuple[str, int]] = frozenset()  # protocol and port of the sockets of the machine
 
     @property
     def verdict(self) -> Verdict:
@@ -61,6 +64,7 @@ class Answer:
             for one in self.references
             if one.state == "absent" and not one.optional
         ]
+        found += [_unsupported(one) for one in self.unsupported if one.effect is Effect.WAITS]
         return found
 
     @property
@@ -80,8 +84,9 @@ class Answer:
             "message": about.pop("message", found.invalid),
             "obstacles": self.obstacles,
             **about,
+            "unsupported": [dataclasses.asdict(one) for one in self.unsupported],
             "references": [dataclasses.asdict(one) for one in self.references],
-            "notes": list(found.notes),
+            "notes": [] if preview is None else list(_notes(self, preview)),
         }
 
 
@@ -103,6 +108,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     for one in preview.preempted:
         yield f"  preempts {one.namespace}/{one.name} ({one.uid})"
     yield from (f"  would not run: {line}" for line in answer.obstacles)
+    yield from (f"  not supported: {_unsupported(one)}" for one in answer.unsupported if one.effect is not Effect.WAITS)
     yield from (f"  note: {line}" for line in _notes(answer, preview))
     yield f"  QoS class  {preview.qos_class}"
     if preview.cgroup:
@@ -137,8 +143,14 @@ def _notes(answer: Answer, preview: PodPreview) -> Iterator[str]:
         yield from (f"it does not tolerate the taint {taint}" for taint in preview.taints)
     for port in preview.host_ports:
         address = f"{port.ip}:{port.port}" if port.ip else str(port.port)
-        taken = f" is taken by {', '.join(port.pods)}" if port.pods else " is free of other pods"
+        taken = f" is taken by {', '.join(port.pods)}" if port.pods else " is used by no other pod"
         yield f"port {address}/{port.protocol} of the node{taken}"
+        if not port.pods and (port.protocol, port.port) in answer.listening:
+            yield f"port {address}/{port.protocol} of the node: a process of the machine listens on it"
+
+
+def _unsupported(one: Unsupported) -> str:
+    return f"{one.field}: {one.consequence}"
 
 
 def _holder(image: PreviewedImage) -> str:

@@ -49,6 +49,11 @@ async def pods_of(cluster: Cluster) -> dict[str, Object]:
     never["spec"]["containers"][0] |= {"image": "registry.invalid/absent:1", "imagePullPolicy": "Never"}
     bad = cluster.pod("bad-name")
     bad["spec"]["containers"][0] |= {"image": "Not/An:Image"}
+    iscsi = cluster.pod(
+        "iscsi",
+        volumes=[{"name": "v", "iscsi": {"targetPortal": "192.0.2.1", "iqn": "iqn.2001-04.example:x", "lun": 0}}],
+    )
+    iscsi["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/usr"}}]
     mounted = cluster.pod("mounted", volumes=volumes)
     mounted["spec"]["containers"][0] |= {
@@ -67,6 +72,7 @@ async def pods_of(cluster: Cluster) -> dict[str, Object]:
         cluster.pod("sysctl", securityContext={"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}),
         never,
         bad,
+        iscsi,
         mounted,
     ]
     return {str(pod["metadata"]["name"]): pod for pod in pods}
@@ -81,6 +87,7 @@ REASONS = {
     "sysctl": "SysctlForbidden",
     "never": "",
     "bad-name": "",
+    "iscsi": "",
     "mounted": "",
 }
 
@@ -119,7 +126,10 @@ async def test_each_answer_is_what_becomes_of_the_pod(cluster: Cluster) -> None:
     assert code == 1
     assert {name: answer["reason"] for name, answer in answers.items()} == REASONS
     assert answers["port"]["host_ports"][0]["pods"] == ["default/holder"]
-    assert [answers[name]["obstacles"] != [] for name in ("never", "bad-name", "fits")] == [True, True, False]
+    assert {name for name, answer in answers.items() if answer["obstacles"]} == {"never", "bad-name", "iscsi"}
+    assert [(one["field"], one["effect"]) for one in answers["iscsi"]["unsupported"]] == [
+        ("spec.volumes[0].iscsi", "waits")
+    ]
     assert answers["fits"]["images"][0]["present"] is True
 
     for name in sorted(pods, key=lambda name: not REASONS[name]):  # what is admitted takes of what the others ask for
@@ -129,6 +139,8 @@ async def test_each_answer_is_what_becomes_of_the_pod(cluster: Cluster) -> None:
             found = await cluster.wait_pod(name, lambda pod: pod["status"].get("reason"), "to be rejected")
             assert (found["status"]["phase"], found["status"]["reason"]) == ("Failed", answer["reason"])
             assert found["status"]["message"].endswith(answer["message"])
+        elif answer["unsupported"]:
+            await cluster.wait_for(partial(is_not_mounted, cluster, name), f"pod {name} to wait for its volume")
         elif answer["obstacles"]:
             waiting = answer["obstacles"][0].split(": ")[1]
             await cluster.wait_pod(name, partial(waits_with, reason=waiting), f"to be {waiting}")
@@ -140,6 +152,11 @@ def waits_with(pod: Object, reason: str) -> bool:
     """The first container waits with this reason."""
     statuses = pod["status"].get("containerStatuses") or [{}]
     return bool(((statuses[0].get("state") or {}).get("waiting") or {}).get("reason") == reason)
+
+
+async def is_not_mounted(cluster: Cluster, name: str) -> bool:
+    """The pod has an event that its volume cannot be mounted."""
+    return any(event["reason"] == "FailedMount" for event in await cluster.events_of(name))
 
 
 async def check_mounted(cluster: Cluster, answer: dict[str, Any]) -> None:

@@ -184,8 +184,7 @@ def _containers(inputs: PreviewInputs) -> Iterator[PreviewedContainer]:
             image = inputs.images.get(_tagged(container))
             if image is not None:
                 verify_non_root(pod, container, image)
-            claims = (container.get("resources") or {}).get("claims")
-            yield replace(found, mounts=mounts, problem="" if not claims else "resources.claims are not supported")
+            yield replace(found, mounts=mounts)
         except ContainerConfigError as error:
             yield replace(found, problem=f"{error.reason}: {error.message}")
 
