@@ -199,7 +199,7 @@ def diff(context: click.Context, flags: tuple[str, ...]) -> None:
 
     OLD and NEW are KubeletConfiguration files; OLD may be `running`, the configuration in force. The same flags apply
     to both, without any those that `config check` finds. Prints each effective value that differs, with its origins,
-    and which services a reload to NEW restarts.
+    which services a reload to NEW restarts, and what becomes of the pods that run.
 
     \b
     Exit codes: 0 = no value differs, 1 = values differ, 2 = a configuration is refused, or wrong usage.

@@ -1,7 +1,8 @@
 """`bulkhead config diff`: the effective values in which two configurations differ, with their origins and what a reload
 costs.
 
-Which services restart is the table of `shared.config.readers`, by which the agent itself reloads.
+Which services restart is the table of `shared.config.readers`, by which the agent itself reloads; what becomes of
+running pods is that of `shared.config.pod_costs`.
 """
 
 import json
@@ -18,6 +19,7 @@ from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.layers import Origin
 from shared.config.nested import value_of
+from shared.config.pod_costs import PodEffect, gravest
 from shared.config.readers import Change, changes, restarted_by
 from shared.config.resolve import Resolved
 from shared.places import find_places
@@ -40,7 +42,8 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One value. `services` restart for it at a reload; `fixed`: a reload refuses it."""
+    """One value. `services` restart for it at a reload; `fixed`: a reload refuses it; `pods`: what becomes of running
+    pods, a PodEffect, and `pods_note` in one phrase."""
 
     name: str
     old: Any
@@ -49,6 +52,8 @@ class Difference:
     new_origin: str
     services: tuple[str, ...]
     fixed: bool
+    pods: str = str(PodEffect.NONE)
+    pods_note: str = ""
 
 
 def diff_configurations(
@@ -124,6 +129,7 @@ def settings(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _difference(name: str, before: tuple[Any, str], after: tuple[Any, str], costs: Sequence[Change]) -> Difference:
+    of_pods = gravest(tuple(cost.pods for cost in costs))
     return Difference(
         name=name,
         old=before[0],
@@ -132,6 +138,8 @@ def _difference(name: str, before: tuple[Any, str], after: tuple[Any, str], cost
         new_origin=after[1],
         services=_ordered(restarted_by(tuple(costs))),
         fixed=any(cost.fixed for cost in costs),
+        pods=str(of_pods.effect),
+        pods_note=of_pods.phrase,
     )
 
 
@@ -143,6 +151,8 @@ def _concerns(cost: str, name: str) -> bool:
 def _text(found: Sequence[Difference], restarted: Collection[str]) -> Iterator[str]:
     for one in found:
         yield f"{one.name}: {_cost(one)}"
+        if one.pods_note:
+            yield f"  pods: {one.pods_note}"
         if one.new == CHANGED:
             continue
         for sign, value, origin in (("-", one.old, one.old_origin), ("+", one.new, one.new_origin)):
@@ -154,9 +164,17 @@ def _text(found: Sequence[Difference], restarted: Collection[str]) -> Iterator[s
     services = _ordered(restarted)
     yield ""
     if fixed := [one.name for one in found if one.fixed]:
-        yield f"a reload refuses this: stop the agent and start it again for {', '.join(fixed)}"
+        yield f"a reload refuses this: stop the agent and start it again for {', '.join(fixed)}; then {_pods(found)}"
     else:
-        yield f"a reload restarts {', '.join(services) or 'no service'}; pods keep running"
+        yield f"a reload restarts {', '.join(services) or 'no service'}; {_pods(found)}"
+
+
+def _pods(found: Sequence[Difference]) -> str:
+    """What becomes of the pods that run, with the names of the values that cause it."""
+    texts = {PodEffect.RESTART: "pods restart", PodEffect.END: "some pods end", PodEffect.EVICT: "pods may be evicted"}
+    causes = {effect: [one.name for one in found if one.pods == effect] for effect in texts}
+    costs = [f"{text} for {', '.join(causes[effect])}" for effect, text in texts.items() if causes[effect]]
+    return "; ".join(costs) or "pods keep running"
 
 
 def _cost(one: Difference) -> str:

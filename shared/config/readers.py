@@ -10,6 +10,7 @@ from shared.config.effective import KEY, EffectiveConfig
 from shared.config.gate_table import GATES
 from shared.config.gates import declared_features
 from shared.config.nested import value_of
+from shared.config.pod_costs import NO_COST, PodCost, pod_cost
 
 _ALL = "bootstrap sources volume pleg podsync status server"
 
@@ -112,11 +113,12 @@ _NAMES = {field.name: field.metadata.get(KEY, "") for field in fields(EffectiveC
 
 @dataclass(frozen=True)
 class Change:
-    """A setting that differs: as the operator knows it, and the services that restart for it."""
+    """A setting that differs: as the operator knows it, the services that restart for it, what it costs the pods."""
 
     name: str  # a key of KubeletConfiguration, or a flag
     services: frozenset[str] = frozenset()
     fixed: bool = False  # it is not changed while the agent runs
+    pods: PodCost = NO_COST
 
 
 def _rows(table: Mapping[str, str]) -> dict[str, frozenset[str]]:
@@ -141,11 +143,16 @@ def _changes(old: EffectiveConfig, new: EffectiveConfig) -> Iterator[Change]:
         if getattr(old, field) != getattr(new, field):
             # the embedded containerd has the driver in its own configuration
             fixed = field == "cgroup_driver" and new.embedded_containerd is not None
-            yield Change(_name(field), readers, fixed)
-    yield from (Change(_name(field), fixed=True) for field in FIXED if getattr(old, field) != getattr(new, field))
+            cost = pod_cost(field, getattr(old, field), getattr(new, field))
+            yield Change(_name(field), readers, fixed, cost)
+    for field in FIXED:
+        before, after = getattr(old, field), getattr(new, field)
+        if before != after:
+            yield Change(_name(field), fixed=True, pods=pod_cost(field, before, after))
     for key, readers in DOCUMENT_READERS.items():
-        if value_of(old.document, key) != value_of(new.document, key):
-            yield Change(key, readers)
+        before, after = value_of(old.document, key), value_of(new.document, key)
+        if before != after:
+            yield Change(key, readers, pods=pod_cost(key, before, after))
     yield from _gate_changes(old.feature_gates, new.feature_gates)
     shown = {_NAMES[field] for field in FIELD_READERS} | DOCUMENT_READERS.keys() | {"featureGates"}
     for key in old.document.keys() | new.document.keys():
@@ -158,7 +165,9 @@ def _gate_changes(old: Mapping[str, bool], new: Mapping[str, bool]) -> Iterator[
     for gate, row in GATES.items():
         if old.get(gate, row.default) != new.get(gate, row.default):
             readers = GATE_READERS.get(gate, frozenset())
-            yield Change(f"featureGates.{gate}", readers | ({"status"} if declared else frozenset()))
+            name = f"featureGates.{gate}"
+            cost = pod_cost(name, old.get(gate, row.default), new.get(gate, row.default))
+            yield Change(name, readers | ({"status"} if declared else frozenset()), pods=cost)
 
 
 def _name(field: str) -> str:

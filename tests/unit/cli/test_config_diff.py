@@ -37,9 +37,34 @@ def test_each_value_that_differs_is_shown_with_its_origins_and_services(home: Pa
     old, new = file(home, "old", "maxPods: 50\nport: 10250\n"), file(home, "new", "maxPods: 60\nevictionHard: {}\n")
     answer = diff(old, new, "--v=2")
     assert answer.exit_code == 1 and answer.stderr == ""
-    assert 'evictionHard.memory.available: restarts podsync, pleg\n  - "100Mi"  # default\n  + ' in answer.stdout
+    assert "evictionHard.memory.available: restarts podsync, pleg\n  pods: pods are evicted where" in answer.stdout
+    assert '\n  - "100Mi"  # default\n  + ' in answer.stdout
     assert f"maxPods: restarts podsync, status\n  - 50  # {old}:5:1\n  + 60  # {new}:5:1\n" in answer.stdout
-    assert answer.stdout.endswith("\na reload restarts podsync, pleg, status; pods keep running\n")
+    assert "\na reload restarts podsync, pleg, status; pods may be evicted for evictionHard" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "effect", "end"),
+    [
+        ("", "cgroupRoot: /other\n", "cgroupRoot", "restart", "pods restart for cgroupRoot"),
+        ("cgroupsPerQOS: false\nenforceNodeAllocatable: []\n", "", "cgroupsPerQOS", "restart", "pods restart for "),
+        ("", "cgroupsPerQOS: false\nenforceNodeAllocatable: []\n", "cgroupsPerQOS", "later", ""),
+        ("staticPodPath: /a\n", "staticPodPath: /b\n", "staticPodPath", "end", "some pods end for staticPodPath"),
+        ("", "kubeReserved: {memory: 100Mi}\n", "kubeReserved.memory", "evict", "pods may be evicted for kubeReserved"),
+        ("", "maxPods: 10\n", "maxPods", "later", "pods keep running"),
+        ("maxPods: 10\n", "", "maxPods", "none", "pods keep running"),
+        ("", "seccompDefault: true\n", "seccompDefault", "later", "pods keep running"),
+        ("", "featureGates: {ContainerStopSignals: true}\n", "featureGates.ContainerStopSignals", "later", ""),
+        ("", "port: 10260\n", "port", "none", "pods keep running"),
+    ],
+)
+def test_what_becomes_of_running_pods_is_shown(
+    home: Path, old: str, new: str, name: str, effect: str, end: str
+) -> None:
+    files = file(home, "old", old), file(home, "new", new)
+    found = {one["name"]: one for one in json.loads(diff(*files, "-o", "json").stdout)}
+    assert found[name]["pods"] == effect and bool(found[name]["pods_note"]) == (effect != "none")
+    assert end in diff(*files).stdout.splitlines()[-1]
 
 
 def test_a_value_that_is_written_in_another_way_does_not_differ(home: Path) -> None:
@@ -66,7 +91,8 @@ def test_programs_read_the_same_as_json(home: Path) -> None:
     [one] = json.loads(diff(old, new, "-o", "json").stdout)
     assert one == {
         "name": "maxPods", "old": 110, "new": 60, "old_origin": "default", "new_origin": f"{new}:5:1",
-        "services": ["podsync", "status"], "fixed": False,
+        "services": ["podsync", "status"], "fixed": False, "pods": "later",
+        "pods_note": "pods that run stay; a new one is rejected (OutOfpods) while there are as many",
     }  # fmt: skip
 
 
