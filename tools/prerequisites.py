@@ -53,6 +53,8 @@ PREREQUISITES = (
     Prerequisite("promtool", "prometheus", "test"),
     Prerequisite("man", "man-db", "test"),
     Prerequisite("groff", "groff-base", "test"),
+    Prerequisite("chromium-headless-shell", "chromium-headless-shell", "test"),
+    Prerequisite("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core", "test"),
     Prerequisite("gcc", "gcc", "test"),
     Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),

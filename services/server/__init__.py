@@ -5,20 +5,22 @@ Purpose
     `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics` and the pages below it, `/stats/summary`,
     `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, `/checkpoint`, `/logs/`, `/debug/pprof/`,
     `/debug/flags/v`, with the kubelet's own status codes and texts; `/bulkhead/explain`, from the records of podsync
-    and status. Streams go to the runtime's streaming server, over SPDY or WebSocket. Paths that are not served are
-    answered as a kubelet answers paths it does not register (404 before authentication). The PodResources API is served
-    on `pod-resources/kubelet.sock` below the root directory.
+    and status; the node page `/bulkhead/` with its event stream. Streams of containers go to the runtime's streaming
+    server, over SPDY or WebSocket. Paths that are not served are answered as a kubelet answers paths it does not
+    register (404 before authentication). The PodResources API is served on `pod-resources/kubelet.sock` below the root
+    directory.
     `server.sock` in the run directory, which only the agent's user and root may enter, serves the same as the HTTPS
     listener, debugging handlers always included, without credentials: the command `bulkhead` uses it.
 
 Owns
-    No stream and no state. The listeners, the PodResources socket, open streams and log files, a cache of who may do
-    what, and the counters of processes that have ended.
+    No stream. The listeners, the PodResources socket, open streams and log files, a cache of who may do what, the
+    counters of processes that have ended, and the samples of the last hour for the node page, in memory.
 
 Follows
     `pods.desired`, `pods.api_status` and `pods.status` (what `/pods` shows and which container a request means),
     `pods.mirrors` (a request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers,
-    log paths, whether a followed container still runs), and every service's beats (`/healthz`).
+    log paths, whether a followed container still runs), and every service's beats (`/healthz`). For the node page also
+    `pods.admitted`, `volumes.mounted`, `node.object`, `node.observed` and `node.usage`.
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
     A change of any of them counts for the next handshake or request and ends no connection.
 
@@ -35,7 +37,8 @@ On restart
     by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. An open
     stream needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
-    complete again. The PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` begin at
+    complete again. Open node pages connect again and get the complete state; the hour of their charts begins again. The
+    PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` begin at
     what the present processes have counted. A check of `/healthz` that depends on another service fails only after 30 s
     without a beat of it.
 

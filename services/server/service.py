@@ -19,6 +19,7 @@ from services.server.controllers.health_metrics import BeatMetrics, CheckMetrics
 from services.server.controllers.http_metrics import HttpMetrics
 from services.server.controllers.listeners import Listeners, main_served
 from services.server.controllers.metrics_endpoints import MetricsEndpoints
+from services.server.controllers.node_page import NodePage
 from services.server.controllers.pod_metrics import PodMetrics
 from services.server.controllers.pod_resources import PodResources
 from services.server.controllers.pod_streams import PodStreams
@@ -60,6 +61,7 @@ class ServerService:
         self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)
         self._system_logs = SystemLogs(self._threads, queries=config.enable_system_log_query)
         self._explanations = Explanations(config, clock, self._threads)
+        self.page = NodePage(context, self._streams)
         self._debugging = DebugEndpoints(bus, clock, context.debugging)
         self._reviews = Reviews(bus, clock, config)
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics), context.tracer)
@@ -83,12 +85,14 @@ class ServerService:
             stack.push_async_callback(self._reviews.close)
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pod_resources.close)
+            stack.callback(self.page.close)
             waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN, self._streams.known.set)
             stack.callback(waiting.cancel)
             tls = await self._listeners.open(self.handlers)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     self._health.start(tasks)
+                    self.page.start(tasks)
                     if tls is not None:
                         tasks.create_task(tls.follow_files(self._watch), name="tls-files")
                     self._listeners.start(tasks, self.handlers)
@@ -98,6 +102,7 @@ class ServerService:
 
     async def stop_listening(self) -> None:
         """Release the ports and the socket for the successor; open requests and streams stay open."""
+        self.page.close()
         await self._pod_resources.close()
         await self._listeners.stop_listening()
 
@@ -112,7 +117,7 @@ class ServerService:
         health = health_handler(lambda: self._checks.count(self._health.checks()))
         others = joined(
             need_pods,
-            (self._checks, self._zpages, self._system_logs, self._debugging, self._explanations),
+            (self._checks, self._zpages, self._system_logs, self._debugging, self._explanations, self.page),
             self._streams.known,
         )
         return {**others, Endpoint.HEALTHZ: health}

@@ -41,6 +41,7 @@ class Endpoint(StrEnum):
     STATUSZ = "statusz"
     FLAGZ = "flagz"
     EXPLAIN = "bulkhead/explain"
+    NODE_PAGE = "bulkhead"
 
 
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
@@ -89,6 +90,7 @@ DEBUG_RULES = (
     Rule(Endpoint.STATUSZ, "/statusz", _GET),
     Rule(Endpoint.FLAGZ, "/flagz", _GET),
     Rule(Endpoint.EXPLAIN, "/bulkhead/explain", _GET, (0, 1, 2)),
+    Rule(Endpoint.NODE_PAGE, "/bulkhead", _GET, (0, 1), tree="/bulkhead"),
 )
 GATED = frozenset({Endpoint.CHECKPOINT, Endpoint.STATUSZ, Endpoint.FLAGZ})  # unknown paths while their gates are off
 # Texts of 405 where a key switches the endpoint off.

@@ -13,10 +13,23 @@ import aiohttp
 from bus.interface import OwnedStream, RequestRefusedError
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
-from bus.messages.podsync import PodStatus
-from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
-from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
-from bus.messages.usage import FoundUsage, GetUsage
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
+from bus.messages.streams import (
+    NODE_OBJECT,
+    NODE_OBSERVED,
+    NODE_USAGE,
+    PODS_ADMITTED,
+    PODS_API_STATUS,
+    PODS_DESIRED,
+    PODS_MIRRORS,
+    PODS_STATUS,
+    RUNTIME_PODS,
+    VOLUMES_MOUNTED,
+)
+from bus.messages.usage import FoundUsage, GetUsage, NodeUsage
+from bus.messages.volume import MountedVolumes
 from services.frame.debugging import Debugging
 from services.frame.launch import Context
 from services.frame.metrics import serve_metrics
@@ -79,6 +92,11 @@ class Node:
         self.api_statuses: OwnedStream[ApiPodStatus]
         self.status: OwnedStream[PodStatus]
         self.runtime: OwnedStream[RuntimePod]
+        self.admitted: OwnedStream[AdmittedPod]
+        self.volumes: OwnedStream[MountedVolumes]
+        self.observed: OwnedStream[NodeObserved]
+        self.object: OwnedStream[NodeObject]
+        self.usage: OwnedStream[NodeUsage]
 
     async def start(self, *services: str) -> None:
         """Start these services, in a new incarnation where they were killed."""
@@ -91,10 +109,16 @@ class Node:
                 self.desired = bus.own(PODS_DESIRED)
                 self.mirrors = bus.own(PODS_MIRRORS)
                 self.api_statuses = bus.own(PODS_API_STATUS)
+                self.object = bus.own(NODE_OBJECT)
             elif service == "podsync":
                 self.status = bus.own(PODS_STATUS)
+                self.admitted = bus.own(PODS_ADMITTED)
+            elif service == "volume":
+                self.volumes = bus.own(VOLUMES_MOUNTED)
             elif service == "pleg":
                 self.runtime = bus.own(RUNTIME_PODS)
+                self.observed = bus.own(NODE_OBSERVED)
+                self.usage = bus.own(NODE_USAGE)
                 bus.answer(GetUsage, self.answer_usage)
                 bus.answer(GetCgroups, self.answer_cgroups)
             await bus.start()
@@ -112,9 +136,10 @@ class Node:
     def mark_complete(self, service: str) -> None:
         """What this service publishes of pods is all there is."""
         names = {
-            "sources": ("desired", "mirrors", "api_statuses"),
-            "podsync": ("status",),
-            "pleg": ("runtime",),
+            "sources": ("desired", "mirrors", "api_statuses", "object"),
+            "podsync": ("status", "admitted"),
+            "volume": ("volumes",),
+            "pleg": ("runtime", "observed", "usage"),
         }
         for name in names.get(service, ()):
             getattr(self, name).mark_complete()

@@ -274,6 +274,18 @@ CASES = (
     Case(
         Endpoint.EXPLAIN, "GET", "/bulkhead/explain/default/web", 200, TEXT, "(uid-1, from api)", "proxy", "POST", "GET"
     ),
+    Case(
+        Endpoint.NODE_PAGE,
+        "GET",
+        "/bulkhead/",
+        200,
+        "text/html; charset=utf-8",
+        "<title>",
+        "proxy",
+        "POST",
+        "GET",
+        (("/bulkhead/none", 404, NOT_FOUND), ("/bulkhead/page.css/x", 404, NOT_FOUND)),
+    ),
 )
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "DELETE": "delete"}
 

@@ -45,6 +45,7 @@ SUBRESOURCES = {
     Endpoint.STATUSZ: ("statusz",),
     Endpoint.FLAGZ: ("configz",),
     Endpoint.EXPLAIN: ("proxy",),
+    Endpoint.NODE_PAGE: ("proxy",),
 }
 
 

@@ -1,0 +1,187 @@
+"""The handler of `/bulkhead/`: the node page, its files, the state of the node as JSON, and the stream of changes.
+
+While pages are open, the state is read every two seconds, and a change is encoded once for all of them. A page that is
+slower than the changes gets the complete state next; so no page has more than one event waiting.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from services.frame.launch import Context
+from services.report.document import document
+from services.server.adapters.listener import SERVER_NAME
+from services.server.adapters.plain_answer import plain
+from services.server.controllers.node_state import NodeState
+from services.server.controllers.pod_streams import PodStreams
+from services.server.controllers.request_handler import EndpointHandler
+from services.server.core.node_history import INTERVAL
+from services.server.core.page_feed import PageFeed
+from services.server.core.routes import PAGE_NOT_FOUND, Endpoint
+
+TICK = 2.0  # seconds between two readings while a page is open
+MOST_PAGES = 64  # open streams
+HEARTBEAT = 15.0  # seconds without an event
+SLOWEST = 30.0  # seconds in which a page takes an event
+LONGEST = 3600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
+
+_FILES = {
+    "": ("index.html", "text/html"),
+    "page.css": ("page.css", "text/css"),
+    "page.js": ("page.js", "text/javascript"),
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Server": SERVER_NAME,
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class NodePage:
+    """The handler and its loops. Without an open page only the history is sampled. `state`: what pages show."""
+
+    def __init__(self, context: Context, streams: PodStreams) -> None:
+        self._clock = context.clock
+        self.state, self._feed = NodeState(context, streams), PageFeed()
+        directory = Path(__file__).parents[1] / "page"
+        self._files = {name: ((directory / file).read_bytes(), kind) for name, (file, kind) in _FILES.items()}
+        self._version = hashlib.sha256(b"".join(content for content, _ in self._files.values())).hexdigest()[:16]
+        self._pages = 0
+        self._closed = False
+        self._read_at = float("-inf")  # CLOCK_MONOTONIC
+        self._reading = asyncio.Lock()
+        self._changed = asyncio.Event()  # replaced at each change
+        self._opened = asyncio.Event()  # a page is open
+
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """By endpoint."""
+        return {Endpoint.NODE_PAGE: self.answer}
+
+    @property
+    def pages(self) -> int:
+        """How many streams are open."""
+        return self._pages
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Add the loops to `tasks`."""
+        tasks.create_task(self._sample(), name="node-history")
+        tasks.create_task(self._follow(), name="node-page")
+
+    def close(self) -> None:
+        """End the open streams: the pages connect to the successor of this process."""
+        self._closed = True
+        self._changed.set()
+
+    async def answer(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """GET /bulkhead/ and below it page.css, page.js, state, events."""
+        match parameters[0] if parameters else "":
+            case "events":
+                return await self._events(request)
+            case "state":
+                await self._read()
+                headers = {**_HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
+                return web.Response(body=self._feed.complete(), headers=headers)
+            case name if name in self._files:
+                return self._file(request, name)
+        return plain(404, PAGE_NOT_FOUND)
+
+    def _file(self, request: web.BaseRequest, name: str) -> web.Response:
+        content, kind = self._files[name]
+        tag = f'"{self._version}"'
+        headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+        if request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=content, headers={**headers, "Content-Type": f"{kind}; charset=utf-8"})
+
+    async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._closed or self._pages >= MOST_PAGES:
+            refused = plain(503, f"{MOST_PAGES} node pages are open already\n")
+            refused.headers["Retry-After"] = "30"
+            return refused
+        with self._page():
+            await self._read()
+            headers = {**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
+            response = web.StreamResponse(headers=headers)
+            await response.prepare(request)
+            try:
+                async with asyncio.timeout(LONGEST):
+                    await self._send(request, response)
+            except TimeoutError:
+                pass
+            if request.transport is not None and not request.transport.is_closing():
+                await response.write_eof()
+        return response
+
+    async def _send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        """Send events until the page is to connect again, or is too slow."""
+        number = 0
+        while not self._closed:
+            changed = self._changed
+            event = self._feed.since(number) if number != self._feed.number else b":\n\n"
+            number = self._feed.number
+            try:
+                async with asyncio.timeout(SLOWEST):
+                    await response.write(event)
+            except TimeoutError:
+                if request.transport is not None:
+                    request.transport.abort()
+                return
+            if number != self._feed.number:
+                continue
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    @contextmanager
+    def _page(self) -> Iterator[None]:
+        self._pages += 1
+        self._opened.set()
+        try:
+            yield
+        finally:
+            self._pages -= 1
+            if not self._pages:
+                self._opened.clear()
+
+    async def _read(self) -> None:
+        """Bring the feed up to date, where it is older than a tick."""
+        async with self._reading:
+            if self._clock.monotonic() - self._read_at < TICK / 2 and self._feed.number:
+                return
+            self._read_at = self._clock.monotonic()
+            report = await self.state.report()
+            newest = document(
+                report,
+                version=self._version,
+                cpu=self.state.cpu,
+                pods=self.state.pods(),
+                history=self.state.history.data(),
+            )
+            if self._feed.put(newest):
+                changed, self._changed = self._changed, asyncio.Event()
+                changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._opened.wait()
+            await self._read()
+            await asyncio.sleep(TICK)
+
+    async def _sample(self) -> None:
+        """At multiples of ten seconds of the monotonic clock, when the beats wake this process anyway."""
+        while True:
+            await asyncio.sleep(INTERVAL - self._clock.monotonic() % INTERVAL)
+            await self.state.sample()

@@ -1,0 +1,210 @@
+"""What the node page shows, read from the streams, the beats and the process table.
+
+A row of a pod is computed again only when one of its items is another object than before.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from bus.interface import Change, Deleted, FollowedStream, Freshness, Put
+from bus.messages.beat import Beat
+from bus.messages.followed import Followed, Replicated
+from bus.messages.podsync import PodStatus
+from bus.messages.services import SERVICES
+from bus.messages.sources import DesiredPod
+from bus.messages.streams import (
+    NODE_OBJECT,
+    NODE_OBSERVED,
+    NODE_USAGE,
+    PODS_ADMITTED,
+    PODS_DESIRED,
+    PODS_STATUS,
+    VOLUMES_MOUNTED,
+)
+from services.frame.launch import Context
+from services.report.node import LATE, Report, ReportInputs, report
+from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
+from services.report.processes import ProcessFacts, process_of
+from services.server.controllers.pod_streams import PodStreams
+from services.server.core.node_history import Latencies, NodeHistory, have_started
+
+log = logging.getLogger(__name__)
+
+_Items = tuple[Any, ...]  # of one pod, in each stream about pods
+
+
+class NodeState:
+    """`history` has the samples of the last hour; `cpu` the percent of one CPU of each service in the last sample."""
+
+    def __init__(self, context: Context, streams: PodStreams) -> None:
+        bus = context.bus
+        self._config, self._clock, self._pods = context.config, context.clock, streams
+        self._admitted = bus.follow(PODS_ADMITTED)
+        self._volumes = bus.follow(VOLUMES_MOUNTED)
+        self._observed = bus.follow(NODE_OBSERVED)
+        self._object = bus.follow(NODE_OBJECT)
+        self._usage = bus.follow(NODE_USAGE)
+        bus.follow(PODS_DESIRED, self._desired_changed)
+        bus.follow(PODS_STATUS, self._status_changed)
+        bus.on_beat(self._take_beat)
+        self.history, self.cpu = NodeHistory(), dict[str, float | None]()
+        self._latencies = Latencies()
+        self._beats: dict[str, Beat] = {}
+        self._processes: dict[str, ProcessFacts] = {service: ProcessFacts(holder=None) for service in SERVICES}
+        self._sampled = self._processes  # those of the newest sample
+        self._read_with: dict[str, int] = {}  # service -> process id in its beat when the processes were read
+        self._rows: dict[str, tuple[_Items, PodRow]] = {}
+        self._desired_known = False
+        self._started = self._clock.monotonic()
+
+    async def sample(self) -> None:
+        """Add a sample of now to the history."""
+        await self._read_processes()
+        self.cpu = {service: _share(self._sampled[service], facts) for service, facts in self._processes.items()}
+        self._sampled = self._processes
+        values = self._latencies.take(self._clock.monotonic())
+        values |= {f"cpu/{service}": share for service, share in self.cpu.items()}
+        values["agent.cpu"] = _sum(self.cpu.values())
+        values["agent.memory"] = _sum(facts.memory for facts in self._processes.values())
+        values |= self._node_values()
+        self.history.add(self._clock.wall(), values)
+
+    async def report(self) -> Report:
+        """The state of the node, without its pods."""
+        now = self._clock.monotonic()
+        beats = dict(self._beats)
+        if any(
+            self._read_with.get(service) != beat.pid or now - beat.sent_at > LATE for service, beat in beats.items()
+        ):
+            await self._read_processes()
+        observed, node = self._observed.state.get("node"), self._object.state.get("node")
+        return report(
+            ReportInputs(
+                now=self._clock.monotonic(),
+                node=self._config.node_name,
+                kubeconfig=self._config.kubeconfig,
+                run_dir=self._config.run_dir,
+                processes=self._processes,
+                beats=beats,
+                followed=self._followers(),
+                observed=None if observed is None or self._observed.stale else vars(observed),
+                node_object=None if node is None else {"node": node.node},
+                pods=(),
+            )
+        )
+
+    def pods(self) -> dict[str, PodRow]:
+        """A row for each pod, by UID."""
+        desired, status, runtime = self._pods.desired.state, self._pods.status.state, self._pods.runtime.state
+        admitted, volumes, known = self._admitted.state, self._volumes.state, not self._pods.status.stale
+        rows: dict[str, tuple[_Items, PodRow]] = {}
+        for uid in desired.keys() | admitted.keys() | runtime.keys():
+            verdict = admitted.get(uid)
+            if not is_shown(verdict.state if verdict else None, uid in desired):
+                continue
+            items = (desired.get(uid), status.get(uid), verdict, runtime.get(uid), volumes.get(uid), known)
+            before = self._rows.get(uid)
+            if before is not None and all(one is other for one, other in zip(before[0], items, strict=True)):
+                rows[uid] = before
+            else:
+                rows[uid] = items, pod_row(_facts(uid, *items))
+        self._rows = rows
+        return {uid: row for uid, (_, row) in rows.items()}
+
+    async def _read_processes(self) -> None:
+        """In a thread: a page of memory that is being written may delay the reading."""
+        read_with = {service: beat.pid for service, beat in self._beats.items()}
+        try:
+            self._processes = await asyncio.to_thread(_processes_of, self._config.run_dir)
+        except OSError as error:  # such as too many open files: the last reading stays
+            log.debug("the processes cannot be read: %s", error)
+        self._read_with = read_with
+
+    def _node_values(self) -> dict[str, float | None]:
+        usage = self._usage.state.get("node")
+        if usage is None or self._usage.stale:
+            return {}
+        nanocores = usage.cgroup.cpu_nanocores
+        return {
+            "node.cpu": None if nanocores is None else nanocores / 1e9,
+            "node.memory": usage.cgroup.memory_working_set,
+        }
+
+    def _followers(self) -> dict[str, Followed]:
+        """Right after the start of this process, a service without a beat counts as one that answers."""
+        starting = self._clock.monotonic() - self._started < LATE
+        return {service: Followed(incarnation="") for service in SERVICES if starting} | {"server": self._followed()}
+
+    def _followed(self) -> Followed:
+        """The copies of this process. One without an owner is never stale for long: a node alone has such."""
+        followed: dict[str, FollowedStream[Any]] = {
+            "pods.desired": self._pods.desired,
+            "pods.status": self._pods.status,
+            "runtime.pods": self._pods.runtime,
+            "pods.admitted": self._admitted,
+            "volumes.mounted": self._volumes,
+            "node.observed": self._observed,
+            "node.usage": self._usage,
+        }
+        return Followed(
+            incarnation="",
+            streams={
+                name: Replicated(incarnation="", number=0, items=len(one.state), complete=one.complete, stale=one.stale)
+                for name, one in followed.items()
+            },
+        )
+
+    def _take_beat(self, beat: Beat) -> None:
+        self._beats[beat.service] = beat
+        self._latencies.note_beat(beat.service, beat.sent_at, self._clock.monotonic())
+
+    def _desired_changed(self, change: Change[DesiredPod]) -> None:
+        if isinstance(change, Freshness):
+            self._desired_known = self._desired_known or change.complete
+        elif isinstance(change, Deleted):
+            self._latencies.pod_removed(change.key)
+        elif self._desired_known and change.key not in self._pods.status.state:
+            self._latencies.pod_arrived(change.key, self._clock.monotonic())
+
+    def _status_changed(self, change: Change[PodStatus]) -> None:
+        if not isinstance(change, Put) or (desired := self._pods.desired.state.get(change.key)) is None:
+            return
+        if have_started(desired.pod.get("spec") or {}, change.value.status):
+            self._latencies.pod_started(desired.uid, self._clock.monotonic())
+
+
+def _processes_of(run_dir: str) -> dict[str, ProcessFacts]:
+    return {service: process_of(run_dir, service) for service in SERVICES}
+
+
+def _share(before: ProcessFacts, after: ProcessFacts) -> float | None:
+    """Percent of one CPU between two readings of a process; None = it is another one, or cannot be read."""
+    if before.holder is None or after.holder is None or before.holder.pid != after.holder.pid:
+        return None
+    if before.cpu is None or after.cpu is None or before.age is None or after.age is None or after.age <= before.age:
+        return None
+    return round(100 * (after.cpu - before.cpu) / (after.age - before.age), 1)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _facts(uid: str, desired: Any, status: Any, admitted: Any, runtime: Any, volumes: Any, known: bool) -> PodFacts:
+    """The items of one pod as JSON; containers of the runtime by name and state alone."""
+    containers = [{"name": one.name, "state": one.state} for one in runtime.containers] if runtime else []
+    mounted = (
+        {name: {"state": one.state, "error": one.error} for name, one in volumes.volumes.items()} if volumes else {}
+    )
+    return PodFacts(
+        uid=uid,
+        desired=vars(desired) if desired else {},
+        status=vars(status) if status else {},
+        admitted=vars(admitted) if admitted else {},
+        runtime={"name": runtime.name, "namespace": runtime.namespace, "containers": containers} if runtime else {},
+        volumes={"volumes": mounted},
+        status_known=known,
+    )

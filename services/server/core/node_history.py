@@ -1,0 +1,95 @@
+"""The last hour of the node and the agent for the node page: a bounded ring of samples, and what goes into a sample.
+
+Moments are CLOCK_MONOTONIC seconds, `at` wall-clock seconds. Must not know where the values come from.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+INTERVAL = 10  # seconds between two samples
+LENGTH = 360  # samples: one hour
+
+Values = Mapping[str, float | None]  # series -> value; None = it could not be read
+
+
+class NodeHistory:
+    """The newest samples. A series that a sample does not name has no value there."""
+
+    def __init__(self) -> None:
+        self._at: deque[int] = deque(maxlen=LENGTH)
+        self._values: dict[str, deque[float | None]] = {}
+
+    def add(self, at: float, values: Values) -> None:
+        """Add a sample; the oldest makes room for it."""
+        for name in values.keys() - self._values.keys():
+            self._values[name] = deque([None] * len(self._at), maxlen=LENGTH)
+        self._at.append(round(at))
+        for name, series in self._values.items():
+            series.append(_short(values.get(name)))
+
+    def data(self) -> dict[str, Any]:
+        """`at`: the moments, oldest first; `values`: by series, one for each moment."""
+        return {"at": list(self._at), "values": {name: list(series) for name, series in sorted(self._values.items())}}
+
+
+def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The samples of `after` that `before` does not have, both as `data` returns them; {} = none."""
+    newest = before["at"][-1] if before["at"] else float("-inf")
+    count = sum(at > newest for at in after["at"])
+    if not count:
+        return {}
+    return {"at": after["at"][-count:], "values": {name: series[-count:] for name, series in after["values"].items()}}
+
+
+class Latencies:
+    """What is measured between two samples: the beats of the services, and the starts of pods."""
+
+    def __init__(self) -> None:
+        self._beats: dict[str, float] = {}  # service -> when it sent its newest beat
+        self._arrived: dict[str, float] = {}  # UID of a pod that has not started -> when it arrived
+        self._interval = self._delay = self._start = None  # type: float | None
+
+    def note_beat(self, service: str, sent_at: float, now: float) -> None:
+        """A beat of the service was received at `now`."""
+        if (before := self._beats.get(service)) is not None:
+            self._interval = max(self._interval or 0.0, sent_at - before)
+        self._beats[service] = sent_at
+        self._delay = max(self._delay or 0.0, now - sent_at)
+
+    def pod_arrived(self, uid: str, now: float) -> None:
+        """A pod that has not run is desired since `now`."""
+        self._arrived.setdefault(uid, now)
+
+    def pod_started(self, uid: str, now: float) -> None:
+        """All containers of the pod have started; counts once, and only for one that arrived."""
+        if (arrived := self._arrived.pop(uid, None)) is not None:
+            self._start = max(self._start or 0.0, now - arrived)
+
+    def pod_removed(self, uid: str) -> None:
+        """The pod is no longer desired."""
+        self._arrived.pop(uid, None)
+
+    def take(self, now: float) -> dict[str, float | None]:
+        """The longest interval and delay of beats and the longest start of a pod since the last call, in seconds. The
+        time since the newest beat of each service is an interval, too."""
+        silent = max((now - sent_at for sent_at in self._beats.values()), default=0.0)
+        interval = max(self._interval or 0.0, silent) if self._beats else None
+        taken = {"beats.interval": interval, "messages.delay": self._delay, "pods.start": self._start}
+        self._interval = self._delay = self._start = None
+        return taken
+
+
+def have_started(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether every regular container of the pod runs or has run."""
+    statuses = status.get("containerStatuses") or []
+    states = [one.get("state") or {} for one in statuses]
+    return len(states) == len(spec.get("containers") or []) > 0 and not any(state.get("waiting") for state in states)
+
+
+def _short(value: float | None) -> float | int | None:
+    """Four digits are as much as a chart shows."""
+    if value is None:
+        return None
+    short = float(f"{value:.4g}")
+    return int(short) if short.is_integer() else short

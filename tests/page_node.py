@@ -1,0 +1,159 @@
+"""A node for the node page: processes, pods in several states, their stories and an hour of samples."""
+
+import asyncio
+import json
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bus.memory import ManualClock, MemoryNetwork
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.services import SERVICES
+from bus.messages.sources import DesiredPod
+from bus.messages.usage import CgroupUsage, NodeUsage
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.server.controllers.node_state import NodeState
+from shared.process_identity import identity_of
+from shared.story.files import directory_of
+from tests.fakes.runtime import FakeRuntime
+from tests.service.server.running import Node
+
+STARTED = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 95_000))
+HOSTILE = "<script>document.title='run'</script>"
+NAMES = ("web", "cart", "search", "mail", "images", "login", "billing", "report")
+
+
+def status(number: int, restarts: int = 0) -> dict[str, Any]:
+    """Pod 3 cannot pull its image, pod 5 waits for a volume, pod 7 is restarted, the others run."""
+    container: dict[str, Any] = {"name": "main", "image": "registry.example/web:1", "restartCount": restarts}
+    if number == 3:
+        message = 'Back-off pulling image "registry.example/web:1"'
+        state: dict[str, Any] = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+    elif number == 5:
+        state = {"waiting": {"reason": "ContainerCreating"}}
+    elif number == 7:
+        message = "back-off 40s restarting failed container"
+        state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+    else:
+        container |= {"ready": True, "started": True}
+        return {
+            "phase": "Running",
+            "podIP": f"10.89.0.{number % 250}",
+            "startTime": STARTED,
+            "containerStatuses": [{**container, "state": {"running": {"startedAt": STARTED}}}],
+        }
+    return {"phase": "Pending", "containerStatuses": [{**container, "state": state, "ready": False}]}
+
+
+class PageNode(Node):
+    """Publishes pods; every service runs in the process of the test."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.network = MemoryNetwork(ManualClock(wall=time.time()))
+        self.cri = FakeRuntime(self.network.clock)
+        self._run_dir, self._stories = directory / "run", directory_of(str(directory / "root"))
+
+    def start_processes(self) -> None:
+        """The lock file of each service names the process of the test."""
+        locks = self._run_dir / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        for service in SERVICES:
+            record = {
+                "pid": os.getpid(), "process": identity_of(os.getpid()), "supervisord": "", "starts": [[1.0, 0.0]]
+            }  # fmt: skip
+            (locks / f"{service}.lock").write_text(json.dumps(record))
+
+    def observe_node(self) -> None:
+        """The runtime is ready, and the node uses something."""
+        now = self.network.clock.monotonic()
+        runtime = NodeObserved(
+            observed_at=now,
+            runtime_reachable=True,
+            runtime_name="containerd",
+            runtime_version="1.7.24",
+            runtime_ready=True,
+            network_ready=True,
+        )
+        self.observed.put("node", runtime)
+        usage = CgroupUsage(time=now, cpu_nanocores=420_000_000, memory_working_set=3 << 30)
+        self.usage.put("node", NodeUsage(read_at=now, started_at=1.0, cgroup=usage, memory_capacity=8 << 30))
+
+    def put_pod(self, number: int, name: str = "", **more: Any) -> str:
+        """Publish the pod with this number and return its UID."""
+        uid = f"uid-{number}"
+        name = name or f"{NAMES[number % len(NAMES)]}-{number}"
+        namespace = "shop" if number % 3 else "kube-system"
+        metadata = {"name": name, "namespace": namespace, "uid": uid}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+        named: dict[str, Any] = {"uid": uid, "name": name, "namespace": namespace}
+        self.desired.put(uid, DesiredPod(uid=uid, source="api", pod=pod))
+        self.status.put(uid, PodStatus(**named, version=(1, 1), status=status(number, **more)))
+        self.admitted.put(uid, AdmittedPod(**named, state=PodState.SYNC, source="api"))
+        if number == 5:
+            missing = MountedVolume(state=VolumeState.ERROR, error='secret "shop/mail-password" not found')
+            self.volumes.put(uid, MountedVolumes(uid=uid, volumes={"password": missing}))
+        return uid
+
+    def write_story(self, uid: str, name: str, count: int = 12) -> None:
+        """Write the story of a pod."""
+        self._stories.mkdir(parents=True, exist_ok=True)
+        head = {"what": "pod", "uid": uid, "name": name, "namespace": "shop", "source": "api"}
+        calls = ({"what": "done", "call": "PullImage", "image": f"registry.example/{name}:{n}"} for n in range(count))
+        at = self.network.clock.wall()
+        lines = [head, *({"at": at + number, "took": 1.5} | call for number, call in enumerate(calls))]
+        (self._stories / f"{uid}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def delete_pod(self, uid: str) -> None:
+        """The pod is gone from all streams."""
+        for stream in (self.desired, self.status, self.admitted):
+            stream.delete(uid)
+
+    def publish(self, count: int) -> None:
+        """So many pods; pod 2 has a hostile name."""
+        self.start_processes()
+        self.observe_node()
+        for number in range(count):
+            name = HOSTILE if number == 2 else ""
+            uid = self.put_pod(number, name, restarts=4 if number == 7 else 0)
+            self.write_story(uid, name or f"{NAMES[number % len(NAMES)]}-{number}", 3)
+
+    @asynccontextmanager
+    async def time(self, pace: float = 1.0) -> AsyncIterator[None]:
+        """Let time pass in the block: so many seconds each second."""
+
+        async def pass_on() -> None:
+            while True:
+                await asyncio.sleep(0.1)
+                await self.network.advance(0.1 * pace)
+
+        passing = asyncio.create_task(pass_on())
+        try:
+            yield
+        finally:
+            passing.cancel()
+
+
+def add_hour(state: NodeState, wall: float, load: Callable[[int], float] = lambda n: math.sin(n / 25)) -> None:
+    """Fill the history with an hour before `wall`."""
+    for number in range(360):
+        wave = 1 + 0.5 * load(number) + 0.12 * math.sin(number * 1.7)
+        shares = {f"cpu/{service}": 0.4 * wave * (1 + index % 3) for index, service in enumerate(SERVICES)}
+        state.history.add(
+            wall - (360 - number) * 10,
+            {
+                **shares,
+                "agent.cpu": sum(shares.values()),
+                "agent.memory": (150 << 20) * (1 + number / 4000),
+                "node.cpu": 0.8 * wave,
+                "node.memory": (3 << 30) * (1 + 0.05 * wave),
+                "beats.interval": 1.0 + (2.4 if number == 200 else 0.02 * wave),
+                "messages.delay": 0.0011 * wave,
+                "pods.start": 1.2 * wave if number % 23 == 0 else None,
+            },
+        )

@@ -1,0 +1,212 @@
+"""The node page over HTTP: its files, its state, its events for many pages, and who may read them."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from services.server.controllers import node_page
+from services.server.controllers.node_page import MOST_PAGES
+from services.server.core.authorization import Attributes
+from services.server.service import ServerService
+from tests.page_node import HOSTILE, PageNode
+from tests.service.server.main_listener import TOKEN, MainListener, allow, main_listener
+from tests.service.server.running import configuration
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> PageNode:
+    return PageNode(tmp_path)
+
+
+@pytest.fixture
+async def server(tmp_path: Path, node: PageNode) -> AsyncIterator[MainListener]:
+    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+    async with main_listener(configuration(tmp_path), node=node) as server:
+        node.publish(10)
+        await node.network.settle()
+        async with node.time(pace=20):
+            yield server
+
+
+class Events:
+    """An open event stream."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
+
+    async def next(self) -> tuple[str, Any]:
+        """The name and the data of the next event."""
+        async with asyncio.timeout(DEADLINE):
+            while not (line := await self.response.content.readline()).startswith(b"event: "):
+                assert line, "the stream has ended"
+            data = await self.response.content.readuntil(b"\n\n")
+        return line.decode().removeprefix("event: ").strip(), json.loads(data.decode().removeprefix("data: "))
+
+    async def pod(self, uid: str) -> Any:
+        """What the next change of this pod shows."""
+        while uid not in (found := (await self.next())[1].get("pods", {})):
+            pass
+        return found[uid]
+
+
+Open = Callable[[], Awaitable[Events]]
+
+
+@pytest.fixture
+async def opened(server: MainListener) -> AsyncIterator[Open]:
+    """Opens event streams, and closes them at the end."""
+    responses: list[aiohttp.ClientResponse] = []
+
+    async def open_one() -> Events:
+        response = await server.client.get(f"{server.url}/bulkhead/events", read_bufsize=1 << 25)
+        responses.append(response)
+        assert (response.status, response.content_type) == (200, "text/event-stream")
+        return Events(response)
+
+    yield open_one
+    for response in responses:
+        response.close()
+
+
+async def until_pages(service: ServerService, count: int) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while service.page.pages != count:
+            await asyncio.sleep(0.02)
+
+
+async def test_the_page_loads_nothing_from_outside(server: MainListener) -> None:
+    _, html, headers = await server.request("GET", "/bulkhead/")
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+    assert "unsafe" not in headers["Content-Security-Policy"] and headers["X-Content-Type-Options"] == "nosniff"
+    named = re.findall(r'(?:src|href)="([^"#]*)"', html)
+    assert sorted(named) == ["data:,", "explain", "page.css", "page.js", "state"]
+    for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+        status, content, headers = await server.request("GET", f"/bulkhead/{name}")
+        assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+        assert "//" not in re.sub(r"http://www\.w3\.org/2000/svg|//[ ].*|/\*.*?\*/", "", content)
+        assert "innerHTML" not in content and "eval(" not in content
+        again = await server.request("GET", f"/bulkhead/{name}", b"", **{"If-None-Match": headers["ETag"]})
+        assert again[:2] == (304, "")
+    assert (await server.request("GET", "/bulkhead"))[0] == 301
+
+
+async def test_the_state_has_verdict_processes_and_what_pods_wait_for(server: MainListener, opened: Open) -> None:
+    await (await opened()).next()
+    status, body, headers = await server.request("GET", "/bulkhead/state")
+    state = json.loads(body)
+    assert (status, headers["Content-Type"], headers["Cache-Control"]) == (200, "application/json", "no-store")
+    assert state["node"] == {
+        "name": "node-1", "ready": True, "problems": [],
+        "facts": ["containerd 1.7.24: ready", "alone, without an API server"],
+    }  # fmt: skip
+    assert {one["service"]: one["state"] for one in state["processes"]}["pleg"] == "running"
+    assert len(state["processes"]) == 7 and len(state["pods"]) == 10
+    assert state["pods"]["uid-2"]["name"] == HOSTILE
+    assert state["pods"]["uid-3"]["waits_for"].startswith("main: ImagePullBackOff (Back-off pulling image")
+    assert state["pods"]["uid-5"]["waits_for"] == 'volume password: secret "shop/mail-password" not found'
+    assert state["pods"]["uid-0"]["waits_for"] == ""
+
+
+async def test_a_page_gets_the_state_and_then_what_changes(server: MainListener, node: PageNode, opened: Open) -> None:
+    events = await opened()
+    name, state = await events.next()
+    assert name == "state" and len(state["pods"]) == 10
+    uid = node.put_pod(11)
+    assert (await events.pod(uid))["state"] == "Running"
+    node.delete_pod(uid)
+    assert await events.pod(uid) is None
+    node.network.kill("pleg")
+    while "processes" not in (change := (await events.next())[1]) or "late" not in str(change["processes"]):
+        pass
+
+
+async def test_the_history_has_samples_of_all_series(server: MainListener, node: PageNode, opened: Open) -> None:
+    events = await opened()
+    assert (await events.next())[1]["history"]["at"] == []
+    await server.running.service.page.state.sample()
+    while not (history := (await events.next())[1].get("history")):
+        pass
+    values = {name: series[-1] for name, series in history["values"].items()}
+    assert values["node.cpu"] == 0.42 and values["node.memory"] == pytest.approx(3 << 30, rel=1e-3)
+    assert values["agent.memory"] > 1 << 20 and 0.9 < values["beats.interval"] < 2.1
+    node.put_pod(12)
+    await node.network.settle()
+    await server.running.service.page.state.sample()
+    assert server.running.service.page.state.history.data()["values"]["pods.start"][-1] is not None
+
+
+async def test_fifty_pages_get_each_change_and_leave_nothing_behind(
+    server: MainListener, node: PageNode, opened: Open
+) -> None:
+    service = server.running.service
+    pages = [await opened() for _ in range(50)]
+    assert {name for name, _ in await asyncio.gather(*(page.next() for page in pages))} == {"state"}
+    uid = node.put_pod(20)
+    rows = await asyncio.gather(*(page.pod(uid) for page in pages))
+    assert all(row == rows[0] for row in rows) and service.page.pages == 50
+    for page in pages:
+        page.response.close()
+    await until_pages(service, 0)
+
+
+async def test_one_page_too_many_is_refused_until_another_leaves(server: MainListener, opened: Open) -> None:
+    pages = [await opened() for _ in range(MOST_PAGES)]
+    status, body, headers = await server.request("GET", "/bulkhead/events")
+    assert (status, body, headers["Retry-After"]) == (503, "64 node pages are open already\n", "30")
+    assert (await server.request("GET", "/bulkhead/state"))[0] == 200
+    pages.pop().response.close()
+    await until_pages(server.running.service, MOST_PAGES - 1)
+    assert (await (await opened()).next())[0] == "state"
+
+
+async def test_a_page_that_does_not_read_is_dropped_and_delays_no_other(
+    server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    monkeypatch.setattr(node_page, "SLOWEST", 1.0)
+    service = server.running.service
+    for number in range(400):  # more than the buffers of a connection hold
+        node.put_pod(number, "x" * 30_000)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        slow.sendall(b"GET /bulkhead/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until_pages(service, 1)
+        reading = await opened()
+        assert len((await reading.next())[1]["pods"]) == 400
+        await until_pages(service, 1)
+        node.put_pod(400)
+        assert (await reading.pod("uid-400"))["state"] == "Running"
+
+
+async def test_the_streams_end_when_the_ports_are_handed_over(server: MainListener, opened: Open) -> None:
+    events = await opened()
+    await events.next()
+    server.running.service.page.close()
+    async with asyncio.timeout(DEADLINE):
+        await events.response.content.read()
+    assert (await server.request("GET", "/bulkhead/events"))[0] == 503
+
+
+@pytest.mark.parametrize("path", ["", "page.css", "page.js", "state", "events"])
+async def test_all_of_it_needs_the_right_to_proxy(tmp_path: Path, path: str) -> None:
+    asked: list[Attributes] = []
+
+    async def deny(question: Attributes, _address: str) -> bool:
+        asked.append(question)
+        return False
+
+    async with main_listener(configuration(tmp_path), deny) as server:
+        status, body, _ = await server.request("GET", f"/bulkhead/{path}", Authorization=f"Bearer {TOKEN}")
+        assert (status, [(one.verb, one.subresource) for one in asked]) == (403, [("get", "proxy")])
+        assert body.startswith("Forbidden (user=jane, verb=get, resource=nodes")
+    async with main_listener(configuration(tmp_path), allow, anonymous=False) as server:
+        assert (await server.request("GET", f"/bulkhead/{path}"))[0] == 401

@@ -1,0 +1,86 @@
+"""The ring of samples, and what is measured between two of them."""
+
+from typing import Any
+
+import pytest
+
+from services.server.core.node_history import INTERVAL, LENGTH, Latencies, NodeHistory, added, have_started
+
+
+def test_the_ring_keeps_one_hour() -> None:
+    history = NodeHistory()
+    for number in range(LENGTH + 40):
+        history.add(number * INTERVAL, {"node.cpu": number})
+    data = history.data()
+    assert LENGTH * INTERVAL == 3600 and len(data["at"]) == len(data["values"]["node.cpu"]) == LENGTH
+    assert (data["at"][0], data["values"]["node.cpu"][-1]) == (40 * INTERVAL, LENGTH + 39)
+
+
+def test_a_series_has_a_value_or_none_at_each_moment() -> None:
+    history = NodeHistory()
+    history.add(10.2, {"old": 1.23456})
+    history.add(20.0, {"new": 2.0, "unread": None})
+    assert history.data() == {
+        "at": [10, 20],
+        "values": {"old": [1.235, None], "new": [None, 2], "unread": [None, None]},
+    }
+
+
+def test_only_new_samples_are_added_to_what_a_page_has() -> None:
+    history = NodeHistory()
+    none = history.data()
+    history.add(10, {"a": 1})
+    one = history.data()
+    history.add(20, {"a": 2})
+    history.add(30, {"a": 3, "b": 9})
+    assert added(none, one) == one
+    assert added(one, history.data()) == {"at": [20, 30], "values": {"a": [2, 3], "b": [None, 9]}}
+    assert added(one, one) == {}
+
+
+def test_the_longest_interval_and_delay_of_beats_are_measured() -> None:
+    latencies = Latencies()
+    assert latencies.take(0.0) == {"beats.interval": None, "messages.delay": None, "pods.start": None}
+    for service, sent_at, now in (("pleg", 1.0, 1.001), ("sources", 1.0, 1.003), ("pleg", 3.5, 3.501)):
+        latencies.note_beat(service, sent_at, now)
+    taken = latencies.take(4.0)
+    assert taken["beats.interval"] == 3.0  # sources has sent none since 1.0
+    assert taken["messages.delay"] == pytest.approx(0.003)
+    latencies.note_beat("sources", 4.0, 4.0)
+    latencies.note_beat("pleg", 4.5, 4.5)
+    assert latencies.take(5.0)["beats.interval"] == 3.0
+    assert latencies.take(5.0)["beats.interval"] == 1.0
+
+
+def test_the_longest_start_of_a_pod_counts_once_and_only_for_pods_that_arrived() -> None:
+    latencies = Latencies()
+    latencies.pod_arrived("a", 1.0)
+    latencies.pod_arrived("a", 5.0)
+    latencies.pod_arrived("b", 2.0)
+    latencies.pod_arrived("gone", 0.0)
+    latencies.pod_removed("gone")
+    for uid in ("a", "b", "gone", "older than this process"):
+        latencies.pod_started(uid, 7.0)
+    assert latencies.take(7.0)["pods.start"] == 6.0
+    latencies.pod_started("a", 9.0)
+    assert latencies.take(9.0)["pods.start"] is None
+
+
+RUNS: dict[str, Any] = {"running": {"startedAt": "x"}}
+WAITS: dict[str, Any] = {"waiting": {"reason": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("states", "started"),
+    [
+        ([], False),
+        ([RUNS], False),
+        ([WAITS, WAITS], False),
+        ([RUNS, WAITS], False),
+        ([RUNS, RUNS], True),
+        ([RUNS, {"terminated": {"exitCode": 0}}], True),
+    ],
+)
+def test_a_pod_has_started_when_each_container_has(states: list[dict[str, Any]], started: bool) -> None:
+    spec = {"containers": [{"name": "a"}, {"name": "b"}]}
+    assert have_started(spec, {"containerStatuses": [{"state": state} for state in states]}) is started
