@@ -51,6 +51,8 @@ PREREQUISITES = (
     Prerequisite("openssl", "openssl", "test"),
     Prerequisite("prometheus", "prometheus", "test"),
     Prerequisite("promtool", "prometheus", "test"),
+    Prerequisite("zsh", "zsh", "test"),
+    Prerequisite("fish", "fish", "test"),
     Prerequisite("man", "man-db", "test"),
     Prerequisite("groff", "groff-base", "test"),
     Prerequisite("chromium-headless-shell", "chromium-headless-shell", "test"),

@@ -23,7 +23,9 @@ def script(shell: str, program: str, command: click.Command) -> str:
         return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](FLAGS.values())
     kind = get_completion_class(shell)
     assert kind is not None
-    return kind(command, {}, program, _VARIABLE).source().rstrip("\n")
+    text = kind(command, {}, program, _VARIABLE).source().rstrip("\n")
+    # With click's own condition the second completion of a session is empty: zsh has loaded the function by then.
+    return text.replace("$zsh_eval_context[-1] == loadautofunc", f"$funcstack[1] == _{program}")
 
 
 def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
@@ -65,8 +67,16 @@ def _zsh(flags: Iterable[Flag]) -> str:
         text = flag.doc.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("'", "'\\''")
         value = "" if flag.kind in _WITHOUT_VALUE else "=:value:_files"
         lines.append(f"    '--{flag.name}{value[:1]}[{text}]{value[1:]}' \\")
-    head = "#compdef kubelet\n# zsh completion of kubelet; put it into a directory of $fpath as _kubelet"
-    return "\n".join([head, "_arguments -s \\", *lines, "    '*:file:_files'"])
+    head = "#compdef kubelet\n# zsh completion of kubelet; put it into a directory of $fpath as _kubelet, or source it"
+    body = ["_kubelet_completion() {", "_arguments -s \\", *lines, "    '*:file:_files'", "}"]
+    called = '_kubelet_completion "$@"'
+    return "\n".join(
+        [
+            head,
+            *body,
+            f"if [[ $funcstack[1] == _kubelet ]]; then {called}; else compdef _kubelet_completion kubelet; fi",
+        ]
+    )
 
 
 def _fish(flags: Iterable[Flag]) -> str:
