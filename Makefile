@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house docs quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house docs release quick quick-unit quick-service run clean \
     test-pure test-cluster test-node test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -170,6 +170,9 @@ quick-unit quick-service:  # two halves at once: each is a single process on one
 
 run: $(VENV)/.synced-run deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run
+
+release: venv  ## build the wheel and the Debian package into build/release, with SHA256SUMS: the same commit gives the same bytes
+	@$(BIN)/python -m tools.release $(ARGS)
 
 clean: $(VENV)/.synced-run  ## remove everything `make run` made: pods, containers, mounts, cgroups, bridge, BULKHEAD_HOME
 	@$(BIN)/python -m tools.clean

@@ -38,11 +38,12 @@ for tree in {trees}; do
   fi
   echo $$ > $tree/{name}/cgroup.procs
 done
-exec unshare --cgroup --mount --pid --uts --ipc --fork --kill-child --propagation slave bash {inside}
+exec unshare --cgroup --mount --pid --uts --ipc {namespaces} --fork --kill-child --propagation slave bash {inside}
 """
 # What systemd would set for the whole machine is read-only; network settings are the network's, which is shared.
 _INSIDE = """\
 set -e
+{root}
 mount -t proc proc /proc
 for part in /proc/sys/kernel /proc/sys/fs /proc/sys/vm; do
   mount --bind $part $part; mount -o remount,bind,ro $part
@@ -58,6 +59,8 @@ exec env -i PATH="$PATH" container=test {systemd} --system --unit=test.target --
 
 class SystemdMachine:
     """`with SystemdMachine(directory) as machine:`; a short directory, for what runs inside puts sockets there."""
+
+    namespaces = ""  # more of them, as options of unshare
 
     def __init__(self, directory: Path) -> None:
         for needed in (SYSTEMD, Path("/usr/bin/dbus-daemon"), Path("/usr/bin/nsenter")):
@@ -112,8 +115,10 @@ class SystemdMachine:
         ours = cgroup_layout.find_hierarchies()
         trees = [*ours.roots(), *([ours.beside] if ours.beside else [])]
         inside = self.directory / "inside.sh"
-        inside.write_text(_INSIDE.format(mounts=_mounts(ours), units=units, systemd=SYSTEMD))
-        outside = _OUTSIDE.format(trees=" ".join(map(str, trees)), name=self.name, inside=inside)
+        inside.write_text(_INSIDE.format(root=self.root_script(), mounts=_mounts(ours), units=units, systemd=SYSTEMD))
+        outside = _OUTSIDE.format(
+            trees=" ".join(map(str, trees)), name=self.name, inside=inside, namespaces=self.namespaces
+        )
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(["bash", "-c", outside], stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 30
@@ -134,6 +139,10 @@ class SystemdMachine:
         asked = self.inside("busctl", "get-property", "org.freedesktop.systemd1", "/org/freedesktop/systemd1",
                             "org.freedesktop.systemd1.Manager", "Version")  # fmt: skip
         return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+    def root_script(self) -> str:
+        """Commands before anything else is mounted in there: a root of its own, in a subclass."""
+        return ""
 
     def inside(self, *command: str) -> list[str]:
         """The command line that runs a command in there."""

@@ -1,0 +1,331 @@
+"""The release as it is built, and the Debian package on a machine with systemd: installed, started, upgraded,
+downgraded, removed and purged while pods run. No step before the last one may change the tasks of containerd."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.installed_machine import InstalledMachine
+from tests.lacking import require_command
+from tests.process.supervised import CHECKOUT, eventually
+from tools.containerd import import_images
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_COMMAND, Image
+from tools.release.source import copy_source
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
+
+PODS = 30 if os.environ.get("NIGHT") else 5
+CONTAINERD = "/run/bulkhead/containerd/containerd.sock"
+PAUSE = Image(name="registry.k8s.io/pause:3.10", command=PAUSE_COMMAND)  # that of the package's kubelet.yaml
+SECONDS = 60.0  # a deadline
+_POLL = """\
+import time, urllib.request
+while True:
+    try:
+        urllib.request.urlopen("http://127.0.0.1:10248/healthz", timeout=2).read()
+        print(time.monotonic(), flush=True)
+    except OSError:
+        pass
+    time.sleep(0.05)
+"""
+
+
+@dataclass(frozen=True)
+class Releases:
+    """Directories with the files of a release: the `first` build and the same `again`."""
+
+    first: Path
+    again: Path
+
+    @property
+    def package(self) -> Path:
+        """The Debian package of the first build."""
+        [path] = self.first.glob("*.deb")
+        return path
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> Releases:
+    built = Releases(*(tmp_path_factory.mktemp(name) for name in ("first", "again")))
+
+    def build(output: Path, umask: str, environment: dict[str, str]) -> None:
+        scratch = tmp_path_factory.mktemp("scratch")
+        command = [sys.executable, "-m", "tools.release", f"--output={output}", "--fast"]
+        script = f'umask {umask}; exec "$@"'
+        done = subprocess.run(["bash", "-c", script, "bash", *command], cwd=CHECKOUT, capture_output=True, text=True,
+                              check=False, env={**os.environ, "TMPDIR": str(scratch), **environment})  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert not list(scratch.iterdir()), "nothing is left of the build"
+
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(build, built.first, "0022", {})
+        again = pool.submit(build, built.again, "0077", {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "1", "LC_ALL": "C"})
+        first.result(), again.result()
+    return built
+
+
+@pytest.fixture(scope="module")
+def tree(releases: Releases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The unpacked package, with its control files in DEBIAN."""
+    directory = tmp_path_factory.mktemp("package") / "tree"
+    subprocess.run(["dpkg-deb", "-R", releases.package, directory], check=True)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_two_builds_have_the_same_bytes(releases: Releases) -> None:
+    sums = (releases.first / "SHA256SUMS").read_text()
+    assert sums == (releases.again / "SHA256SUMS").read_text()
+    files = {line.split("  ")[1] for line in sums.splitlines()}
+    assert files == {path.name for path in releases.first.iterdir()} - {"SHA256SUMS"}
+    assert {Path(name).suffix for name in files} == {".whl", ".deb"}
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=releases.again, check=True)
+    shutil.rmtree(releases.again)
+
+
+def test_the_package_has_the_times_modes_and_owners_of_a_release(releases: Releases, tmp_path: Path) -> None:
+    command = ["dpkg-deb", "--fsys-tarfile", str(releases.package)]
+    listed = subprocess.run(
+        f"{' '.join(command)} | tar --list --verbose --verbose --numeric-owner --full-time --utc",
+        shell=True, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    epoch = copy_source(tmp_path).epoch
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(epoch))
+    executable = set()
+    for line in listed.splitlines():
+        mode, owner, _, date, clock, path = line.split(None, 5)
+        assert (owner, f"{date} {clock}") == ("0/0", moment), line
+        assert mode[0] == "l" or mode in ("drwxr-xr-x", "-rwxr-xr-x", "-rw-r--r--"), line
+        if mode == "-rwxr-xr-x":
+            executable.add(path)
+    programs = {f"./opt/bulkhead/bin/{name}" for name in ("bulkhead", "kubelet", "supervisorctl", "supervisord")}
+    assert executable == {*programs, "./usr/bin/kubectl-bulkhead"}
+
+
+def test_the_package_names_no_file_of_the_machine_that_built_it(tree: Path) -> None:
+    for place in (str(CHECKOUT), "bulkhead-release-"):
+        found = subprocess.run(["grep", "-rlF", place, tree], capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stdout) == (1, ""), place
+
+
+def test_every_module_is_compiled_and_valid_whatever_its_time(tree: Path) -> None:
+    sources = set((tree / "opt/bulkhead/lib").rglob("*.py"))
+    for path in sources:
+        [compiled] = (path.parent / "__pycache__").glob(f"{path.stem}.cpython-*.pyc")
+        assert compiled.read_bytes()[4:8] == b"\x01\0\0\0", compiled  # a hash that is not checked
+    assert len(sources) > 500
+
+
+def test_the_maintainer_scripts_pass_shellcheck(tree: Path) -> None:
+    require_command("shellcheck")
+    scripts = [tree / "DEBIAN" / name for name in ("config", "postinst", "postrm", "prerm")]
+    done = subprocess.run(["shellcheck", "--exclude=SC1091", *scripts], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout  # SC1091: debconf is not a file of ours
+
+
+def test_lintian_finds_no_error_outside_of_the_python_packages(tree: Path, tmp_path: Path) -> None:
+    """Without the Python packages, which take a minute: the next test has them."""
+    small = tmp_path / "small"
+    subprocess.run(["cp", "-a", tree, small], check=True)
+    shutil.rmtree(small / "opt/bulkhead/lib")
+    sums = small / "DEBIAN/md5sums"
+    lines = [line for line in sums.read_text().splitlines() if (small / line.split("  ", 1)[1]).exists()]
+    sums.write_text("\n".join(lines) + "\n")
+    assert lintian_errors(packed(small, tmp_path / "bulkhead.deb", "xz")) == []
+
+
+@pytest.mark.night
+def test_lintian_finds_no_error_in_the_whole_package(tree: Path, tmp_path: Path) -> None:
+    assert lintian_errors(packed(tree, tmp_path / "bulkhead.deb", "xz")) == []
+
+
+def packed(tree: Path, package: Path, compression: str = "zstd") -> Path:
+    """The tree as a package."""
+    command = ["dpkg-deb", "--build", "--root-owner-group", f"-Z{compression}", "-z1", str(tree), str(package)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return package
+
+
+def lintian_errors(package: Path) -> list[str]:
+    require_command("lintian")
+    command = ["lintian", "--allow-root", "--fail-on=none", "--tag-display-limit=0", str(package)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if line.startswith("E:")]
+
+
+# From here on one machine, in this order.
+
+
+@pytest.fixture(scope="module")
+def machine(releases: Releases, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledMachine]:
+    directory = tmp_path_factory.mktemp("machine")
+    shutil.copy(releases.package, directory / "first.deb")
+    with later_version(tree):
+        packed(tree, directory / "later.deb")
+    with InstalledMachine(directory) as machine:
+        yield machine
+
+
+@contextmanager
+def later_version(tree: Path) -> Iterator[None]:
+    """The unpacked package as one of the version 99, as far as dpkg and the program know."""
+    [metadata] = tree.glob("opt/bulkhead/lib/*/site-packages/bulkhead_kubelet-*.dist-info/METADATA")
+    texts = {path: path.read_text() for path in (tree / "DEBIAN/control", metadata)}
+    for path, text in texts.items():
+        path.write_text(re.sub(r"(?m)^Version: .*$", "Version: 99", text, count=1))
+    yield
+    for path, text in texts.items():
+        path.write_text(text)
+
+
+def dpkg(machine: InstalledMachine, *arguments: str) -> str:
+    """Run dpkg in there; both outputs."""
+    done = machine.call("dpkg", "--force-unsafe-io", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def version(machine: InstalledMachine) -> str:
+    return machine.must("bulkhead", "--version").strip()
+
+
+def tasks(machine: InstalledMachine) -> set[str]:
+    """The id and the process of each running container and sandbox."""
+    address = str(machine.path(CONTAINERD))
+    lines = subprocess.run(["ctr", "--address", address, "--namespace", "k8s.io", "tasks", "ls"], capture_output=True,
+                           text=True, check=True).stdout.splitlines()  # fmt: skip
+    return {" ".join(line.split()) for line in lines[1:] if "RUNNING" in line}
+
+
+def processes(machine: InstalledMachine) -> set[str]:
+    return set(machine.must("ps", "-e", "-o", "pid=").split())
+
+
+def states(machine: InstalledMachine) -> dict[str, str]:
+    rows = machine.json("bulkhead", "pods", "-o", "json")
+    return {row["name"]: row["state"] for row in rows}
+
+
+def gap(machine: InstalledMachine, change: Callable[[], object]) -> float:
+    """The longest time without a good answer of /healthz, in seconds, from before the change until it answers again."""
+    command = ["nsenter", "-t", str(machine.pid), "-n", sys.executable, "-c", _POLL]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as poll:
+        try:
+            assert poll.stdout is not None
+            answers = [float(poll.stdout.readline())]
+            change()
+            done = time.monotonic()
+            while answers[-1] < done:
+                answers.append(float(poll.stdout.readline()))
+        finally:
+            poll.kill()
+    return max(after - before for before, after in pairwise(answers))
+
+
+def test_the_package_is_installed_and_nothing_is_started(machine: InstalledMachine) -> None:
+    output = dpkg(machine, "--install", str(machine.directory / "first.deb"))
+    assert "systemctl enable --now bulkhead" in output
+    assert machine.call("systemctl", "is-active", "bulkhead").stdout.strip() == "inactive"
+    assert machine.call("systemctl", "is-enabled", "bulkhead").stdout.strip() == "disabled"
+    assert version(machine) == f"bulkhead {version_of_the_checkout()}"
+    # The agent imports it only for a kubeconfig with an exec plugin.
+    machine.must("/opt/bulkhead/bin/python", "-c", "import kubernetes.config.exec_provider")
+    checked = machine.must("bulkhead", "config", "check")
+    assert checked == "/etc/bulkhead/kubelet.yaml: good\n"
+    verified = machine.call("systemd-analyze", "verify", "bulkhead.service")
+    assert "bulkhead" not in verified.stdout + verified.stderr
+    assert "bulkhead status" in machine.must("man", "bulkhead-status")
+
+
+def version_of_the_checkout() -> str:
+    [line] = [one for one in (CHECKOUT / "pyproject.toml").read_text().splitlines() if one.startswith("version = ")]
+    return str(json.loads(line.partition(" = ")[2]))
+
+
+def test_the_node_is_ready_after_one_command(machine: InstalledMachine) -> None:
+    began = time.monotonic()
+    machine.must("systemctl", "enable", "--now", "bulkhead")
+    machine.must("bulkhead", "status", f"--wait-ready={SECONDS:g}")
+    print(f"ready {time.monotonic() - began:.1f} s after `systemctl enable --now bulkhead`")
+    import_images(str(machine.path(CONTAINERD)), machine.directory, (PAUSE, BUSYBOX_CONTENT))
+    for number in range(PODS):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{number}"},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{"name": "c", "image": BUSYBOX_CONTENT.name, "command": ["sleep", "100000"]}],
+            },
+        }
+        machine.path(f"/etc/bulkhead/manifests/pod-{number}.json").write_text(json.dumps(pod))
+    eventually(
+        lambda: len(found := states(machine)) == PODS and set(found.values()) == {"Running"}, "the pods run", 300
+    )
+    assert len(tasks(machine)) == 2 * PODS
+
+
+@pytest.mark.parametrize("release", ["later", "first"])
+def test_an_upgrade_and_a_downgrade_restart_no_container(machine: InstalledMachine, release: str) -> None:
+    before, old = tasks(machine), (version(machine), machine.show("bulkhead", "MainPID"))
+    package = str(machine.directory / f"{release}.deb")
+    seconds = gap(machine, lambda: dpkg(machine, "--install", package))
+    print(f"{PODS} pods, {old[0]} -> {version(machine)}: {seconds:.1f} s without an agent")
+    assert version(machine) != old[0] and machine.show("bulkhead", "MainPID") != old[1]
+    machine.must("bulkhead", "status", f"--wait-ready={SECONDS:g}")
+    eventually(lambda: set(states(machine).values()) == {"Running"}, "the agent shows its pods")
+    assert tasks(machine) == before
+    assert seconds < SECONDS  # on a busy machine; the figure above is what is claimed
+
+
+def test_a_removal_stops_the_agent_and_leaves_the_pods(machine: InstalledMachine) -> None:
+    before = {line.split()[1] for line in tasks(machine)}
+    output = dpkg(machine, "--remove", "bulkhead")
+    assert "systemctl enable --now kubelet" in output
+    assert machine.call("systemctl", "is-active", "bulkhead").stdout.strip() == "inactive"
+    assert not machine.path("/opt/bulkhead").exists()
+    assert not machine.path("/etc/systemd/system/multi-user.target.wants/bulkhead.service").is_symlink()
+    assert machine.path("/etc/bulkhead/kubelet.yaml").exists()
+    assert before <= processes(machine)
+
+
+def test_a_purge_keeps_the_state_without_an_answer_and_while_pods_run(machine: InstalledMachine) -> None:
+    question = "bulkhead bulkhead/remove-state boolean true"
+    for answered in (False, True):
+        if answered:
+            dpkg(machine, "--install", str(machine.directory / "first.deb"))
+            machine.must("sh", "-c", f"echo {question} | debconf-set-selections")
+        output = dpkg(machine, "--purge", "bulkhead")
+        assert ("the state stays" in output) == answered
+        assert machine.path("/var/lib/bulkhead/kubelet/pods").exists()
+        assert not machine.path("/etc/bulkhead/kubelet.yaml").exists()
+
+
+def test_a_purge_removes_the_state_of_pods_that_have_ended(machine: InstalledMachine) -> None:
+    before = processes(machine)
+    dpkg(machine, "--install", str(machine.directory / "first.deb"))
+    machine.must("systemctl", "start", "bulkhead")
+    eventually(lambda: len(states(machine)) == PODS and set(states(machine).values()) == {"Running"}, "the pods run")
+    assert len(tasks(machine)) == 2 * PODS
+    assert {line.split()[1] for line in tasks(machine)} <= before, "a later installation continues with the pods"
+    for path in machine.path("/etc/bulkhead/manifests").iterdir():
+        path.unlink()
+    eventually(lambda: not states(machine) and not tasks(machine), "the pods have ended", 120)
+    dpkg(machine, "--remove", "bulkhead")
+    machine.must("umount", "/var/lib/bulkhead/containerd")  # the test's own mount
+    machine.must("sh", "-c", "echo bulkhead bulkhead/remove-state boolean true | debconf-set-selections")
+    dpkg(machine, "--purge", "bulkhead")
+    for place in ("/var/lib/bulkhead", "/var/log/bulkhead", "/run/bulkhead", "/etc/bulkhead", "/opt/bulkhead"):
+        assert not machine.path(place).exists(), place
