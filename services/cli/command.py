@@ -115,15 +115,16 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
     """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json]`.
 
     Without flags it checks those of the running agent, else those with which it would be started: KUBELET_ARGS, the
-    args file, or the systemd unit bulkhead or kubelet; a note names them. Prints every problem with its place, the text
-    there and the remedy. Keys that the kubelet would silently ignore are problems here.
+    args file, or the systemd unit bulkhead or kubelet; a note names them. Where there is none of these, that is a
+    problem. Prints every problem with its place, the text there and the remedy. Keys that the kubelet would silently
+    ignore are problems here. At the end it names the files that were read.
 
     \b
     Exit codes: 0 = good, 1 = there is a problem.
     """
     from services.cli.config_check import check_configuration
 
-    _run(context, flags, ("text", "json"), check_configuration)
+    _run(context, flags, ("text", "json"), check_configuration, takes_defaults=False)
 
 
 @config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
@@ -148,7 +149,10 @@ def _run(
     given: tuple[str, ...],
     forms: tuple[str, ...],
     command: Callable[[Callable[[], list[str]], str, Callable[[str], None], Callable[[str], None]], int],
+    *,
+    takes_defaults: bool = True,
 ) -> None:
+    """`takes_defaults`: where no configuration is found, the defaults are used."""
     if {"--help", "-h"} & set(given):
         click.echo(context.get_help())
         return
@@ -167,6 +171,9 @@ def _run(
             found = found_arguments()
         except OperatorError as error:
             raise ConfigurationRefusedError((str(error),)) from error
+        if found.is_default and not takes_defaults:
+            why = found.origin.removeprefix("the defaults (").removesuffix(")")
+            raise ConfigurationRefusedError((f"no configuration to check: {why} (give flags, such as --config=FILE)",))
         write_error(f"note: without flags here, these are {found.origin}")
         return found.arguments
 

@@ -48,8 +48,20 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
     if resolved is not None and resolved.without_effect:
         out(f"note: accepted, but without effect yet: {', '.join(resolved.without_effect)}")
     if not bad and resolved is not None:
-        out(f"{resolved.config.config_file or 'the flags'}: good")
+        out(f"{resolved.config.config_file or 'the flags'}: good{_beside(resolved)}")
     return int(bad)
+
+
+def _beside(resolved: Resolved) -> str:
+    """What was checked beside the configuration file, in brackets; "" = nothing."""
+    config = resolved.config
+    flags = len(config.given_flags.keys() - {"config"})
+    checked = [f"{flags} flag{'s' * (flags > 1)}"] if flags and config.config_file else []
+    places = filter(_PLACE.fullmatch, resolved.layers.places.values())
+    files = {str(Path(position(place)[0]).absolute()) for place in places}
+    checked += sorted(files - {config.config_file})
+    checked += [path for path in (config.kubeconfig, config.bootstrap_kubeconfig) if path and Path(path).exists()]
+    return f" (with {', '.join(checked)})" if checked else ""
 
 
 def _unused(resolved: Resolved) -> Iterable[Finding]:

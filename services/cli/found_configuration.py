@@ -2,11 +2,12 @@
 file, or a systemd unit; and where they were found."""
 
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cli.systemd_unit import PROPERTIES, environment_files, unit_arguments
+from services.cli.systemd_unit import PROPERTIES, environment_files, unit_arguments, unit_environment
 from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.fields import FlagKind
@@ -26,6 +27,7 @@ class FoundArguments:
 
     arguments: list[str]
     origin: str
+    is_default: bool = False  # nothing was found: these are the defaults
 
 
 def found_arguments() -> FoundArguments:
@@ -75,6 +77,8 @@ def flags_of_unit(name: str) -> FoundArguments | None:
         )
         texts = {path: text for path in environment_files(answer.stdout) if (text := _text(path)) is not None}
         arguments = unit_arguments(answer.stdout, texts)
+        if not arguments and (given := unit_environment(answer.stdout, texts).get("KUBELET_ARGS")):
+            return FoundArguments(shlex.split(given, comments=True), f"the flags in KUBELET_ARGS of {name}")
     except (OSError, subprocess.TimeoutExpired):
         return None
     except ValueError as error:
@@ -93,5 +97,8 @@ def _text(path: str) -> str | None:
 
 
 def _defaults(places: AgentPaths) -> FoundArguments:
-    missing = f"no agent runs in {places.run_dir}, and there is no {places.args_file} and no unit with flags"
-    return FoundArguments([], f"the defaults ({missing})")
+    agent = f"no agent runs in {places.run_dir}"
+    if Path(places.run_dir).exists() and not os.access(places.run_dir, os.R_OK | os.X_OK):
+        agent = f"{places.run_dir} cannot be read by this user"
+    missing = f"{agent}, and there is no {places.args_file} and no unit with flags"
+    return FoundArguments([], f"the defaults ({missing})", is_default=True)

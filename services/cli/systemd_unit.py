@@ -24,13 +24,7 @@ def unit_arguments(shown: str, files: Mapping[str, str]) -> list[str] | None:
     commands = [match[1] for value in _values(shown, "ExecStart") if (match := _ARGV.search(value))]
     if "loaded" not in _values(shown, "LoadState") or not commands:
         return None
-    variables: dict[str, str] = {}
-    for value in _values(shown, "Environment"):
-        variables |= dict(_assignments(shlex.split(value)))
-    for path in environment_files(shown):
-        for line in files.get(path, "").splitlines():
-            if not line.lstrip().startswith(("#", ";")):
-                variables |= dict(_assignments([_without_quotes(line)]))
+    variables = unit_environment(shown, files)
     words: list[str] = []
     for word in shlex.split(commands[-1])[1:]:
         if re.fullmatch(r"\$\w+", word):  # a variable alone is split, and left out where it is empty
@@ -38,6 +32,18 @@ def unit_arguments(shown: str, files: Mapping[str, str]) -> list[str] | None:
         else:
             words.append(_BRACES.sub(lambda found: variables.get(found[1], ""), word))
     return words
+
+
+def unit_environment(shown: str, files: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the unit's program, arguments as for `unit_arguments`. Raises ValueError likewise."""
+    variables: dict[str, str] = {}
+    for value in _values(shown, "Environment"):
+        variables |= dict(_assignments(shlex.split(value)))
+    for path in environment_files(shown):
+        for line in files.get(path, "").splitlines():
+            if not line.lstrip().startswith(("#", ";")):
+                variables |= dict(_assignments([_without_quotes(line)]))
+    return variables
 
 
 def _values(shown: str, name: str) -> list[str]:

@@ -50,6 +50,21 @@ def test_a_good_configuration_exits_zero(tmp_path: Path) -> None:
     assert result.output == f"note: accepted, but without effect yet: hairpinMode\n{tmp_path}/k.yaml: good\n"
 
 
+def test_drop_ins_flags_and_the_kubeconfig_that_were_checked_are_named(tmp_path: Path) -> None:
+    drop_ins = tmp_path / "drop-ins"
+    drop_ins.mkdir()
+    (drop_ins / "10.conf").write_text(GOOD.partition("auth")[0] + "maxPods: 50\n")
+    kubeconfig = tmp_path / "kubeconfig"
+    user = "users: [{name: u, user: {token: t}}]\n"
+    cluster = "clusters: [{name: c, cluster: {server: 'http://192.0.2.1'}}]\n"
+    contexts = "contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+    kubeconfig.write_text(f"apiVersion: v1\nkind: Config\n{user}{cluster}{contexts}")
+    flags = f"--config-dir={drop_ins}", f"--kubeconfig={kubeconfig}", "--v=2"
+    result = config("check", with_file(tmp_path, GOOD), *flags)
+    checked = f"3 flags, {drop_ins}/10.conf, {kubeconfig}"
+    assert result.output.splitlines()[-1] == f"{tmp_path}/k.yaml: good (with {checked})"
+
+
 def test_a_bad_configuration_exits_one_with_all_problems_and_what_stands_there(tmp_path: Path) -> None:
     result = config("check", with_file(tmp_path, GOOD + "logging: {prt: 1}\nmaxPods: many\n"), "-v=3")
     assert result.exit_code == 1
@@ -162,7 +177,7 @@ LOCAL = "--address=127.0.0.1"  # flags alone on every address are an error: acce
 
 
 def test_a_server_that_lets_every_host_in_fails_the_check_and_a_local_one_does_not() -> None:
-    result = config("check")
+    result = config("check", "--v=1")
     assert result.exit_code == 1
     assert "authentication.anonymous.enabled: is true while authorization.mode is AlwaysAllow" in result.stderr
     assert config("check", LOCAL).exit_code == 0

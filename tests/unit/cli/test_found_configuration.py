@@ -79,6 +79,47 @@ def test_a_machine_without_systemd_has_the_defaults(home: Path, monkeypatch: pyt
     assert found.arguments == [] and found.origin.startswith(f"the defaults (no agent runs in {home}/run, and")
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_where_nothing_is_found_nothing_is_good(home: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    answer = CliRunner().invoke(main, ["config", "check", "-o", form])
+    assert answer.exit_code == 1
+    assert f"no configuration to check: no agent runs in {home}/run, and there is no" in answer.output
+    assert "good" not in answer.output
+    assert CliRunner().invoke(main, ["config", "show"]).exit_code == 0, "the defaults can be shown"
+
+
+def test_flags_in_the_environment_of_the_unit_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "ExecStart={ path=/k ; argv[]=/opt/bulkhead/.venv/bin/kubelet ; ignore_errors=no ; pid=0 }\n"
+    shown = f'{command}Environment=A=b "KUBELET_ARGS=--v=4 --port=10260"\nLoadState=loaded\n'
+    systemctl(home, monkeypatch, shown, "bulkhead.service")
+    (home / "kubelet.args").write_text("--v=3\n")
+    found = found_arguments()
+    assert found.arguments == ["--v=4", "--port=10260"]
+    assert found.origin == "the flags in KUBELET_ARGS of bulkhead.service"
+
+
+def test_each_place_is_named_and_checked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in the place that counts fails the check, whatever is in the places after it."""
+    command = "ExecStart={ path=/k ; argv[]=/usr/bin/kubelet --v=%s ; ignore_errors=no ; pid=0 }\nLoadState=loaded\n"
+    systemctl(home, monkeypatch, command % "kubelet-unit", "kubelet.service")
+    assert_checked("kubelet-unit", "the flags of kubelet.service")
+    (home / "kubelet.args").write_text("--v=args-file\n")
+    assert_checked("args-file", f"the flags in {home}/kubelet.args")
+    systemctl(home, monkeypatch, command % "own-unit", "bulkhead.service")
+    assert_checked("own-unit", "the flags of bulkhead.service")
+    monkeypatch.setenv("KUBELET_ARGS", "--v=environment")
+    assert_checked("environment", "the flags in KUBELET_ARGS")
+
+
+def assert_checked(mistake: str, origin: str) -> None:
+    """The check names the place, and the mistake that is there."""
+    answer = CliRunner().invoke(main, ["config", "check"])
+    assert answer.exit_code == 1
+    assert answer.stderr.startswith(f"note: without flags here, these are {origin}\n")
+    assert mistake in answer.stderr
+
+
 def test_a_unit_with_an_open_quote_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systemctl(home, monkeypatch, SHOWN.replace("LEVEL=2", 'LEVEL="2'), "kubelet.service")
     answer = CliRunner().invoke(main, ["config", "check"])
