@@ -171,6 +171,12 @@ class ConfigurationWatch:
             return False
         self._last_lines = ()
         self._context.bus.trouble("configuration", None)
+        choice = self._startup.choice
+        if apply and choice is not None and choice.local_refused:
+            for line in choice.local_refused:
+                log.error("%s", line)
+            log.error("the local configuration was refused; the one that the Node names does not depend on it")
+            self._trouble(choice.local_refused)
         if waiting:
             log.warning("the configuration has changed since the agent was started: %s", _COUNTS)
         return True

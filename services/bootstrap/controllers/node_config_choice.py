@@ -1,6 +1,7 @@
 """Evaluates the configurations that may be in force, and chooses the first one that can be used (config.md 4.3).
 
-Blocks: evaluation runs children. The local configuration must be valid, also when it is not the one in force.
+Blocks: evaluation runs children. At a start of the agent the local configuration must be valid, also when it is not the
+one in force. Later a change of the source, and a return to an earlier one, do not depend on it.
 """
 
 import logging
@@ -13,7 +14,7 @@ from bus.lock import read_starts
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters.node_config_store import NodeConfigStore
 from services.bootstrap.core.config_source import INTERNAL_ERROR, LOAD_ERROR, VALIDATE_ERROR
-from services.bootstrap.core.node_config import Checkpoints, InForce, crash_rejection
+from services.bootstrap.core.node_config import Checkpoints, InForce, Rejection, crash_rejection
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import check_readable, evaluate
 from shared.config.findings import ConfigurationRefusedError
@@ -28,38 +29,55 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Choice:
-    """The records on disk when the choice was made, and why it is not the assigned source; "" = it is."""
+    """The records on disk when the choice was made, and why it is not the assigned source; "" = it is. `local_refused`:
+    what is wrong with the local configuration, which is not the one that was chosen."""
 
     checkpoints: Checkpoints
     error: str = ""
+    local_refused: tuple[str, ...] = ()
 
 
-def choose(arguments: list[str], local: Resolved, complete: Callable[[Resolved], T]) -> tuple[T, Choice | None]:
-    """The result of `complete` for the first configuration that it accepts. `local` is the local configuration.
+def choose(
+    arguments: list[str],
+    complete: Callable[[Resolved], T],
+    *,
+    in_force: EffectiveConfig | None = None,
+    rejection: Rejection | None = None,
+) -> tuple[T, Choice | None]:
+    """The result of `complete` for the first configuration that it accepts.
 
-    `complete` raises ConfigurationRefusedError; it is raised here if it is that of the local configuration.
+    `in_force`: the configuration until now; with it the local configuration may be invalid while the Node names
+    another one. `rejection`: one that may not be on disk. `complete` raises ConfigurationRefusedError; that of the
+    local configuration is raised here, as is that of its evaluation.
     """
-    if not uses_node_config(local.config):
+    local, refused = _evaluate_local(arguments, in_force)
+    if local is not None and not uses_node_config(local.config):
         return complete(local), None
-    store = NodeConfigStore(local.config)
+    config = local.config if local is not None else in_force
+    assert config is not None
+    store = NodeConfigStore(config)
     try:
         checkpoints, problems = store.load()
     except OSError as unreadable:
         checkpoints, problems = Checkpoints(is_damaged=True), (f"{unreadable.filename}: {unreadable.strerror}",)
     for problem in problems:
         log.error("the configuration that the Node names: %s", problem)
+    if rejection is not None:
+        checkpoints = replace(checkpoints, rejection=rejection)
     error = checkpoints.rejection_error or (INTERNAL_ERROR if checkpoints.is_damaged else "")
     for source in checkpoints.candidates:
-        if source is None:
+        if source is None and local is not None:
             return complete(local), Choice(checkpoints, error)
+        if source is None:
+            break
         try:
-            return complete(_evaluate(arguments, store, source)), Choice(checkpoints, error)
+            return complete(_evaluate(arguments, store, source)), Choice(checkpoints, error, refused)
         except _UnusableError as unusable:
             error = error or unusable.error
-        except ConfigurationRefusedError as refused:
-            _report(source, VALIDATE_ERROR, refused.lines)
+        except ConfigurationRefusedError as invalid:
+            _report(source, VALIDATE_ERROR, invalid.lines)
             error = error or VALIDATE_ERROR
-    raise AssertionError("the last candidate is the local configuration")
+    raise ConfigurationRefusedError(refused)
 
 
 def uses_node_config(config: EffectiveConfig) -> bool:
@@ -67,24 +85,42 @@ def uses_node_config(config: EffectiveConfig) -> bool:
     return bool(config.dynamic_config_dir) and not config.run_once
 
 
-def reject_crashing(config: EffectiveConfig, generation: str) -> bool:
-    """Save that the source in force is rejected, if it makes a service crash; whether it is rejected.
+def reject_crashing(config: EffectiveConfig, generation: str) -> Rejection | None:
+    """The rejection of the source in force, if it makes a service crash. It is saved, unless no disk takes it.
 
     For the start of bootstrap: it may be the service that crashes.
     """
     if config.config_source is None:
-        return False
+        return None
     store = NodeConfigStore(config)
-    checkpoints, _ = store.load()
+    try:
+        checkpoints, _ = store.load()
+    except OSError as error:
+        log.error("%s: cannot be read, so crashes reject nothing: %s", error.filename, error.strerror)
+        return None
     if checkpoints.rejection is not None and checkpoints.rejection.source == config.config_source:
-        return True
+        return checkpoints.rejection
     in_force = InForce(config.config_source, config.config_source_since)
     rejection = crash_rejection(checkpoints, in_force, service_starts(config.run_dir, generation))
     if rejection is None:
-        return False
+        return None
     log.error("%s: %s", rejection.source.api_path, rejection.error)
-    store.reject(rejection)
-    return True
+    try:
+        store.reject(rejection)
+    except OSError as error:
+        log.error("%s: this cannot be saved: %s (free disk space)", error.filename, error.strerror)
+    return rejection
+
+
+def _evaluate_local(arguments: list[str], in_force: EffectiveConfig | None) -> tuple[Resolved | None, tuple[str, ...]]:
+    """The local configuration; or None and what is wrong with it, where another one may be used. Raises
+    ConfigurationRefusedError."""
+    try:
+        return evaluate(arguments), ()
+    except ConfigurationRefusedError as error:
+        if in_force is None or not uses_node_config(in_force):
+            raise
+        return None, error.lines
 
 
 def service_starts(run_dir: str, generation: str) -> Mapping[str, tuple[float, ...]]:

@@ -34,7 +34,8 @@ def reload(begun: BootstrapStartup, old: EffectiveConfig) -> EffectiveConfig:
         report(old, config)  # raises for what a reload does not change
         make_layout(config)
 
-    evaluation = startup.evaluate_all(ServiceLock(Path(old.run_dir), "server").holder, prepare=prepare)
+    server = ServiceLock(Path(old.run_dir), "server").holder
+    evaluation = startup.evaluate_all(server, prepare=prepare, in_force=old)
     config = with_since(evaluation.resolved.config, old, time.monotonic())
     if config == old:
         log.info("reload: the configuration has not changed")
@@ -50,7 +51,7 @@ def reload(begun: BootstrapStartup, old: EffectiveConfig) -> EffectiveConfig:
     begun.replace_config(config)
     begun.choice = evaluation.choice
     crash_point("bootstrap.reload.written")
-    startup.remark(evaluation)
+    begun.remark(evaluation)
     return config
 
 

@@ -24,10 +24,10 @@ from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, se
 from services.bootstrap.controllers.node_config_choice import Choice, choose, reject_crashing, with_since
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.core.containerd_config import render_config, render_network
+from services.bootstrap.core.node_config import Rejection
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
 from services.frame.takeover import is_orphan
 from shared.config.effective import EffectiveConfig
-from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import CONFIG_NAME, encode_effective, load_generation
 from shared.config.resolve import Resolved
@@ -53,18 +53,20 @@ def evaluate_all(
     server: Callable[[], int | None],
     *,
     prepare: Callable[[EffectiveConfig], None] = lambda _: None,
+    in_force: EffectiveConfig | None = None,
+    rejection: Rejection | None = None,
 ) -> Evaluation:
     """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found.
 
     `prepare` is called with a configuration that is good in itself, before anything is written or asked for it. It
-    raises OperatorError, or ConfigurationRefusedError.
+    raises OperatorError, or ConfigurationRefusedError. `in_force` and `rejection`: see `choose`.
     """
     try:
         arguments = find_arguments(find_places())
     except OperatorError as error:
         raise ConfigurationRefusedError((str(error),)) from error
     complete = partial(_complete, server=server, prepare=prepare)
-    evaluation, choice = choose(arguments, evaluate(arguments), complete)
+    evaluation, choice = choose(arguments, complete, in_force=in_force, rejection=rejection)
     return replace(evaluation, choice=choice)
 
 
@@ -128,6 +130,7 @@ class BootstrapStartup:
         self._is_locked = False  # the lock file was taken; a second call would wait for the first one
         self._writing = threading.Lock()  # a reload and a restoration each write what `_in_force` then is
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
+        self.remarked = frozenset[str]()  # the lines of the last `remark`
         self.choice: Choice | None = None  # of the last evaluation; None = none was made, or the Node names none
 
     def configure(self) -> EffectiveConfig:
@@ -136,13 +139,15 @@ class BootstrapStartup:
         All services of one supervisord work by the same configuration, whenever each of them is started.
         """
         begun = self._saved(lambda generation: generation == self._generation)
-        if begun is not None and not reject_crashing(begun, self._generation):
+        rejection = reject_crashing(begun, self._generation) if begun is not None else None
+        if begun is not None and rejection is None:
             self._go_on_with(begun)
             return begun
         removed = begun is None and self._services_work()  # looked at now: once the file is written, they begin
         self.evaluated_at = time.time()
         try:
-            evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder, prepare=self._prepare)
+            server = ServiceLock(self._run_dir, "server").holder
+            evaluation = evaluate_all(server, prepare=self._prepare, in_force=begun, rejection=rejection)
             self._settle_credentials(evaluation.resolved.config)
         except ConfigurationRefusedError as error:
             kept = self._last_good()
@@ -153,9 +158,11 @@ class BootstrapStartup:
             self.refused = (*error.lines, *self.refused)
             return kept
         self.pair, self.choice = evaluation.pair, evaluation.choice
+        if self.choice is not None and self.choice.local_refused:
+            self.refused = self.choice.local_refused
         config = with_since(evaluation.resolved.config, None, time.monotonic())
         self._write(config)
-        remark(evaluation)
+        self.remark(evaluation)
         if removed:
             self._restart_all()
         return config
@@ -173,6 +180,19 @@ class BootstrapStartup:
                 self._write_config(config)
             except OSError as error:
                 raise _unwritable(error, self._run_dir) from error
+
+    def remark(self, evaluation: Evaluation) -> None:
+        """Log what was found and is no error, where the evaluation before this one did not find it."""
+        found = {finding.line: finding.severity for finding in evaluation.resolved.found}
+        if evaluation.resolved.without_effect:
+            line = f"accepted, but without effect yet: {', '.join(evaluation.resolved.without_effect)}"
+            found[line] = WARNING
+        for line, severity in found.items():
+            if line not in self.remarked:
+                log.log(logging.ERROR if severity == DANGER else logging.WARNING, "%s", line)
+        self.remarked = frozenset(found)
+        if evaluation.pair.created:
+            log.info("a self-signed serving certificate was made, valid until %s", evaluation.pair.not_after)
 
     def _go_on_with(self, config: EffectiveConfig) -> None:
         """Work by a configuration that was evaluated earlier; `refused` gets what has become bad since."""
@@ -342,13 +362,3 @@ def changed_since(path: Path, wall: float) -> bool:
         return path.stat().st_ctime > wall - 0.05
     except OSError:
         return False
-
-
-def remark(evaluation: Evaluation) -> None:
-    """Log what was found and is no error."""
-    for finding in evaluation.resolved.found:
-        log.log(logging.ERROR if finding.severity == DANGER else logging.WARNING, "%s", finding.line)
-    if evaluation.resolved.without_effect:
-        log.warning("accepted, but without effect yet: %s", ", ".join(evaluation.resolved.without_effect))
-    if evaluation.pair.created:
-        log.info("a self-signed serving certificate was made, valid until %s", evaluation.pair.not_after)

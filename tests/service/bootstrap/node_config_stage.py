@@ -18,9 +18,9 @@ from bus.messages.streams import NODE_CONFIG, events_of
 from services.bootstrap.adapters import node_config_store
 from services.bootstrap.controllers.node_config import NODE, NodeConfig
 from services.bootstrap.controllers.node_config_choice import Choice, choose, reject_crashing, with_since
+from services.bootstrap.core.node_config import Rejection
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
-from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError
 from shared.metrics.registry import Registry
 from tests.fakes.followed import FollowedStream
@@ -113,8 +113,9 @@ class Stage:
         """bootstrap alone: config.json is there, and nothing is evaluated unless the configuration was rejected."""
         assert self.startup is not None
         self.startup.choice = choice
-        if choice is None and reject_crashing(self.startup.config, ""):
-            config, choice = self._evaluate()
+        in_force = self.startup.config
+        if choice is None and (rejection := reject_crashing(in_force, "")) is not None:
+            config, choice = self._evaluate(in_force, rejection)
             self.startup = Startup(with_since(config, None, self.network.clock.monotonic()), choice)
         bus = self.network.bus("bootstrap")
         self.metrics = Registry("bootstrap")
@@ -153,15 +154,17 @@ class Stage:
         record = {"pid": os.getpid(), "process": "", "supervisord": "", "starts": starts}
         (self.run_dir / "locks" / f"{service}.lock").write_text(json.dumps(record))
 
-    def _evaluate(self) -> tuple[EffectiveConfig, Choice | None]:
+    def _evaluate(
+        self, in_force: EffectiveConfig | None = None, rejection: Rejection | None = None
+    ) -> tuple[EffectiveConfig, Choice | None]:
         self.evaluations += 1
-        resolved, choice = choose(self.arguments, evaluate(self.arguments), lambda resolved: resolved)
+        resolved, choice = choose(self.arguments, lambda resolved: resolved, in_force=in_force, rejection=rejection)
         return resolved.config, choice
 
     async def _reload(self) -> bool:
         assert self.startup is not None
         try:
-            config, choice = self._evaluate()
+            config, choice = self._evaluate(self.startup.config)
         except ConfigurationRefusedError:
             return False
         self.startup.config = with_since(config, self.startup.config, self.network.clock.monotonic())

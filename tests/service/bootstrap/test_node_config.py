@@ -240,17 +240,6 @@ async def test_the_node_is_deleted_and_the_configuration_stays(make: Make) -> No
 
 
 @on_virtual_time
-async def test_an_invalid_local_configuration_keeps_what_is_in_force(make: Make) -> None:
-    async with node(make, "a", maxPods=7) as stage:
-        await stage.until("a", "a", "", "")
-        stage.write_local(maxPods=-1)
-        stage.offer("b", maxPods=8)
-        stage.name("b")
-        await stage.until("b", "a", "", "internal failure, see Kubelet log for details")
-        assert stage.max_pods == 7
-
-
-@on_virtual_time
 async def test_only_the_checkpoints_that_may_be_used_stay(make: Make) -> None:
     async with node(make, "a", maxPods=7) as stage:
         await stage.until("a", "a", "a", "", within=TRIAL + 60)

@@ -78,6 +78,60 @@ async def test_a_bootstrap_that_crashes_rolls_back_at_its_start(make: Make) -> N
         assert stage.max_pods == 50
 
 
+@on_virtual_time
+async def test_a_bootstrap_that_crashes_rolls_back_though_the_record_of_it_cannot_be_saved(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: NodeConfigStore, rejection: Rejection | None) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "record")
+
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        await stage.kill()
+        stage.crashes("bootstrap", 4)
+        monkeypatch.setattr(NodeConfigStore, "reject", full)
+        await stage.start_bootstrap()
+        await stage.until("a", "", "", CRASHED.replace("podsync", "bootstrap"))
+        assert stage.max_pods == 50
+
+
+@on_virtual_time
+async def test_records_that_cannot_be_read_reject_nothing_and_end_no_bootstrap(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: NodeConfigStore) -> None:
+        raise OSError(errno.EIO, "Input/output error", "record")
+
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "", "")
+        await stage.kill()
+        stage.crashes("bootstrap", 4)
+        monkeypatch.setattr(NodeConfigStore, "load", unreadable)
+        await stage.start_bootstrap()
+        await stage.passes(60)
+        assert not stage.is_killed
+
+
+@on_virtual_time
+async def test_an_invalid_local_configuration_prevents_neither_a_change_nor_a_return(make: Make) -> None:
+    async with node(make, "a", maxPods=7) as stage:
+        await stage.until("a", "a", "a", "", within=TRIAL + 60)
+        stage.write_local(maxPods=-1)
+        stage.offer("b", maxPods=8)
+        stage.name("b")
+        await stage.until("b", "b", "a", "")
+        assert stage.max_pods == 8
+        assert stage.startup is not None and stage.startup.choice is not None
+        (line,) = stage.startup.choice.local_refused
+        assert "maxPods" in line
+        stage.crashes("podsync", 4)
+        await stage.until("b", "a", "a", CRASHED, within=5)
+        assert stage.max_pods == 7
+        stage.name(None, None)
+        await stage.passes(60)
+        assert stage.max_pods == 7, "the local configuration cannot be used"
+
+
 @pytest.mark.parametrize("record", ["assigned", "last-known-good"])
 @pytest.mark.parametrize("content", [b"", b"apiVersion: kubelet.config", b"\xff\xfe", b"a: " * 10_000])
 def test_a_damaged_record_never_keeps_the_agent_from_starting(make: Make, record: str, content: bytes) -> None:

@@ -14,7 +14,7 @@ from services.bootstrap.controllers.reload import reload, report
 from services.bootstrap.controllers.startup import BootstrapStartup, Evaluation
 from services.frame.generation import SUPERVISORD, generation_of
 from shared.config.effective import EffectiveConfig
-from shared.config.findings import ConfigurationRefusedError
+from shared.config.findings import WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import CONFIG_NAME, load_effective
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
@@ -33,6 +33,7 @@ class Node:
             node_name="n1", root_dir="/r", run_dir=str(run_dir), log_dir="/l", cert_dir="/c", kubeconfig="/k"
         )
         self.refused: tuple[str, ...] = ()
+        self.found: tuple[Finding, ...] = ()
         self.begun = BootstrapStartup()
         self.begun.replace_config(self.config)
         monkeypatch.setattr(startup, "evaluate_all", self._evaluate)
@@ -40,7 +41,7 @@ class Node:
     def _evaluate(self, *_: object, **__: object) -> Evaluation:
         if self.refused:
             raise ConfigurationRefusedError(self.refused)
-        return Evaluation(Resolved(self.edit), PairReport())
+        return Evaluation(Resolved(self.edit, found=self.found), PairReport())
 
     @property
     def in_force(self) -> EffectiveConfig:
@@ -116,3 +117,14 @@ def test_a_change_that_only_the_log_and_configz_show_restarts_no_service(node: N
     document = {"logging": {"verbosity": 4}}
     lines = report(node.config, replace(node.config, verbosity=4, document=document))
     assert lines == ("reload: logging has changed: no service restarts", "reload: no service restarts")
+
+
+def test_a_remark_is_logged_again_only_where_the_evaluation_before_did_not_have_it(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, (one, two) = node.config, (Finding(WARNING, "", f"{key} is deprecated") for key in ("one", "two"))
+    for pods, found in enumerate([(one,), (one, two), (two,), (one, two)], 1):
+        node.edit, node.found = replace(old, max_pods=pods, document={"maxPods": pods}), found
+        old = reload(node.begun, old)
+    logged = [record.message for record in caplog.records if "deprecated" in record.message]
+    assert [line.partition(" ")[0] for line in logged] == ["one", "two", "one"]
