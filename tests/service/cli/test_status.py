@@ -197,3 +197,10 @@ def test_restart_ends_the_process_and_waits_for_the_next_one(stage: Stage) -> No
 
 def test_an_unknown_service_is_wrong_usage(stage: Stage) -> None:
     assert stage.command("restart", "kubelet").returncode == 2
+
+
+def test_status_loads_no_event_loop_and_no_library_that_it_does_not_use() -> None:
+    code = "import sys, services.cli.command, services.cli.status; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    slow = {"asyncio", "aiohttp", "cryptography", "google.protobuf", "grpc", "kubernetes", "supervisor", "yaml"}
+    assert not slow & set(loaded)

@@ -1,0 +1,135 @@
+"""Every command in a pipe without UTF-8, in a pipe that is closed, and in a terminal of 40 columns without colours."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from services.cli.command import main
+from shared.story.lines import Kind
+from tests.service.cli.stage import DEADLINE, Stage
+
+COLUMNS = 40
+RUN_DIR = "--run-dir"
+# The arguments of a command; one that is not named here is run with --help: it would change the agent or the machine.
+EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("version",): (),
+    ("explain",): ("--root-dir", "ROOT"),
+    ("config", "check"): ("--node-ip=192.0.2.1",),
+    ("config", "show"): ("--node-ip=192.0.2.1",),
+    ("config", "diff"): ("FILE", "FILE", "--node-ip=192.0.2.1"),
+    ("config", "flags"): (),
+    ("completion",): ("zsh", "kubelet"),
+    ("status",): ("-o", "wide", RUN_DIR, "RUN"),
+    ("describe",): ("web-0", RUN_DIR, "RUN"),
+    ("events",): (RUN_DIR, "RUN"),
+    ("logs",): ("--service", "podsync", RUN_DIR, "RUN"),
+    ("exec",): (RUN_DIR, "RUN", "web-0", "--", "true"),
+    ("pods", "list"): (RUN_DIR, "RUN"),
+    ("pods", "apply"): ("-f", "FILE", RUN_DIR, "RUN"),
+    ("pods", "delete"): ("nothing", RUN_DIR, "RUN"),
+    ("what-if",): ("FILE", RUN_DIR, "RUN"),
+}
+TABLES = {("status",), ("pods", "list"), ("explain",)}  # commands whose lines fit into the terminal
+NO_UTF8 = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def commands(group: click.Group, *words: str) -> list[tuple[str, ...]]:
+    """The words of every command below the group."""
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        found += commands(command, *words, name) if isinstance(command, click.Group) else [(*words, name)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("agent")
+    stage = Stage(directory, 30)
+    lines = [f"I0102 03:04:05.000000    4711 podsync/pods.py:7] größer {'x' * 200}\n"] * 2000  # more than a pipe holds
+    (stage.log_dir / "podsync.log").write_text("".join(lines), encoding="utf-8")
+    stories = directory / "kubelet/bulkhead/podsync/stories"
+    stories.mkdir(parents=True)
+    story = [
+        {"at": 1.0, "what": Kind.POD, "uid": "u", "name": "web", "namespace": "shop"},
+        {"at": 1.0, "what": Kind.EVENT, "reason": "Größe", "message": "m" * 300},
+    ]
+    (stories / "u.jsonl").write_text("".join(json.dumps(line) + "\n" for line in story))
+    (directory / "config.yaml").write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    yield stage
+    stage.stop()
+
+
+def command_line(stage: Stage, words: tuple[str, ...]) -> list[str]:
+    """The command with its arguments."""
+    directory = stage.run_dir.parent
+    places = {"RUN": str(stage.run_dir), "ROOT": str(directory / "kubelet"), "FILE": str(directory / "config.yaml")}
+    arguments = [places.get(one, one) for one in EXAMPLES.get(words, ("--help",))]
+    return [sys.executable, "-m", "services.cli.command", *words, *arguments]
+
+
+@pytest.mark.parametrize("words", commands(main), ids=" ".join)
+def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
+    answer = subprocess.run(
+        command_line(stage, words), capture_output=True, check=False, timeout=DEADLINE, env={**os.environ, **NO_UTF8}
+    )
+    assert b"Traceback" not in answer.stderr, answer.stderr
+    assert b"\x1b" not in answer.stdout + answer.stderr
+    assert (answer.stdout + answer.stderr).isascii()
+    assert answer.returncode in (0, 1, 2, 3), answer
+
+
+@pytest.mark.parametrize("words", commands(main), ids=" ".join)
+def test_a_pipe_that_is_closed_ends_the_command_without_a_message(stage: Stage, words: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        answer = subprocess.run(
+            command_line(stage, words), stdout=writer, stderr=subprocess.PIPE, check=False, timeout=DEADLINE
+        )
+    finally:
+        os.close(writer)
+    assert b"Traceback" not in answer.stderr and b"BrokenPipe" not in answer.stderr, answer.stderr
+    assert answer.returncode in (0, 1, 2, 3), answer
+
+
+@pytest.mark.parametrize("words", commands(main), ids=" ".join)
+def test_a_narrow_terminal_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        command_line(stage, words), stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "NO_COLOR": "1"}
+    )
+    os.close(theirs)
+    shown = b""
+    deadline = time.monotonic() + DEADLINE
+    try:
+        while select.select([ours], [], [], max(deadline - time.monotonic(), 0.0))[0]:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # EIO: the other side is closed
+                break
+        assert process.wait(DEADLINE) in (0, 1, 2, 3), shown
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    text = shown.decode()
+    assert "Traceback" not in text and "\x1b" not in text, text
+    if words in TABLES:
+        assert [line for line in text.splitlines() if len(line) > COLUMNS] == []
+
+
+def test_the_examples_are_of_commands_that_exist() -> None:
+    assert EXAMPLES.keys() <= set(commands(main))
