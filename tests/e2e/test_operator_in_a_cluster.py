@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from tests.cluster import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
+TOOLS = Path(__file__).parents[2] / "tools"
 VALUES = {"first": "Ohzah4eiQu", "second": "ieSh7Ahpoo"}
 PULL = json.dumps({"auths": {"registry.example": {"username": "u", "password": "Aev5ohchai"}}})
 
@@ -84,6 +86,44 @@ async def test_the_api_server_passes_an_explanation_on(cluster: Cluster) -> None
     assert found["name"] == "web" and found["story"]
     conditions = await cluster.plane.admin.get(f"{proxy}/node", {"output": "json"})
     assert ("Ready", "True") in {(one["type"], one["status"]) for one in conditions["changes"]}
+
+
+async def test_kubectl_bulkhead_explains_a_pod_the_node_and_images(cluster: Cluster) -> None:
+    node = (await cluster.node())["metadata"]["name"]
+    story = await plugin(cluster, "explain", "web")
+    assert story.returncode == 0, story.stderr
+    assert story.stdout.startswith("default/web (") and "container main of attempt 0 is started" in story.stdout
+    found = json.loads((await plugin(cluster, "explain", "default/web", "-o", "json")).stdout)
+    assert found["name"] == "web" and found["story"]
+    assert "Ready is True" in (await plugin(cluster, "explain", "--node", node, "node")).stdout
+    assert "default" in (await plugin(cluster, "explain", "--node", node)).stdout
+    assert "busybox" in (await plugin(cluster, "explain", "--node", node, "image", "busybox")).stdout
+
+
+async def test_kubectl_bulkhead_explains_only_what_it_can(cluster: Cluster) -> None:
+    missing = await plugin(cluster, "explain", "nothing")
+    assert missing.returncode == 1 and 'pods "nothing" not found' in missing.stderr
+    wrong = await plugin(cluster, "explain", "web", "--since", "1h&x=y")
+    assert wrong.returncode == 2 and "has a character that no name has" in wrong.stderr
+    node = (await cluster.node())["metadata"]["name"]
+    gone = await plugin(cluster, "explain", "nothing", "--node", node, "-n", "default")
+    assert gone.returncode == 1 and f"node {node} shows no record of it (" in gone.stderr
+
+
+async def plugin(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run `kubectl bulkhead` with the real kubectl, which finds the plugin in PATH."""
+    kubectl = cluster.plane.kubectl_command()[0]
+    path = f"{TOOLS}:{Path(kubectl).parent}:{os.environ['PATH']}"
+    environment = {**cluster.plane.kubectl_environment, "PATH": path, "KUBECONFIG": str(cluster.plane.kubeconfig)}
+    return await asyncio.to_thread(
+        subprocess.run,
+        [kubectl, "bulkhead", *words],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
 
 
 async def test_logs_and_exec_need_no_credentials(cluster: Cluster) -> None:
