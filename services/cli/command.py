@@ -10,6 +10,7 @@ import click
 from services.cli.agent_commands import COMMANDS, namespace_option, output_option, run_dir_option, since_option
 from services.cli.output import write, write_error
 from services.cli.pod_commands import pods, what_if
+from services.cli.preflight_command import preflight
 from services.cli.takeover_commands import COMMANDS as TAKEOVER_COMMANDS
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
@@ -251,7 +252,7 @@ def completion(shell: str, program: str) -> None:
     write(script(shell, program, main))
 
 
-for _command in (*COMMANDS, *TAKEOVER_COMMANDS, pods, what_if):
+for _command in (*COMMANDS, *TAKEOVER_COMMANDS, pods, preflight, what_if):
     main.add_command(_command)
 
 

@@ -14,6 +14,7 @@ EXCEPTIONS = {
     "services/cli/command.py": "the command `bulkhead`: one process per call",
     "services/cli/agent_commands.py": "the command `bulkhead`: one process per call",
     "services/cli/pod_commands.py": "the command `bulkhead`: one process per call",
+    "services/cli/preflight_command.py": "the command `bulkhead`: one process per call",
     "services/cli/takeover_commands.py": "the command `bulkhead`: one process per call",
     "services/cli/output.py": "YAML is loaded where it is asked for: a command answers in 0.3 s",
     "services/frame/tracing.py": "opentelemetry: at the start of a process whose configuration has tracing",

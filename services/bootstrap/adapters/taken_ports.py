@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
-
-_LISTENING = "0A"
+from shared.listening_sockets import listening, owner_of
 
 
 def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tuple[list[str], list[str]]:
@@ -37,7 +36,7 @@ def _cannot_bind(address: str, port: int, server: Callable[[], int | None]) -> s
             if error.errno != errno.EADDRINUSE:
                 return f"cannot be listened on: {error.strerror} (choose an address and port of this machine)"
             for _ in range(2):  # the server may end between the two questions, and its successor have the port
-                owner = _owner(port)
+                owner = owner_of(listening(port))
                 if owner is not None and owner == server():
                     return ""
             return f"is in use{_named(owner)} (stop that process, or choose another port)"
@@ -52,24 +51,3 @@ def _named(pid: int | None) -> str:
     except OSError:
         return ""
     return f" by {name} (process {pid})"
-
-
-def _owner(port: int) -> int | None:
-    """Process that listens on the port, as far as we may see."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for fields in map(str.split, lines):
-            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                inodes.add(f"socket:[{fields[9]}]")
-    for process in Path("/proc").iterdir():
-        if inodes and process.name.isdecimal():
-            try:
-                if any(str(fd.readlink()) in inodes for fd in (process / "fd").iterdir()):
-                    return int(process.name)
-            except OSError:
-                continue
-    return None

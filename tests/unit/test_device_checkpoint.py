@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from services.status.adapters.device_checkpoint import DeviceCheckpoint
+from shared.devices.checkpoint import DeviceCheckpoint
 
 GO_KUBELETS = (
     b'{"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":"example.com/old",'

@@ -1,0 +1,161 @@
+"""Reads the API server, or the kubelet's own port, with the credentials of the kubeconfig, by the `kubernetes` package.
+
+Bounded: pages, bytes and time. Key and certificate stay in memory, so that nothing is written.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+from kubernetes import client
+
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
+from shared.model.objects import Object
+
+PAGE = 250  # pods of one answer
+_MOST_PAGES = 20
+_LARGEST = 64 << 20  # bytes of one answer
+_CONNECTION = re.compile(r"^<?[\w.]*Connection\w*[^:]*?(?:\(.*?\)|at 0x[0-9a-f]+>): ")
+_LINE = 200  # characters of an error that are shown
+_HTTPError = client.rest.urllib3.exceptions.HTTPError
+
+
+class ReadError(Exception):
+    """There is no usable answer; `str()` is one line. `code`: of HTTP, 0 = none."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(" ".join(text.split())[:_LINE])
+        self.code = code
+
+
+class ApiServer:
+    """A connection to `server`. `deadline`: CLOCK_MONOTONIC seconds at which every request has ended."""
+
+    def __init__(self, server: str, credentials: ResolvedCredentials, deadline: float) -> None:
+        self._server, self._credentials, self._deadline = server, credentials, deadline
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        given, settings = self._credentials, client.Configuration()
+        settings.host, settings.retries = self._server, False
+        settings.verify_ssl = not given.insecure_skip_tls_verify
+        settings.tls_server_name = given.tls_server_name or None
+        if given.proxy_url:
+            settings.proxy = given.proxy_url
+        for name, text in (("ssl_ca_cert", given.ca), ("cert_file", given.certificate), ("key_file", given.key)):
+            if text:
+                setattr(settings, name, self._files.enter_context(_in_memory(text)))
+        self._api = client.ApiClient(settings)
+        self._files.callback(self._api.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def version(self) -> str:
+        """The `gitVersion`. Raises ReadError."""
+        return str(self.get("/version").get("gitVersion") or "")
+
+    def node(self, name: str) -> Object:
+        """The Node. Raises ReadError."""
+        return self.get(f"/api/v1/nodes/{quote(name, safe='')}")
+
+    def pods(self, node: str) -> list[Object]:
+        """The pods that are bound to the node, at most 5000. Raises ReadError."""
+        query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PAGE)}
+        found: list[Object] = []
+        for _ in range(_MOST_PAGES):
+            page = self.get(f"/api/v1/pods?{urlencode(query)}")
+            found += items_of(page)
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            query["continue"] = str(following)
+        raise ReadError(f"there are more than {_MOST_PAGES * PAGE} pods")
+
+    def volume_of(self, namespace: str, claim: str) -> Object | None:
+        """The spec of the PersistentVolume that the claim is bound to; None = it is bound to none. Raises ReadError."""
+        space, name = quote(namespace, safe=""), quote(claim, safe="")
+        bound = self.get(f"/api/v1/namespaces/{space}/persistentvolumeclaims/{name}").get("spec") or {}
+        if not bound.get("volumeName"):
+            return None
+        return dict(self.get(f"/api/v1/persistentvolumes/{quote(bound['volumeName'], safe='')}").get("spec") or {})
+
+    def get(self, path: str) -> Object:
+        """The JSON object at the path. Raises ReadError."""
+        headers = {"Accept": "application/json"}
+        if self._credentials.token:
+            headers["Authorization"] = f"Bearer {self._credentials.token}"
+        try:
+            answer = self._api.rest_client.pool_manager.request(
+                "GET",
+                f"{self._server}{path}",
+                headers=headers,
+                timeout=max(self._deadline - time.monotonic(), 0.001),
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                content = self._content(answer)
+            finally:
+                answer.close()
+        except (_HTTPError, OSError, ValueError) as error:
+            raise ReadError(f"does not answer: {_cause(error)}") from error
+        if answer.status != 200:
+            raise ReadError(f"answers {answer.status} {answer.reason or ''}: {_message(content)}", answer.status)
+        try:
+            found = json.loads(content)
+        except ValueError:
+            raise ReadError("answers with something other than JSON") from None
+        if not isinstance(found, dict):
+            raise ReadError("answers with something other than an object")
+        return found
+
+    def _content(self, answer: Any) -> bytes:
+        parts, size = [], 0
+        while part := answer.read(1 << 16):
+            parts.append(part)
+            size += len(part)
+            if size > _LARGEST:
+                raise ReadError(f"answers with more than {_LARGEST >> 20} MiB")
+            if time.monotonic() > self._deadline:
+                raise ReadError("does not answer: the answer takes too long")
+        return b"".join(parts)
+
+
+def items_of(listed: Object) -> list[Object]:
+    """The objects of a list."""
+    items = listed.get("items")
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+@contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """The path of a file in memory with this text."""
+    file = os.memfd_create("credential", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(file), "wb") as opened:
+            opened.write(text.encode())
+        yield f"/proc/self/fd/{file}"
+    finally:
+        os.close(file)
+
+
+def _cause(error: BaseException) -> str:
+    """The innermost reason; urllib3 puts the URL and an object's address in front."""
+    reason = getattr(error, "reason", None)
+    while isinstance(reason, BaseException) and (inner := getattr(reason, "reason", None)) is not None:
+        reason = inner
+    return _CONNECTION.sub("", str(reason or error))
+
+
+def _message(content: bytes) -> str:
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, KeyError, TypeError):
+        return content[:_LINE].decode("utf-8", "replace")

@@ -1,0 +1,87 @@
+"""What preflight finds: findings by section, one verdict for each pod, and the exit code. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from shared.podspec.support import Unsupported
+
+
+class Severity(StrEnum):
+    """How grave a finding is; only a problem keeps the agent from taking over."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+class Section(StrEnum):
+    """What a finding is about, in the order of the output."""
+
+    CONFIGURATION = "configuration"
+    CLUSTER = "API server"
+    RUNTIME = "runtime"
+    MACHINE = "machine"
+    PORTS = "ports"
+    DISK = "disk"
+    PODS = "pods"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line: what, where, remedy. The texts may quote a file or a pod, with control characters."""
+
+    section: Section
+    severity: Severity
+    what: str
+    where: str = ""
+    remedy: str = ""
+
+
+class Verdict(StrEnum):
+    """What becomes of a pod under this agent."""
+
+    RUNS = "runs"  # one that runs now keeps running
+    RESTARTS = "restarts"  # a static pod: this agent gives it another UID
+    WITHOUT = "runs without"  # some field has no effect
+    CANNOT = "cannot run yet"
+    ENDED = "has ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodVerdict:
+    """The verdict on one pod. `reasons`: the fields that are not supported; `running`: it runs now."""
+
+    namespace: str
+    name: str
+    uid: str
+    verdict: Verdict
+    running: bool = False
+    reasons: tuple[Unsupported, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that was found. `node`: its name, "" = not known."""
+
+    node: str
+    findings: tuple[Finding, ...]
+    pods: tuple[PodVerdict, ...]
+
+    @property
+    def problems(self) -> int:
+        """How many findings and pods keep the agent from taking over."""
+        return self._count(Severity.PROBLEM) + sum(pod.verdict is Verdict.CANNOT for pod in self.pods)
+
+    @property
+    def warnings(self) -> int:
+        """How many findings and pods an operator should look at."""
+        return self._count(Severity.WARNING) + sum(pod.verdict is Verdict.WITHOUT for pod in self.pods)
+
+    @property
+    def can_take_over(self) -> bool:
+        """There is no problem."""
+        return not self.problems
+
+    def _count(self, severity: Severity) -> int:
+        return sum(finding.severity is severity for finding in self.findings)

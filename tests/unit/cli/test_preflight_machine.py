@@ -1,0 +1,234 @@
+"""What preflight finds about the unit, the configuration and the machine."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from services.cli import preflight_machine as machine
+from services.cli.command import main
+from services.cli.preflight import Options, examine
+from services.cli.preflight_configuration import read_configuration, unit_findings
+from services.cli.preflight_findings import Finding, Severity
+from services.cli.preflight_machine import cgroup_findings, disk_findings, port_findings, running_agent
+from services.cli.preflight_pod_files import named_pods, static_pods
+from shared.cgroup_layout import Hierarchies
+from shared.config.effective import EffectiveConfig
+from tests.unit.cli.test_found_configuration import SHOWN, systemctl
+
+UNIT = "kubelet.service"
+STATE = "FragmentPath=/lib/systemd/system/kubelet.service\nDropInPaths=/d/10-kubeadm.conf\nActiveState=active\n"
+STATE += "SubState=running\nNeedDaemonReload=no\n"
+POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("KUBELET_ARGS", raising=False)
+    monkeypatch.delenv("BULKHEAD_RUN_DIR", raising=False)
+    monkeypatch.setenv("BULKHEAD_HOME", str(tmp_path))
+    (tmp_path / "run" / "locks").mkdir(parents=True)
+    return tmp_path
+
+
+def a_config(home: Path, **changes: object) -> EffectiveConfig:
+    places = {"root_dir": str(home / "kubelet"), "run_dir": str(home / "run"), "log_dir": str(home / "log")}
+    return EffectiveConfig(node_name="n1", cert_dir="", **{**places, **changes})  # type: ignore[arg-type]
+
+
+def severities(findings: list[Finding] | tuple[Finding, ...]) -> list[tuple[Severity, str]]:
+    return [(finding.severity, finding.what) for finding in findings]
+
+
+def worst(findings: list[Finding] | tuple[Finding, ...]) -> list[str]:
+    return [finding.what for finding in findings if finding.severity in (Severity.WARNING, Severity.PROBLEM)]
+
+
+def test_kubeadms_unit_is_shown_with_its_files() -> None:
+    found = unit_findings(UNIT, SHOWN + STATE, ["--v=2"])
+    files = "/lib/systemd/system/kubelet.service and /d/10-kubeadm.conf"
+    assert severities(found) == [(Severity.OK, f"its flags are checked: {files}"), (Severity.OK, "is active (running)")]
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (("ActiveState=active\nSubState=running", "ActiveState=failed\nSubState=failed"), "is failed (failed)"),
+        (("NeedDaemonReload=no", "NeedDaemonReload=yes"), "its files have changed, and systemd has not read them"),
+        (
+            ("path=/usr/bin/kubelet", "path=/bin/sh"),
+            "its command is a shell: the flags of the kubelet in it are not known",
+        ),
+    ],
+)
+def test_an_unusual_unit_is_reported(change: tuple[str, str], what: str) -> None:
+    assert what in worst(unit_findings(UNIT, (SHOWN + STATE).replace(*change), ["--v=2"]))
+
+
+def test_a_unit_with_two_commands_is_reported() -> None:
+    shown = "ExecStart={ path=/bin/true ; argv[]=/bin/true ; ignore_errors=no }\n" + SHOWN + STATE
+    assert worst(unit_findings(UNIT, shown, [])) == ["has more than one ExecStart; the last one is checked"]
+
+
+def test_without_the_unit_the_flags_that_config_check_finds_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl(tmp_path, monkeypatch, "", "none")
+    found = read_configuration(UNIT, ())
+    assert found.resolved is not None
+    assert worst(found.findings)[0] == "there is no such unit"
+    assert any(finding.what.startswith("checked instead: the defaults") for finding in found.findings)
+
+
+def test_the_configuration_of_the_unit_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        "authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}\n"
+        "authorization: {mode: AlwaysAllow}\n"
+        "cpuManagerPolicy: none\nshutdownGracePeriod: 0s\nprotectKernelDefaults: true\nfailSwapOn: false\n"
+    )
+    (tmp_path / "flags.env").write_text('KUBELET_KUBEADM_ARGS="--pod-infra-container-image=pause:3.10"\n')
+    flags = f"--config={tmp_path}/config.yaml $KUBELET_KUBEADM_ARGS"
+    shown = (
+        f"LoadState=loaded\nExecStart={{ path=/k/kubelet ; argv[]=/k/kubelet {flags} ; ignore_errors=no }}\n"
+        f"EnvironmentFiles={tmp_path}/flags.env (ignore_errors=yes)\n{STATE}"
+    )
+    systemctl(tmp_path, monkeypatch, shown, UNIT)
+    found = read_configuration(UNIT, ())
+    assert found.resolved is not None and found.resolved.config.config_file == f"{tmp_path}/config.yaml"
+    # Values that are the defaults, such as those that kubeadm writes, have no consequence.
+    assert worst(found.findings) == ["protectKernelDefaults: is accepted, but without effect yet"]
+    notes = [finding.where for finding in found.findings if finding.severity is Severity.NOTE]
+    assert "--pod-infra-container-image" in notes
+
+
+def test_gates_that_are_on_and_not_read_are_named_once() -> None:
+    given = "--feature-gates=DRAListTypeAttributes=true,MemoryQoS=true,InPlacePodVerticalScalingExclusiveCPUs=true"
+    found = read_configuration(UNIT, (given, "--fail-swap-on=false")).findings
+    [what] = [finding.what for finding in found if finding.where == "featureGates"]
+    assert what.endswith(" gates: DRAListTypeAttributes, InPlacePodVerticalScalingExclusiveCPUs")
+
+
+@pytest.mark.parametrize("text", ["--v=2 'open", "$KUBELET_KUBEADM_ARGS"])
+def test_an_open_quote_in_the_unit_is_a_problem(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "flags.env").write_text("KUBELET_KUBEADM_ARGS=--v=2 'open\n")
+    shown = f"LoadState=loaded\nExecStart={{ path=/k ; argv[]=/k {text} ; ignore_errors=no }}\n"
+    shown += f"EnvironmentFiles={tmp_path}/flags.env (ignore_errors=no)\n"
+    systemctl(tmp_path, monkeypatch, shown, UNIT)
+    found = read_configuration(UNIT, ())
+    assert found.resolved is None
+    assert worst(found.findings) == ["its command line cannot be split: No closing quotation"]
+
+
+def test_a_refused_configuration_is_reported_and_the_rest_still_checked(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    options = Options(flags=("--max-pods=many", "--no-such-flag"), pods=str(tmp_path / "pod.yaml"), timeout=30)
+    report = examine(options)
+    assert not report.can_take_over
+    assert [pod.name for pod in report.pods] == ["web"]
+    assert any("are not checked: the configuration cannot be used" in finding.what for finding in report.findings)
+
+
+def test_a_systemctl_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text("#!/bin/sh\necho 'no bus' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert worst(read_configuration(UNIT, ()).findings)[0] == "systemctl fails: no bus"
+
+
+@pytest.mark.parametrize(
+    ("hierarchies", "what"),
+    [
+        (Hierarchies(unified=None, by_controller={}), ["no cgroups are mounted"]),
+        (
+            Hierarchies(unified=None, by_controller={"cpu": Path("/c"), "memory": Path("/m"), "pids": Path("/p")}),
+            ["cgroup controllers are missing: cpuset"],
+        ),
+    ],
+)
+def test_missing_controllers_are_a_problem(hierarchies: Hierarchies, what: list[str]) -> None:
+    assert worst(cgroup_findings(hierarchies)) == what
+
+
+def test_the_controllers_of_v2_are_those_of_its_root(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma\n")
+    assert worst(cgroup_findings(Hierarchies(unified=tmp_path, by_controller={}))) == []
+
+
+def test_a_port_of_another_process_is_a_problem_and_one_of_a_kubelet_is_not(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        config = a_config(home, port=port, read_only_port=0, healthz_port=0)
+        assert worst(port_findings(config)) == [f"is in use by {machine._name_of(os.getpid())} (process {os.getpid()})"]
+        monkeypatch.setattr(machine, "_name_of", lambda pid: "kubelet")
+        assert worst(port_findings(config)) == []
+    assert severities(port_findings(config)) == [(Severity.OK, "is free")]
+
+
+def test_a_full_disk_is_a_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_LEAST_BYTES", 1 << 62)
+    assert len(worst(disk_findings(a_config(home)))) == 3
+
+
+def test_a_threshold_of_eviction_that_is_reached_is_a_warning(home: Path) -> None:
+    config = a_config(home, eviction_hard={"nodefs.available": "9999Ti"})
+    assert any("below the eviction threshold nodefs.available 9999Ti" in what for what in worst(disk_findings(config)))
+
+
+def test_no_agent_runs_in_an_empty_run_directory(home: Path) -> None:
+    assert running_agent(str(home / "run")) == []
+
+
+def test_pods_are_read_from_a_file_a_list_and_a_directory(tmp_path: Path) -> None:
+    place = tmp_path / "pods"
+    place.mkdir()
+    (place / "a.yaml").write_text(POD + "---\n" + POD)
+    (place / "b.json").write_text('{"kind": "PodList", "items": [{"metadata": {"name": "x"}}, {"kind": "Pod"}]}')
+    (place / ".hidden").write_text("kind: Pod")
+    pods, findings = named_pods(str(place))
+    assert (len(pods), findings) == (4, [])
+    assert len(named_pods(str(place / "b.json"))[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("kind: Deployment\n", "holds an object of kind Deployment, which is no pod"),
+        ("a: [", "not YAML"),
+        ("- 1\n", "holds a document that is no object"),
+        ("", "holds no manifest"),
+    ],
+)
+def test_a_file_without_pods_is_a_finding(content: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text(content)
+    pods, findings = named_pods(str(tmp_path / "f"))
+    assert not pods and findings[0].what.startswith(what)
+
+
+def test_a_pipe_a_missing_file_and_a_directory_without_files_do_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert named_pods(str(tmp_path / "pipe"))[1][0].what == "is no regular file"
+    assert named_pods(str(tmp_path / "none"))[1][0].what == "cannot be read: No such file or directory"
+    assert named_pods(str(tmp_path)) == ([], [])
+
+
+def test_static_pods_are_read_as_this_agent_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(POD)
+    (tmp_path / "bad.yaml").write_text(POD.replace("image: i", "image: [i]"))
+    pods, findings = static_pods(str(tmp_path), "n1")
+    assert [pod["metadata"]["name"] for pod in pods] == ["web-n1"]
+    assert [finding.where for finding in findings] == [str(tmp_path / "bad.yaml")]
+
+
+def test_the_command_prints_a_conclusion_and_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "pods").mkdir()
+    answer = CliRunner().invoke(main, ["preflight", "--pods", str(tmp_path / "pods"), "--", "--max-pods=many"])
+    assert answer.exit_code == 1
+    assert answer.output.splitlines()[-1].startswith("this agent cannot take over yet: ")
+    wrong = CliRunner().invoke(main, ["preflight", "--timeout", "0"])
+    assert wrong.exit_code == 2
