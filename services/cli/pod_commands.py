@@ -106,7 +106,7 @@ def delete_command(names: tuple[str, ...], files: tuple[str, ...], namespace: st
 
 
 @click.command("what-if")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
 @space_option
 @click.option("--static", is_flag=True, help="As a manifest in staticPodPath, on a node of a cluster, too.")
 @run_dir_option

@@ -70,6 +70,23 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
     return done.stdout
 
 
+async def what_if(world: World, text: str) -> Object:
+    """The answer of `bulkhead what-if` about the one pod of this text."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [str(BIN / "bulkhead"), "what-if", "-", "-o", "json"],
+        input=text,
+        env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (answer,) = json.loads(done.stdout)["pods"]
+    return dict(answer)
+
+
 async def output_of(world: World, name: str, *command: str) -> str:
     """The output of a command in the running container."""
     found = await world.wait_running(name)
@@ -78,9 +95,14 @@ async def output_of(world: World, name: str, *command: str) -> str:
 
 
 async def test_a_pod_with_a_configmap_and_a_secret_runs_and_sees_a_change(world: World) -> None:
+    absent = await what_if(world, json.dumps(pod("web")))
+    assert absent["obstacles"] == ["Secret default/web-secret is absent", "ConfigMap default/web-config is absent"]
+    expected = await what_if(world, manifests("web"))
+    assert (expected["verdict"], expected["obstacles"]) == ("admitted", [])
     printed = await bulkhead(world, "apply", "-f", "-", text=manifests("web"))
     assert printed.split("\n")[:3] == ["configmap/web-config created", "secret/web-secret created", "pod/web created"]
     before = await world.wait_running("web")
+    assert (expected["name"], expected["cgroup"].rpartition("/")[2]) == (before.name, f"pod{before.uid}")
     environment = await output_of(world, "web", "sh", "-c", "echo $PASSWORD $(cat /config/key)")
     assert environment == "hunter2 one\n"
     await bulkhead(world, "apply", "-f", "-", text=json.dumps(config_map("web-config", "two")))
