@@ -9,6 +9,7 @@ MASK = "<masked>"
 
 # JSON in a string of JSON has a backslash before each quote, and more of them the deeper it is.
 _QUOTE = r"""(?: \\{0,15} ["'] )?"""
+_NAMES = r"password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key | client-key-data | auth[_-]?token"
 _PATTERNS = (
     # PEM, with line breaks as they are or escaped.
     (re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
@@ -19,10 +20,17 @@ _PATTERNS = (
         re.compile(r"(?i)([?&][\w.-]{0,32}(?:token|signature|sig|secret|key|credential)=)[^\s\"'&#]+"),
         rf"\1{MASK}",
     ),  # a parameter of a URL that permits to read it
+    # In quotes: to the next quote with as many backslashes before it, for one with more is part of the value.
     (
         re.compile(
-            rf"""(?ix) ( (?: password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key
-                        | client-key-data | auth[_-]?token ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} )
+            rf"""(?ix) ( (?: {_NAMES} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} (?P<open> \\{{0,15}} ["'] ) )
+                    (?: (?! (?<!\\) (?P=open) ) . )+"""
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(
+            rf"""(?ix) ( (?: {_NAMES} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} )
                     (?: [^\s"',;&\\] | \\+ (?!["'\\]) )+"""
         ),
         rf"\1{MASK}",

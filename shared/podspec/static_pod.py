@@ -9,7 +9,7 @@ from shared.json_text import json_bytes
 from shared.model.objects import Object, name
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.hashing import content_hash
-from shared.podspec.pod_source import HASH, SOURCE
+from shared.podspec.pod_source import HASH, MIRROR, SOURCE
 from shared.podspec.references import api_reference
 from shared.podspec.schema import plain_copy, shown, type_errors
 from shared.podspec.validation import validate_pod
@@ -37,6 +37,8 @@ def static_pod(document: object, *, node_name: str, source: str, origin: str, ob
     if not name(pod):
         raise InvalidPod("invalid pod: name is needed for the pod")
     metadata: dict[str, Any] = pod["metadata"]
+    if MIRROR in (metadata.get("annotations") or {}):
+        raise InvalidPod(f"invalid pod: metadata.annotations[{MIRROR}]: Forbidden: it marks a mirror pod (remove it)")
     if not metadata.get("uid"):
         metadata["uid"] = f"{content_hash(pod, f'host:{node_name}', f'{_ORIGIN[source]}:{origin}'):032x}"
     metadata["name"] = f"{metadata['name']}-{node_name.lower()}"

@@ -1,9 +1,10 @@
 """How much disk the files of a pod use: logs, volumes, etc-hosts (node.md 7.5). Blocks for as long as a walk takes.
 
-A walk stays on the filesystem of its directory, counts a file with several links once, and ends at a bound of entries:
-what it has counted until then is the figure.
+A walk stays on the filesystem of its directory, counts a file with several links once, and ends at a bound of entries,
+links included: what it has counted until then is the figure.
 """
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -48,14 +49,12 @@ def disk_usage(root: Path, most_entries: int = MOST_ENTRIES) -> DiskUse:
     """The disk use of a directory with everything below it."""
     used = inodes = 0
     linked: set[int] = set()
-    for found in statuses(root):
+    for found in itertools.islice(statuses(root), most_entries):
         if found.st_ino in linked:
             continue
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             linked.add(found.st_ino)
         used, inodes = used + found.st_blocks * BLOCK_BYTES, inodes + 1
-        if inodes >= most_entries:
-            break
     return DiskUse(used, inodes)
 
 

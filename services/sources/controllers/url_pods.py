@@ -103,7 +103,9 @@ class UrlPods:
             except OSError as error:
                 line = f"the record of {self._shown} cannot be saved: {error}"
                 self._last = None  # tried again with the next answer
-        self._troubles.set("record of staticPodURL", line)
+        if self._records.trouble:
+            self._recorded = self._last = None  # saved again until the disk of the root directory takes it
+        self._troubles.set("record of staticPodURL", line or self._records.trouble)
         crash_point("sources.saved")
         self._desired.publish("http", changes, complete=True)
 

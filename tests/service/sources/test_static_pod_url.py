@@ -16,6 +16,7 @@ from bus.messages.streams import PODS_DESIRED
 from services.frame.launch import Context
 from services.sources.adapters.manifest_url import ManifestUrl, ManifestUrlError
 from services.sources.controllers import url_pods
+from services.sources.controllers.troubles import Troubles
 from services.sources.core.yaml_document import MAX_BYTES
 from services.sources.service import build
 from shared.checkpoint import Checkpoint
@@ -236,6 +237,31 @@ async def test_a_record_that_cannot_be_saved_is_tried_again(node: Node, monkeypa
         await server.next_answers(3)
     async with node.sources(server.url):  # which answers no more
         assert names(await node.desired.until_complete()) == ["a-n1"]
+
+
+async def test_a_record_in_the_run_directory_is_reported_until_the_root_directory_takes_it(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported, report = list[str | None](), Troubles.set
+
+    def noted(troubles: Troubles, name: str, line: str | None, **rest: bool) -> None:
+        if name == "record of staticPodURL":
+            reported.append(line)
+        report(troubles, name, line, **rest)
+
+    monkeypatch.setattr(Troubles, "set", noted)
+    records = tmp_path / "root" / "sources"
+    records.parent.mkdir()
+    records.write_text("in the place of the directory")
+    server = WebServer(answer(pod_list(pod("a"))))
+    async with server.listening(), node.sources(server.url), asyncio.timeout(60):
+        await node.desired.until(running("a"))
+        while not any(line and "cannot be written" in line for line in reported):
+            await asyncio.sleep(0.01)
+        records.unlink()
+        while reported[-1] is not None:
+            await asyncio.sleep(0.01)
+    assert list((records / "url").iterdir())
 
 
 async def test_without_an_answer_the_set_is_not_complete(node: Node) -> None:

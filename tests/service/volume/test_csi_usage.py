@@ -1,5 +1,6 @@
 """How full CSI volumes are, as volume answers pleg."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -64,8 +65,9 @@ async def test_a_driver_that_fails_or_hangs_leaves_the_last_figures(
         async def shown() -> bool:
             return [each.filesystem for each in await found(cluster)] == [FIGURES]
 
-        while not await shown():  # the first reading may take longer than 0.2 s
-            pass
+        async with asyncio.timeout(60):
+            while not await shown():  # the first reading may take longer than 0.2 s
+                await asyncio.sleep(0.01)
         for fault in ("INTERNAL", "hang"):
             cluster.driver.fault("NodeGetVolumeStats", fault)
             assert await shown()
@@ -93,8 +95,9 @@ async def test_a_damaged_volume_is_an_event_and_a_figure_with_the_gate(cluster: 
         await cluster.until(texts)
         assert [text[:24] for text in texts()] == ["Volume v: 2 bad blocks x"] and len(texts()[0]) < 1100
     async with cluster.volume():
-        while not (shown := await found(cluster)):
-            pass
+        async with asyncio.timeout(60):
+            while not (shown := await found(cluster)):
+                await asyncio.sleep(0.01)
         assert [each.abnormal for each in shown] == [None]
 
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from bus.interface import RequestRefusedError
-from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity
+from bus.messages.debugging import GetProfile, GetStacks, Profile, ProfiledStack, SetVerbosity
 from services.frame import sampling
 from services.frame.debugging import IN_USE, LONGEST_PROFILE, Debugging
 from services.frame.sampling import DEEPEST, Sampler
@@ -37,9 +38,12 @@ def threads_of(profile: Profile) -> set[str]:
 
 @pytest.mark.usefixtures("busy")
 def test_cpu_time_is_counted_where_it_is_used() -> None:
-    profile = Sampler(0.5).run()
-    [*stacks] = [stack for stack in profile.stacks if stack.thread == "busy"]
-    assert stacks and "idle" not in threads_of(profile)
+    stacks, deadline = list[ProfiledStack](), time.monotonic() + 60
+    while not stacks and time.monotonic() < deadline:  # a busy machine may give the thread no time for half a second
+        profile = Sampler(0.5).run()
+        stacks = [stack for stack in profile.stacks if stack.thread == "busy"]
+        assert "idle" not in threads_of(profile)
+    assert stacks
     functions = {profile.frames[index].function for stack in stacks for index in stack.frames}
     assert any(name.endswith("compute") for name in functions)
     assert sum(stack.nanoseconds for stack in stacks) > 0

@@ -1,6 +1,7 @@
 """What the files of a pod use, counted from directories as the kubelet lays them out."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from bus.messages.usage import (
     PodUsage,
     VolumeUsage,
 )
+from services.pleg.adapters import disk_usage as adapter
 from services.pleg.adapters.disk_usage import disk_usage, measure_pod
+from services.pleg.adapters.file_statuses import statuses
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
@@ -65,6 +68,25 @@ def test_a_walk_ends_at_its_bound(tmp_path: Path) -> None:
     for number in range(20):
         write(tmp_path / "root" / str(number), 1)
     assert disk_usage(tmp_path / "root", most_entries=5).inodes == 5
+
+
+def test_the_links_of_one_file_count_towards_the_bound(tmp_path: Path) -> None:
+    (root := tmp_path / "root").mkdir()
+    file = write(tmp_path / "outside", 1)
+    for number in range(20):
+        os.link(file, root / f"a{number}")
+    visited = 0
+
+    def counted(_: Path) -> Iterator[os.stat_result]:
+        nonlocal visited
+        for found in statuses(root):
+            visited += 1
+            yield found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapter, "statuses", counted)
+        assert disk_usage(root, most_entries=5).inodes <= 2
+    assert visited == 5
 
 
 def test_what_is_not_there_uses_nothing(tmp_path: Path) -> None:

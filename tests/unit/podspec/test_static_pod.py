@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared.model.objects import Object, annotations, name, namespace, uid
 from shared.podspec.defaults import apply_defaults
-from shared.podspec.pod_source import is_critical, is_mirror, is_node_critical, is_static, seen_text, with_seen
+from shared.podspec.pod_source import MIRROR, is_critical, is_mirror, is_node_critical, is_static, seen_text, with_seen
 from shared.podspec.static_pod import LARGEST_POD, InvalidPod, static_pod
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -184,6 +184,10 @@ def test_the_pull_policy_follows_the_tag(image: str, policy: str) -> None:
         ({}, "invalid pod: apiVersion null, kind null; must be v1 and Pod"),
         ({**manifest(), "kind": "Service"}, 'invalid pod: apiVersion "v1", kind "Service"; must be v1 and Pod'),
         ({"apiVersion": "v1", "kind": "Pod"}, "invalid pod: name is needed for the pod"),
+        (
+            {**manifest(), "metadata": {"name": "web", "annotations": {MIRROR: "1"}}},
+            f"invalid pod: metadata.annotations[{MIRROR}]: Forbidden: it marks a mirror pod (remove it)",
+        ),
         ({**manifest(), "metadata": []}, 'invalid pod: [metadata: Invalid value: "array": must be an object]'),
         (
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}},
