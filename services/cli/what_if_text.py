@@ -168,7 +168,10 @@ def _image(image: PreviewedImage) -> str:
 
 def _container(container: PreviewedContainer) -> Iterator[str]:
     kind = "" if container.kind == "regular" else f" ({container.kind})"
-    numbers = "".join(f", {name} {number}" for name, number in container.resources.items())
+    shown = dict(container.resources)
+    if "cpu_quota" not in shown:
+        shown.pop("cpu_period", None)
+    numbers = "".join(f", {name} {number}" for name, number in shown.items())
     yield f"  container {container.name}{kind}: oom_score_adj {container.oom_score_adj}{numbers}"
     for mount in container.mounts:
         of = f"{mount.kind} {mount.volume}" if mount.volume else "the agent's file"

@@ -19,7 +19,7 @@ from shared.model.objects import Object, uid
 from shared.pod_directory import CONTAINERS, DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 from shared.podspec.containers import is_large
 
-_SECONDS = 0.4  # that the runtime, or sources, has for an answer: together less than a command waits
+SECONDS = 0.4  # that the runtime, or sources, has for an answer: together less than a command waits
 _IMAGES_AT_ONCE = 4
 
 
@@ -57,11 +57,11 @@ class PodPreviews:
         """The node's facts for this pod, and what is wrong with its RuntimeClass."""
         facts, handler, problem = self._calls.facts_now(), "", ""
         with contextlib.suppress(RuntimeCallError, TimeoutError):
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(SECONDS):
                 await self._calls.cgroups.driver()
         facts = replace(facts, cgroup_driver=self._calls.cgroups.facts.cgroup_driver)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(SECONDS):
                 handler = await self._calls.cluster.runtime_handler(pod)
         except SandboxConfigError as error:
             problem = f"Failed to create pod sandbox: {error.message}"
@@ -80,7 +80,7 @@ class PodPreviews:
                     found[image] = await self._calls.runtime.image_status(image)
 
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(SECONDS):
                 await asyncio.gather(*map(look, names))
         return dict(found)
 
