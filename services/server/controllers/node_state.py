@@ -20,6 +20,7 @@ from bus.messages.streams import (
     NODE_USAGE,
     PODS_ADMITTED,
     PODS_DESIRED,
+    PODS_PULLS,
     PODS_STATUS,
     VOLUMES_MOUNTED,
 )
@@ -43,6 +44,7 @@ class NodeState:
         self._config, self._clock, self._pods = context.config, context.clock, streams
         self._admitted = bus.follow(PODS_ADMITTED)
         self._volumes = bus.follow(VOLUMES_MOUNTED)
+        self._pulls = bus.follow(PODS_PULLS)
         self._observed = bus.follow(NODE_OBSERVED)
         self._object = bus.follow(NODE_OBJECT)
         self._usage = bus.follow(NODE_USAGE)
@@ -99,12 +101,14 @@ class NodeState:
         """A row for each pod, by UID."""
         desired, status, runtime = self._pods.desired.state, self._pods.status.state, self._pods.runtime.state
         admitted, volumes, known = self._admitted.state, self._volumes.state, not self._pods.status.stale
+        pulls = self._pulls.state if not self._pulls.stale else {}
         rows: dict[str, tuple[_Items, PodRow]] = {}
         for uid in desired.keys() | admitted.keys() | runtime.keys():
             verdict = admitted.get(uid)
             if not is_shown(verdict.state if verdict else None, uid in desired):
                 continue
-            items = (desired.get(uid), status.get(uid), verdict, runtime.get(uid), volumes.get(uid), known)
+            pull = pulls.get(uid)
+            items = (desired.get(uid), status.get(uid), verdict, runtime.get(uid), volumes.get(uid), pull, known)
             before = self._rows.get(uid)
             if before is not None and all(one is other for one, other in zip(before[0], items, strict=True)):
                 rows[uid] = before
@@ -193,7 +197,9 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _facts(uid: str, desired: Any, status: Any, admitted: Any, runtime: Any, volumes: Any, known: bool) -> PodFacts:
+def _facts(
+    uid: str, desired: Any, status: Any, admitted: Any, runtime: Any, volumes: Any, pull: Any, known: bool
+) -> PodFacts:
     """The items of one pod as JSON; containers of the runtime by name and state alone."""
     containers = [{"name": one.name, "state": one.state} for one in runtime.containers] if runtime else []
     mounted = (
@@ -206,5 +212,6 @@ def _facts(uid: str, desired: Any, status: Any, admitted: Any, runtime: Any, vol
         admitted=vars(admitted) if admitted else {},
         runtime={"name": runtime.name, "namespace": runtime.namespace, "containers": containers} if runtime else {},
         volumes={"volumes": mounted},
+        pull=vars(pull) if pull else {},
         status_known=known,
     )

@@ -14,7 +14,7 @@ from bus.interface import OwnedStream, RequestRefusedError
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.podsync import AdmittedPod, ImagePull, PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
     NODE_OBJECT,
@@ -24,6 +24,7 @@ from bus.messages.streams import (
     PODS_API_STATUS,
     PODS_DESIRED,
     PODS_MIRRORS,
+    PODS_PULLS,
     PODS_STATUS,
     RUNTIME_PODS,
     VOLUMES_MOUNTED,
@@ -93,6 +94,7 @@ class Node:
         self.status: OwnedStream[PodStatus]
         self.runtime: OwnedStream[RuntimePod]
         self.admitted: OwnedStream[AdmittedPod]
+        self.pulls: OwnedStream[ImagePull]
         self.volumes: OwnedStream[MountedVolumes]
         self.observed: OwnedStream[NodeObserved]
         self.object: OwnedStream[NodeObject]
@@ -113,6 +115,7 @@ class Node:
             elif service == "podsync":
                 self.status = bus.own(PODS_STATUS)
                 self.admitted = bus.own(PODS_ADMITTED)
+                self.pulls = bus.own(PODS_PULLS)
             elif service == "volume":
                 self.volumes = bus.own(VOLUMES_MOUNTED)
             elif service == "pleg":
@@ -137,7 +140,7 @@ class Node:
         """What this service publishes of pods is all there is."""
         names = {
             "sources": ("desired", "mirrors", "api_statuses", "object"),
-            "podsync": ("status", "admitted"),
+            "podsync": ("status", "admitted", "pulls"),
             "volume": ("volumes",),
             "pleg": ("runtime", "observed", "usage"),
         }

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bus.messages.podsync import ImagePull
 from services.server.controllers import node_page
 from services.server.controllers.node_page import MOST_PAGES
 from services.server.core.authorization import Attributes
@@ -127,6 +128,16 @@ async def test_a_page_gets_the_state_and_then_what_changes(server: MainListener,
     node.network.kill("pleg")
     while "processes" not in (change := (await events.next())[1]) or "late" not in str(change["processes"]):
         pass
+
+
+async def test_a_page_shows_how_far_a_pull_is(server: MainListener, node: PageNode, opened: Open) -> None:
+    events = await opened()
+    await events.next()
+    pull = ImagePull(image="web:1", seconds=4.0, arrived=5, total=10, layers=2, rate=3, idle=0.0)
+    node.pulls.put("uid-3", pull)
+    assert (await events.pod("uid-3"))["waits_for"] == "pulling image web:1: 5 B of 10 B, 2 layers, 3 B/s"
+    node.pulls.delete("uid-3")
+    assert (await events.pod("uid-3"))["waits_for"].startswith("main: ImagePullBackOff")
 
 
 async def test_the_history_has_samples_of_all_series(server: MainListener, node: PageNode, opened: Open) -> None:
