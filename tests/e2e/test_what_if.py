@@ -112,7 +112,9 @@ async def node_state(cluster: Cluster) -> Any:
     """What a pod that is started or rejected would change: the runtime's pods, the records, the API server's pods."""
     observed = await cluster.agent.runtime.observe()
     home = cluster.agent.home.path
-    records = sorted(str(path.relative_to(home)) for path in home.rglob("bulkhead/podsync/**/*"))
+    kept = home / "kubelet" / "bulkhead" / "podsync"
+    records = sorted(path.name for path in [*(kept / "pods").glob("*.json"), *(kept / "stories").glob("*.jsonl")])
+    assert records
     directories = sorted(path.name for path in (home / "kubelet" / "pods").iterdir())
     listed = {str(pod["metadata"]["name"]) for pod in await cluster.items("/api/v1/pods")}
     return {uid: [c.id for c in pod.containers] for uid, pod in observed.items()}, records, directories, listed
