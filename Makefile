@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house docs release quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house docs screenshots release quick quick-unit quick-service run clean \
     test-pure test-cluster test-node test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -140,6 +140,10 @@ soak: test-deps assets venv  ## MINUTES (120) of churn on a real cluster that mu
 
 probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a real node: how late they come and what they cost
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.probe_load $(ARGS)
+
+screenshots: test-deps venv  ## write the pictures of docs/node-page.md
+	SCREENSHOTS=$(CURDIR)/build/screenshots $(PYTEST) tests/process/test_node_page.py -k size
+	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-dark-charts,360-dark}.png docs/images/
 
 house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
 	@$(PYTHON) -m tools.house $(ARGS)

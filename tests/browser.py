@@ -130,7 +130,7 @@ async def browser(directory: Path) -> AsyncIterator[Page]:
                     receiving.cancel()
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # the program is a script, the browser several processes
-        await process.wait()
+        await process.communicate()  # until the last of them has closed its output
 
 
 async def _address(process: asyncio.subprocess.Process) -> str:

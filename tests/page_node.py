@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-import math
 import os
+import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from bus.messages.sources import DesiredPod
 from bus.messages.usage import CgroupUsage, NodeUsage
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.server.controllers.node_state import NodeState
+from services.server.core.node_history import NodeHistory
 from shared.process_identity import identity_of
 from shared.story.files import directory_of
 from tests.fakes.runtime import FakeRuntime
@@ -139,21 +140,25 @@ class PageNode(Node):
             passing.cancel()
 
 
-def add_hour(state: NodeState, wall: float, load: Callable[[int], float] = lambda n: math.sin(n / 25)) -> None:
-    """Fill the history with an hour before `wall`."""
+def add_hour(state: NodeState, wall: float) -> None:
+    """Replace the history by an hour before `wall`, the same every time."""
+    state.history = NodeHistory()
+    chance = random.Random(7)
+    load = 1.0
     for number in range(360):
-        wave = 1 + 0.5 * load(number) + 0.12 * math.sin(number * 1.7)
-        shares = {f"cpu/{service}": 0.4 * wave * (1 + index % 3) for index, service in enumerate(SERVICES)}
+        load = max(0.4, load + chance.gauss((1 - load) * 0.08, 0.07) + (1.2 if number in (130, 290) else 0.0))
+        shares = {f"cpu/{service}": 0.3 * load * (1 + index % 3) for index, service in enumerate(SERVICES)}
+        state.cpu = {service: round(shares[f"cpu/{service}"], 1) for service in SERVICES}
         state.history.add(
             wall - (360 - number) * 10,
             {
                 **shares,
                 "agent.cpu": sum(shares.values()),
-                "agent.memory": (150 << 20) * (1 + number / 4000),
-                "node.cpu": 0.8 * wave,
-                "node.memory": (3 << 30) * (1 + 0.05 * wave),
-                "beats.interval": 1.0 + (2.4 if number == 200 else 0.02 * wave),
-                "messages.delay": 0.0011 * wave,
-                "pods.start": 1.2 * wave if number % 23 == 0 else None,
+                "agent.memory": (430 << 20) * (1 + number / 4000 + 0.02 * load),
+                "node.cpu": 0.6 * load,
+                "node.memory": (3 << 30) * (1 + 0.05 * load),
+                "beats.interval": 2.4 if number == 200 else 1.0 + 0.01 * load,
+                "messages.delay": 0.0011 * load,
+                "pods.start": 1.2 * load if number % 23 == 5 else None,
             },
         )

@@ -71,7 +71,7 @@ class Agent:
             ReportInputs(
                 now=time.monotonic(),
                 node=self.config.node_name,
-                kubeconfig=self.config.kubeconfig,
+                joins_cluster=self.config.joins_cluster,
                 run_dir=self.run_dir,
                 processes=processes,
                 beats=self.client.beats,

@@ -80,7 +80,7 @@ class ReportInputs:
 
     now: float
     node: str
-    kubeconfig: str
+    joins_cluster: bool
     run_dir: str
     processes: Mapping[str, ProcessFacts]
     beats: Mapping[str, Beat]
@@ -108,11 +108,11 @@ def report(given: ReportInputs) -> Report:
         problems.append(api_server)
     if node_ready is False:
         problems.append("the Node is not Ready (kubectl describe node shows its conditions)")
-    elif node_ready is None and given.kubeconfig:
+    elif node_ready is None and given.joins_cluster:
         problems.append("the Node is not known yet")
     return Report(
         node=given.node,
-        standalone=not given.kubeconfig,
+        standalone=not given.joins_cluster,
         run_dir=given.run_dir,
         api_server=api_server,
         node_ready=node_ready,
@@ -215,7 +215,7 @@ def _runtime_problems(runtime: RuntimeRow) -> list[str]:
 
 
 def _api_server(given: ReportInputs) -> str:
-    if not given.kubeconfig:
+    if not given.joins_cluster:
         return ""
     beat = given.beats.get("sources")
     if beat is None:

@@ -86,7 +86,7 @@ class NodeState:
             ReportInputs(
                 now=self._clock.monotonic(),
                 node=self._config.node_name,
-                kubeconfig=self._config.kubeconfig,
+                joins_cluster=self._config.joins_cluster,
                 run_dir=self._config.run_dir,
                 processes=self._processes,
                 beats=beats,

@@ -31,6 +31,11 @@ function element(name, text = "", className = "") {
   return made;
 }
 
+function words(target, text) { // a line may break between the words of ImagePullBackOff
+  for (const word of text.split(/(?=[A-Z][a-z])/)) target.append(document.createElement("wbr"), word);
+  return target;
+}
+
 function cores(value) { return value >= 10 ? `${value.toFixed(0)} cores` : `${value.toFixed(2)} cores`; }
 function percent(value) { return `${value.toFixed(1)} %`; }
 function seconds(value) { return value < 1 ? `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms` : `${value.toFixed(1)} s`; }
@@ -146,7 +151,7 @@ function showPod(uid) {
   const well = !pod.waits_for && ["Running", "Completed", "Succeeded"].includes(pod.state);
   row.append(
     name,
-    element("td", pod.state, `state ${well ? "good" : "warn"}`),
+    words(element("td", "", `state ${well ? "good" : "warn"}`), pod.state),
     element("td", pod.waits_for || "-", pod.waits_for ? "" : "muted"),
     element("td", `${pod.ready}/${pod.containers}`, "number wide"),
     element("td", `${pod.restarts}`, "number wide"),

@@ -27,7 +27,7 @@ def row(uid: str = "u1", name: str = "web") -> PodRow:
 def found(troubles: tuple[str, ...] = (), **more: Any) -> Report:
     beat = Beat(service="pleg", incarnation="p", protocol="1.0", pid=1, sent_at=1.0, troubles=troubles)
     inputs: dict[str, Any] = {
-        "now": 2.0, "node": "n", "kubeconfig": "", "run_dir": "/run", "observed": OBSERVED, "node_object": None,
+        "now": 2.0, "node": "n", "joins_cluster": False, "run_dir": "/run", "observed": OBSERVED, "node_object": None,
         "processes": dict.fromkeys(SERVICES, ProcessFacts(holder=None)), "beats": {"pleg": beat},
         "followed": {"server": Followed(incarnation="s")}, "pods": (),
     }  # fmt: skip
@@ -54,9 +54,9 @@ def test_the_document_begins_with_the_verdict_and_its_reasons() -> None:
 
 def test_a_node_of_a_cluster_shows_its_api_server_and_lease() -> None:
     lease = Beat(service="status", incarnation="s", protocol="1.0", pid=1, sent_at=1.0, progress={"lease": 1.0})
-    facts = made(kubeconfig="/k", beats={"status": lease}, observed=None)["node"]["facts"]
+    facts = made(joins_cluster=True, beats={"status": lease}, observed=None)["node"]["facts"]
     assert facts == ["container runtime: not known", "API server: unknown", "lease: renewed"]
-    assert made(kubeconfig="/k", beats={"status": lease}, now=60.0)["node"]["facts"][-1] == "lease: not renewed"
+    assert made(joins_cluster=True, beats={"status": lease}, now=60.0)["node"]["facts"][-1] == "lease: not renewed"
 
 
 def test_what_services_write_is_bounded_and_in_one_line() -> None:

@@ -1,0 +1,228 @@
+"""The node page in Chromium: how soon it shows, sizes and colour schemes, keyboard, changes, hostile names."""
+
+import os
+import statistics
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from services.server.controllers.node_page import MOST_PAGES
+from tests.browser import Page, browser
+from tests.page_node import HOSTILE, PageNode, add_hour
+from tests.service.server.main_listener import MainListener, main_listener
+from tests.service.server.running import configuration
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+PODS = 110
+FIRST_PAINT = 0.5  # seconds
+SIZES = ((360, 740), (768, 1024), (1280, 900))
+SCHEMES = ("light", "dark")
+ROWS = "document.querySelectorAll('#pods tbody tr').length"
+# Notes when the pods are on the screen: two frames after they are in the document.
+NOTE_PODS = """
+new MutationObserver((_, observer) => {
+  if (!document.querySelector('#pods tbody tr')) return;
+  observer.disconnect();
+  requestAnimationFrame(() => requestAnimationFrame(() => { window.podsShownAt = performance.now(); }));
+}).observe(document, {childList: true, subtree: true});
+"""
+
+
+@dataclass
+class Shown:
+    """The page of a node with pods, in a browser."""
+
+    page: Page
+    node: PageNode
+    server: MainListener
+
+    async def open(self, width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
+        """Load the page and wait for its pods."""
+        await self.page.show(width, height, scheme)
+        await self.page.open(f"{self.server.url}/bulkhead/")
+        await self.page.until(ROWS)
+        return self.page
+
+
+@asynccontextmanager
+async def served(directory: Path, pods: int) -> AsyncIterator[tuple[PageNode, MainListener]]:
+    """A node with so many pods and an hour of samples."""
+    node = PageNode(directory)
+    (directory / "root" / "pod-resources").mkdir(parents=True)
+    async with main_listener(configuration(directory), node=node) as server:
+        node.publish(pods)
+        await node.network.settle()
+        add_hour(server.running.service.page.state, node.network.clock.wall())
+        async with node.time():
+            yield node, server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
+    directory = tmp_path_factory.mktemp("node")
+    async with served(directory, PODS) as (node, server), browser(directory / "profile") as page:
+        yield Shown(page, node, server)
+
+
+async def findings(page: Page) -> list[dict[str, Any]]:
+    """What axe finds on the page, in short."""
+    await page.value(resources.files("axe_core_python").joinpath("axe.min.js").read_text())
+    await page.value("axe.run().then(result => { window.checked = result; })")
+    assert await page.value("checked.passes.some(one => one.id === 'color-contrast') && checked.passes.length > 10")
+    found = await page.value(
+        "checked.violations.map(one => ({id: one.id, impact: one.impact, "
+        "nodes: one.nodes.slice(0, 3).map(node => `${node.html} ${node.failureSummary}`)}))"
+    )
+    assert isinstance(found, list)
+    return found
+
+
+async def test_the_first_paint_and_110_pods_come_within_half_a_second(shown: Shown) -> None:
+    await shown.page.send("Page.addScriptToEvaluateOnNewDocument", source=NOTE_PODS)
+    paints, pods = [], []
+    for _ in range(8):
+        page = await shown.open()
+        pods.append(await page.until("window.podsShownAt") / 1000)
+        paints.append(await page.until("performance.getEntriesByName('first-contentful-paint')[0]?.startTime") / 1000)
+        assert await page.value(ROWS) == PODS
+    assert statistics.quantiles(paints)[0] <= FIRST_PAINT, paints
+    assert statistics.quantiles(pods)[0] <= FIRST_PAINT, pods
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(("width", "height"), SIZES)
+async def test_a_size_and_scheme_scrolls_in_one_direction_and_axe_finds_nothing(
+    shown: Shown, width: int, height: int, scheme: str
+) -> None:
+    add_hour(shown.server.running.service.page.state, shown.node.network.clock.wall())
+    page = await shown.open(width, height, scheme)
+    assert await page.value("document.documentElement.scrollWidth") <= width
+    assert await page.value("matchMedia('(prefers-color-scheme: dark)').matches") is (scheme == "dark")
+    assert await findings(page) == []
+    if directory := os.environ.get("SCREENSHOTS"):
+        await pictures(page, Path(directory), f"node-page-{width}-{scheme}")
+
+
+async def pictures(page: Page, directory: Path, name: str) -> None:
+    """Save the begin of the page, its charts and a story."""
+    directory.mkdir(parents=True, exist_ok=True)
+    await page.picture(directory / f"{name}.png")
+    await page.value("document.getElementById('charts-title').scrollIntoView()")
+    await page.picture(directory / f"{name}-charts.png")
+    await page.value("openStory('uid-3')")
+    await page.until("document.querySelectorAll('#story-body li').length > 1")
+    await page.picture(directory / f"{name}-story.png")
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_an_open_story_and_a_node_in_trouble_have_no_findings_either(shown: Shown, scheme: str) -> None:
+    page = await shown.open(360, 740, scheme)
+    shown.node.buses["pleg"].trouble("disk", "the disk of the images is full")
+    await page.until("document.querySelectorAll('#troubles li').length")
+    assert await findings(page) == []
+    await page.value("document.querySelector('#pods tbody button').click()")
+    await page.until("document.querySelectorAll('#story-body li').length")
+    assert await findings(page) == []
+    assert await page.value("document.documentElement.scrollWidth") <= 360
+    shown.node.buses["pleg"].trouble("disk", None)
+    await page.until("document.querySelector('#troubles').hidden")
+
+
+async def test_the_keyboard_opens_the_story_of_a_pod_and_closes_it(shown: Shown) -> None:
+    page = await shown.open()
+    for _ in range(40):
+        await page.key("Tab")
+        if await page.value("document.activeElement.closest('#pods tbody') !== null"):
+            break
+    name = await page.value("document.activeElement.textContent")
+    assert await page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    await page.key("Enter")
+    await page.until("document.getElementById('story').open")
+    await page.until("document.querySelectorAll('#story-body li').length > 1")
+    assert (await page.value("document.getElementById('story-title').textContent")).endswith(f"/{name}")
+    assert "image registry.example/" in await page.value("document.getElementById('story-body').textContent")
+    await page.key("Escape")
+    await page.until("!document.getElementById('story').open")
+    assert await page.value("document.activeElement.textContent") == name
+
+
+async def test_a_change_appears_without_a_reload_and_keeps_the_focus(shown: Shown) -> None:
+    page = await shown.open()
+    await page.value("window.loaded = 1; document.querySelector('#pods tbody button').focus()")
+    focused = await page.value("document.activeElement.textContent")
+    uid = shown.node.put_pod(1003)
+    await page.until(ROWS, lambda count: count == PODS + 1)
+    row = f"document.querySelector('[data-uid={uid}]')"
+    assert "Running" in await page.value(f"{row}.textContent")
+    shown.node.delete_pod(uid)
+    await page.until(ROWS, lambda count: count == PODS)
+    before = await page.value("state.history.at.length")
+    shown.node.network.clock.advance(10)
+    await shown.server.running.service.page.state.sample()
+    await page.until("state.history.at[state.history.at.length - 1]", lambda at: at > time.time() - 30)
+    assert await page.value("state.history.at.length") <= max(before + 1, 361)
+    assert await page.value("document.activeElement.textContent") == focused
+    assert await page.value("window.loaded") == 1
+
+
+async def test_pods_are_filtered_and_sorted(shown: Shown) -> None:
+    page = await shown.open()
+    first = "document.querySelector('#pods tbody button').textContent"
+    assert await page.value(first) in ("mail-3", "login-5", "report-7")  # they wait
+    await page.value("document.getElementById('waiting').click()")
+    assert await page.value(ROWS) == 3
+    await page.value("document.getElementById('waiting').click()")
+    await page.value("const field = document.getElementById('filter'); field.value = 'CART-'; "
+                     "field.dispatchEvent(new Event('input'))")  # fmt: skip
+    assert await page.value(ROWS) == len([number for number in range(PODS) if number % 8 == 1])
+    await page.value("document.querySelector('[data-sort=name]').click()")
+    assert await page.value("document.querySelector('[data-sort=name]').closest('th').ariaSort") == "ascending"
+    ascending = await page.value(first)
+    await page.value("document.querySelector('[data-sort=name]').click()")
+    assert await page.value(first) != ascending
+
+
+async def test_a_hostile_name_is_text_and_nothing_comes_from_outside(shown: Shown) -> None:
+    page = await shown.open()
+    row = "document.querySelector('[data-uid=uid-2] button')"
+    assert await page.value(f"{row}.textContent") == HOSTILE and await page.value(f"{row}.children.length") == 0
+    await page.value(f"{row}.click()")
+    await page.until("document.getElementById('story-body').textContent.includes('image registry.example')")
+    assert HOSTILE in await page.value("document.getElementById('story-body').textContent")
+    assert await page.value("document.title") == "node-1 - Bulkhead"
+    assert page.problems == []
+    hosts = {url.split("/")[2] for url in page.requests if url.startswith("http")}
+    assert hosts == {shown.server.url.removeprefix("http://")}
+
+
+async def test_500_pods_are_shown_and_filtered(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        node, server = await stack.enter_async_context(served(tmp_path, 500))
+        page = await stack.enter_async_context(browser(tmp_path / "profile"))
+        await page.open(f"{server.url}/bulkhead/")
+        await page.until(ROWS, lambda count: count == 500)
+        assert await page.value("document.getElementById('counts').textContent") == "500 pods, 3 wait"
+        await page.value("byId('filter').value = 'web-496'; arrangePods()")
+        assert await page.value(ROWS) == 1
+        node.put_pod(496, restarts=9)
+        await page.until("document.querySelector('[data-uid=uid-496]').textContent.includes('9')")
+
+
+async def test_a_page_without_an_event_stream_reloads_the_state(shown: Shown) -> None:
+    async with AsyncExitStack() as stack:
+        await shown.page.open("about:blank")
+        service = shown.server.running.service
+        while service.page.pages < MOST_PAGES:
+            await stack.enter_async_context(shown.server.client.get(f"{shown.server.url}/bulkhead/events"))
+        page = await shown.open()
+        await page.until("document.getElementById('connection').textContent", lambda text: text.startswith("Reloaded"))
+        assert await page.value(ROWS) == PODS
+    page.problems.clear()  # the refusal is one
