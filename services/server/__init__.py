@@ -9,6 +9,7 @@ Purpose
     server, over SPDY or WebSocket. Paths that are not served are answered as a kubelet answers paths it does not
     register (404 before authentication). The PodResources API is served on `pod-resources/kubelet.sock` below the root
     directory.
+    `--node-page-port` serves the node page and `/bulkhead/explain` on 127.0.0.1, without credentials.
     `server.sock` in the run directory, which only the agent's user and root may enter, serves the same as the HTTPS
     listener, debugging handlers always included, without credentials: the command `bulkhead` uses it.
 

@@ -68,7 +68,7 @@ class ServerService:
 
     @property
     def listeners(self) -> dict[str, Listener]:
-        """The open listeners by name: main, read-only, local, healthz."""
+        """The open listeners by name: main, read-only, local, page, healthz."""
         return self._listeners.by_name
 
     @property

@@ -176,6 +176,7 @@ class EffectiveConfig:
     event_record_qps: int = _of("eventRecordQPS", 50)  # 0 = the client default
     event_burst: int = _of("eventBurst", 100)
 
+    node_page_port: int = 0  # on 127.0.0.1, without credentials; 0 = none
     enable_server: bool = _of("enableServer", True)
     address: str = _of("address", "0.0.0.0")
     port: int = _of("port", 10250)

@@ -78,6 +78,7 @@ _OWN: tuple[Flag, ...] = (
     Flag("run-dir", doc="directory of sockets and locks; must equal supervisord's BULKHEAD_RUN_DIR"),
     Flag("output", default="text", choices=("text", "json"), doc="how --runonce prints its result: text or json"),
     Flag("reload-config", _B, False, "apply an edit of the configuration at once, as SIGHUP to bootstrap does"),
+    Flag("node-page-port", _I32, 0, "port of the node page on 127.0.0.1, for every user of the machine; 0 = none"),
     Flag("log-dir", doc="directory where every service writes its log file"),
 )  # fmt: skip
 

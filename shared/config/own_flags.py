@@ -34,6 +34,9 @@ def own_settings(own: dict[str, Any], places: AgentPaths, hostname: str, finding
     if bootstrap and not kubeconfig:
         what = "is ignored without --kubeconfig: the node runs alone"
         findings.add("", what, "give --kubeconfig too", place="--bootstrap-kubeconfig", severity=WARNING)
+    page_port = own.get("node-page-port", 0)
+    if not 0 <= page_port <= 65535:
+        findings.add("", f"is {page_port}, must be between 0 and 65535", "such as 10247", place="--node-page-port")
     return {
         "node_name": node_name,
         "root_dir": posixpath.abspath(root),
@@ -50,6 +53,7 @@ def own_settings(own: dict[str, Any], places: AgentPaths, hostname: str, finding
         "node_labels": node_labels(own.get("node-labels") or {}, findings),
         "node_ips": ips,
         "external_cloud_provider": provider == "external",
+        "node_page_port": page_port,
         "lock_file": absolute(own.get("lock-file", "")),
         "minimum_container_ttl": seconds(own.get("minimum-container-ttl-duration", 0)),
         "maximum_dead_containers_per_container": own.get("maximum-dead-containers-per-container", 1),

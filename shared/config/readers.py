@@ -37,8 +37,8 @@ _FIELDS = {
     "server": (
         "address anonymous_auth authorization_mode enable_debug_flags_handler enable_debugging_handlers "
         "enable_profiling_handler enable_system_log_handler enable_system_log_query healthz_bind_address healthz_port "
-        "read_only_port streaming_connection_idle_timeout tls_cipher_suites tls_curve_preferences tls_min_version "
-        "webhook_authentication webhook_authentication_cache_ttl webhook_authorized_cache_ttl "
+        "node_page_port read_only_port streaming_connection_idle_timeout tls_cipher_suites tls_curve_preferences "
+        "tls_min_version webhook_authentication webhook_authentication_cache_ttl webhook_authorized_cache_ttl "
         "webhook_unauthorized_cache_ttl"
     ),
     "sources": "change_detection_strategy file_check_frequency http_check_frequency static_pod_url_header",

@@ -253,4 +253,5 @@ def _effective(layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], f
         settings["tls_private_key_file"] = posixpath.join(own["cert_dir"], "kubelet.key")
     if settings["run_once"]:
         settings |= {"enable_server": False, "read_only_port": 0}
+        own |= {"node_page_port": 0}
     return {**own, **settings, "feature_gates": dict(gates), "document": layers.data}

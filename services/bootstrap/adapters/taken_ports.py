@@ -7,19 +7,21 @@ from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
 from shared.listening_sockets import listening, owner_of
+from shared.places import PAGE_ADDRESS
 
 
 def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tuple[list[str], list[str]]:
     """Problems and remarks, one line each. A port that our own server process holds is free;
     `server` returns which process that is, called when a port was found taken: it may have been restarted just now.
 
-    The health port is a remark only: the kubelet keeps trying for it (config.md 5.10).
+    The health port and that of the node page are remarks only: server keeps trying for them (config.md 5.10).
     """
     problems: list[str] = []
     remarks: list[str] = []
     wanted = [("port", config.address, config.port, problems)] if config.enable_server else []
     wanted.append(("readOnlyPort", config.address, config.read_only_port, problems))
     wanted.append(("healthzPort", config.healthz_bind_address, config.healthz_port, remarks))
+    wanted.append(("--node-page-port", PAGE_ADDRESS, config.node_page_port, remarks))
     for key, address, port, lines in wanted:
         if port and (reason := _cannot_bind(address, port, server)):
             lines.append(f"{key}: {address}:{port} {reason}")

@@ -9,8 +9,11 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
 
+from aiohttp import web
+
 from services.server.adapters.http_limits import LONGEST, Handler
 from services.server.adapters.listener import Listener, error_text, listen, listen_at, open_at_last
+from services.server.adapters.plain_answer import plain
 from services.server.adapters.tls import ServingTls
 from services.server.controllers.endpoints import health_handler
 from services.server.controllers.health_checks import HealthChecks
@@ -28,11 +31,11 @@ from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.health import Check
 from services.server.core.reviews import ReviewError
-from services.server.core.routes import Endpoint, ServedEndpoints
+from services.server.core.routes import Endpoint, ServedEndpoints, is_loopback_host
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
-from shared.places import LOCAL_SOCKET
+from shared.places import LOCAL_SOCKET, PAGE_ADDRESS
 from shared.tracing.tracer import Tracer
 
 _GATES = {
@@ -55,7 +58,7 @@ class Listeners:
     ) -> None:
         self._tracer = tracer
         self._config, self._health, self._reviews, self._metrics = config, health, reviews, metrics
-        self.by_name: dict[str, Listener] = {}  # main, read-only, local, healthz
+        self.by_name: dict[str, Listener] = {}  # main, read-only, local, page, healthz
         self.opened = asyncio.Event()
         self._opening: list[asyncio.Task[None]] = []
 
@@ -85,9 +88,11 @@ class Listeners:
         return tls
 
     def start(self, tasks: asyncio.TaskGroup, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
-        """Add the opening of the local socket to `tasks`, and of the health listener where the configuration has
-        one."""
+        """Add the opening of the local socket to `tasks`, and of the health listener and that of the node page where
+        the configuration has them."""
         self._opening.append(tasks.create_task(self._open_local(handlers), name="local"))
+        if self._config.node_page_port:
+            self._opening.append(tasks.create_task(self._open_page(handlers), name="page"))
         if self._config.healthz_port:
             self._opening.append(tasks.create_task(self._open_healthz(), name="healthz"))
 
@@ -133,6 +138,21 @@ class Listeners:
         path = Path(self._config.run_dir) / LOCAL_SOCKET
         opening = partial(listen_at, path, handler, connections.LOCAL)
         self.by_name["local"] = await open_at_last(opening, str(path))
+
+    async def _open_page(self, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
+        """A site of another name that resolves to this address must not read the page in a browser of this machine."""
+        only = (Endpoint.NODE_PAGE, Endpoint.EXPLAIN)
+        served = ServedEndpoints(debugging=True, checks=(), refusals=False, only=only)
+        requests = RequestHandler(served, handlers)
+
+        async def of_this_machine(request: web.BaseRequest) -> web.StreamResponse:
+            if not is_loopback_host(request.host):
+                return plain(403, "this port is for 127.0.0.1 and localhost\n")
+            return await requests(request)
+
+        port = self._config.node_page_port
+        opening = partial(listen, PAGE_ADDRESS, port, of_this_machine, connections.READ_ONLY)
+        self.by_name["page"] = await open_at_last(opening, f"{PAGE_ADDRESS} port {port}")
 
     async def _open_healthz(self) -> None:
         served = ServedEndpoints(debugging=False, checks=("ping",), pods=False, refusals=False)

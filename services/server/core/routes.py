@@ -4,6 +4,7 @@ The outer layer (Go's ServeMux) redirects and answers unknown paths before authe
 refuses methods and sub-paths after it. Knows nothing of who asks.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -138,6 +139,7 @@ class ServedEndpoints:
 
     debugging: bool
     checks: Collection[str]
+    only: Collection[Endpoint] = ()  # nothing but these and /healthz; () = as the other fields
     pods: bool = True  # off on the health listener, which serves /healthz alone
     refusals: bool = True  # answer the debug paths with DEBUG_DISABLED when debugging is off
     resets: bool = False  # DELETE /metrics/slis resets it; not where no credentials are needed
@@ -171,6 +173,8 @@ def resolve(method: str, path: str, query: str, accept: str, served: ServedEndpo
 def _rules(served: ServedEndpoints) -> tuple[Rule, ...]:
     if not served.pods:
         return ()
+    if served.only:
+        return tuple(rule for rule in DEBUG_RULES if rule.endpoint in served.only)
     return (*PUBLIC_RULES, *DEBUG_RULES) if served.debugging else PUBLIC_RULES
 
 
@@ -226,6 +230,11 @@ def _redirect(method: str, path: str, query: str) -> Refusal:
     body = f'<a href="{escape(location)}">Moved Permanently</a>.\n\n' if method == "GET" else ""
     headers = {"Location": location, "Content-Type": "text/html; charset=utf-8"}
     return Refusal(301, body, open=True, headers=headers)
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a Host header names this machine as 127.0.0.1 or localhost, with or without a port."""
+    return re.fullmatch(r"(127\.0\.0\.1|localhost)(:\d+)?", host, re.ASCII) is not None
 
 
 def clean_path(path: str) -> str:

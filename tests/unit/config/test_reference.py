@@ -25,7 +25,7 @@ DIFFERS: dict[tuple[str, str], tuple[Any, str]] = {
     ("memoryThrottlingFactor", "low"): (0, "a range has no open end: a rule refuses 0"),
 }
 # Flags of the agent alone, and flags of earlier releases that existing command lines have.
-OWN_FLAGS = {"log-dir", "output", "reload-config", "run-dir"}
+OWN_FLAGS = {"log-dir", "node-page-port", "output", "reload-config", "run-dir"}
 EARLIER_FLAGS = {
     "chaos-chance",
     "container-runtime",

@@ -1,0 +1,74 @@
+"""The port of the node page on 127.0.0.1: what it serves without credentials, and to whom."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.page_node import PageNode
+from tests.service.server.running import Running, configuration, free_port, running
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    node = PageNode(tmp_path)
+    async with running(configuration(tmp_path, node_page_port=free_port()), node) as server:
+        node.publish(3)
+        await node.network.settle()
+        async with asyncio.timeout(60):
+            while "page" not in server.service.listeners:
+                await asyncio.sleep(0.02)
+        yield server
+
+
+async def get(server: Running, path: str, method: str = "GET", host: str = "") -> tuple[int, str]:
+    headers = {"Host": host} if host else {}
+    return await server.get(f"http://127.0.0.1:{server.config.node_page_port}{path}", method, headers=headers)
+
+
+async def test_the_page_its_state_and_stories_are_served(server: Running) -> None:
+    assert "<title>" in (await get(server, "/bulkhead/"))[1]
+    assert '"uid-1"' in (await get(server, "/bulkhead/state"))[1]
+    assert "image registry.example/cart-1:0 is pulled" in (await get(server, "/bulkhead/explain/shop/uid-1"))[1]
+    assert server.service.listeners["page"].port == server.config.node_page_port
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/pods"),
+        ("GET", "/configz"),
+        ("GET", "/metrics"),
+        ("GET", "/containerLogs/shop/cart-1/main"),
+        ("POST", "/exec/shop/cart-1/main?output=1&command=id"),
+        ("POST", "/run/shop/cart-1/main?cmd=id"),
+        ("GET", "/logs/"),
+        ("GET", "/debug/pprof/"),
+        ("DELETE", "/metrics/slis"),
+    ],
+)
+async def test_nothing_else_is_served(server: Running, method: str, path: str) -> None:
+    assert await get(server, path, method) == (404, "404 page not found\n")
+
+
+async def test_nothing_is_changed_through_it(server: Running) -> None:
+    for method in ("POST", "PUT", "DELETE"):
+        assert (await get(server, "/bulkhead/", method))[0] == 405
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "localhost.", "[::1", "10.0.0.1:10247"]
+)
+async def test_a_site_with_another_name_is_refused(server: Running, host: str) -> None:
+    assert await get(server, "/bulkhead/state", host=host) == (403, "this port is for 127.0.0.1 and localhost\n")
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9000", "127.0.0.1", "127.0.0.1:9000"])
+async def test_names_of_this_machine_are_served_also_through_a_tunnel(server: Running, host: str) -> None:
+    assert (await get(server, "/bulkhead/state", host=host))[0] == 200
+
+
+async def test_the_port_is_closed_by_default(tmp_path: Path) -> None:
+    async with running(configuration(tmp_path)) as server:
+        assert "page" not in server.service.listeners and not server.config.node_page_port
