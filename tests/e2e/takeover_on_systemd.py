@@ -24,9 +24,11 @@ from shared.model.objects import Object
 from tests.agent import BIN
 from tests.cluster import is_ready
 from tests.control_plane import assets
+from tests.document_blocks import blocks
 from tests.kubeadm_unit import DROP_IN, UNIT, moved
 from tests.world import busybox_pod
 from tools.clean import remove_pods
+from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -119,6 +121,13 @@ class KubeadmNode:
         print(f"$ bulkhead {' '.join(arguments)} [{done.returncode}]\n{done.stdout}{done.stderr}", flush=True)
         return done
 
+    def shell(self, commands: str) -> None:
+        """Run commands with `bulkhead` on the path; each must succeed."""
+        began, script = time.monotonic(), f"set -e; PATH={BIN}:$PATH; {commands}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=300)
+        print(f"{time.monotonic() - began:6.1f} s  {commands.splitlines()[0]}")
+        assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
+
     def timed(self, *arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
         """Run the command; also the seconds that it took."""
         began = time.monotonic()
@@ -131,6 +140,13 @@ class KubeadmNode:
         while len(found := self.kubelets()) != 1:
             assert len(found) < 2, found
             assert time.monotonic() < deadline, "no kubelet runs"
+            await asyncio.sleep(0.1)
+
+    async def wait_for_one(self, *, of_bulkhead: bool) -> None:
+        """Wait until one kubelet runs, ours or the node's own."""
+        deadline = time.monotonic() + 60
+        while not (self.ours_runs if of_bulkhead else self.own_runs):
+            assert time.monotonic() < deadline, self.kubelets()
             await asyncio.sleep(0.1)
 
     def kubelets(self) -> list[str]:
@@ -216,6 +232,19 @@ async def test_takeover_and_give_back_keep_every_container_also_when_they_are_ki
     assert not OURS.exists()
     assert not RECORD.exists()
     print(f"figures: {COUNT} pods: takeover {taken:.1f} s, give-back {given:.1f} s")
+
+
+@pytest.mark.night
+async def test_the_blocks_of_the_page_lead_to_bulkhead_and_back(node: KubeadmNode) -> None:
+    before, began = await node.running(), time.monotonic()
+    found = blocks(CHECKOUT / "docs/replace-kubelet.md")
+    assert [block.how for block in found].count("the kubelet runs") == 3
+    for block in found:
+        node.shell(block.commands.replace("/opt/bulkhead/.venv/bin", str(BIN)))
+        if block.how:
+            await node.wait_for_one(of_bulkhead=block.how == "Bulkhead runs")
+            assert await node.running() == before
+    print(f"figures: the blocks of the page: {time.monotonic() - began:.1f} s")
 
 
 @pytest.mark.night
