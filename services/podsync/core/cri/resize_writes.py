@@ -18,6 +18,8 @@ from shared.model.quantity import ZERO, Quantity
 from shared.podspec.containers import find_container
 from shared.podspec.resources import pod_level, resource_list
 
+_UNPROTECTED = {"memory.min": "0", "memory.low": "0"}  # of a container without a request
+
 
 @dataclass(frozen=True, kw_only=True)
 class WriteCgroup:
@@ -97,6 +99,8 @@ def resize_writes(
         if current is not None and resource == "memory":
             _put(memory_limit, target.memory_limit, current.memory_limit, before, after)
             _put(memory_request, _protected(target), _protected(current), before, after)
+            if facts.protects_memory and _protected(current) and not _protected(target):
+                after.append(WriteCgroup(values=replace(unchanged, memory_min=0, memory_low=0)))
         elif current is not None:
             _put(cpu_limit, target.cpu_quota, current.cpu_quota, before, after)
             _put(cpu_request, target.cpu_shares, current.cpu_shares, before, after)
@@ -137,7 +141,10 @@ def _container_writes(pod: Object, updates: Sequence[ContainerUpdate], resource:
             continue
         old, new = limits if limits[0] != limits[1] else requests
         mixed = after if resource == "cpu" else _mixed(before, after)
-        sent = WriteContainer(container_id=update.container_id, resources=container_resources(pod, mixed, facts))
+        resources = container_resources(pod, mixed, facts)
+        if facts.protects_memory and resource == "memory" and requests[0] > requests[1] == ZERO:
+            resources = {**resources, "unified": {**_UNPROTECTED, **resources.get("unified", {})}}
+        sent = WriteContainer(container_id=update.container_id, resources=resources)
         (increases if new > old else decreases).append(sent)
     return [*decreases, *increases]
 

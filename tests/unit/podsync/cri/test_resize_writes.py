@@ -49,6 +49,17 @@ def test_what_protects_the_pod_follows_its_request(before: str, after: str, expe
     assert written(before, after) == expected
 
 
+def test_a_request_that_is_removed_protects_neither_the_pod_nor_the_container() -> None:
+    before = a_pod(containers=[a_container("c", resources=amounts("100m/64Mi -/256Mi"))])
+    after = a_pod(containers=[a_container("c", resources=amounts("100m/- -/256Mi"))])
+    update = ContainerUpdate(container="c", container_id="id", given=amounts("100m/64Mi -/256Mi"))
+    container, cgroup = resize_writes(after, [update], pod_cgroup_values(before, FACTS), FACTS)
+    assert isinstance(container, WriteContainer) and isinstance(cgroup, WriteCgroup)
+    unified = container.resources["unified"]
+    assert (unified["memory.min"], unified["memory.low"]) == ("0", "0")
+    assert (cgroup.values.memory_min, cgroup.values.memory_low) == (0, 0)
+
+
 def test_without_memory_qos_a_request_is_in_no_file_of_the_pod() -> None:
     facts = NodeFacts(node_name="n", memory_capacity=8 << 30)
     assert written("100m/64Mi -/256Mi", "100m/128Mi -/256Mi", facts) == [("container", 0)]
