@@ -162,7 +162,7 @@ night: test  ## every test, then what takes hours: thousands of new seeds, pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120
 	@tools/install-missing vm
-	$(PYTEST) tests/process/test_client_certificates_by_python.py
+	$(PYTEST) tests/process/test_client_certificates_by_python.py tests/process/test_container_image.py
 	@$(MAKE) --no-print-directory vm
 
 quick: check  ## check and the tests that need neither root nor a runtime
@@ -175,8 +175,9 @@ quick-unit quick-service:  # two halves at once: each is a single process on one
 run: $(VENV)/.synced-run deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run
 
-release: venv  ## build the wheel and the Debian package into build/release, with SHA256SUMS: the same commit gives the same bytes
-	@$(BIN)/python -m tools.release $(ARGS)
+release: venv  ## build a wheel, a Debian package and a container image into build/release: the same commit gives the same bytes
+	@tools/install-missing release
+	@$(BIN)/python -m tools.release --image $(ARGS)
 
 clean: $(VENV)/.synced-run  ## remove everything `make run` made: pods, containers, mounts, cgroups, bridge, BULKHEAD_HOME
 	@$(BIN)/python -m tools.clean

@@ -63,9 +63,15 @@ def read_busybox(path: Path = BUSYBOX) -> tuple[bytes, list[str]]:
 
 def archive(image: Image, busybox: bytes, applets: list[str]) -> bytes:
     """The image as an OCI layout in an uncompressed tar, as `ctr images import` reads it."""
-    layer = _layer(image, busybox, applets)
+    architecture = ARCHITECTURES.get(int.from_bytes(busybox[18:20], "little"), "amd64")
+    return archive_of_layer(image, _layer(image, busybox, applets), architecture)
+
+
+def archive_of_layer(image: Image, layer: bytes, architecture: str, zipped: bytes | None = None) -> bytes:
+    """The same for an image whose only layer is this tar; `image.files` is not used. `zipped`: the tar compressed by
+    gzip, where the image is to hold that."""
     config = {
-        "architecture": ARCHITECTURES.get(int.from_bytes(busybox[18:20], "little"), "amd64"),
+        "architecture": architecture,
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": {
@@ -77,14 +83,14 @@ def archive(image: Image, busybox: bytes, applets: list[str]) -> bytes:
         },
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     }
-    blobs = [_json(config), layer]
-    config_blob, _ = blobs
+    config_blob, layer_blob = blobs = [_json(config), layer if zipped is None else zipped]
+    layer_type = "application/vnd.oci.image.layer.v1.tar" + ("" if zipped is None else "+gzip")
     manifest = _json(
         {
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
             "config": _descriptor("application/vnd.oci.image.config.v1+json", config_blob),
-            "layers": [_descriptor("application/vnd.oci.image.layer.v1.tar", layer)],
+            "layers": [_descriptor(layer_type, layer_blob)],
         }
     )
     annotations = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """A command (or file, when `name` has a slash) that `lane` (venv, run, test or vm) needs."""
+    """A command (or file, when `name` has a slash) that `lane` (venv, run, test, vm or release) needs."""
 
     name: str
     package: str
@@ -65,6 +65,7 @@ PREREQUISITES = (
     Prerequisite("/usr/share/debconf/confmodule", "debconf", "test"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),
     Prerequisite("mmdebstrap", "mmdebstrap", "vm"),
+    Prerequisite("mmdebstrap", "mmdebstrap", "release"),
     Prerequisite("mke2fs", "e2fsprogs", "vm"),
     Prerequisite("setpriv", "util-linux", "vm"),
 )

@@ -12,28 +12,30 @@ import click
 from shared.errors import OperatorError
 from tools.home import CHECKOUT
 from tools.release.debian import build_package
+from tools.release.image import build_image
 from tools.release.source import build_wheel, copy_source
 
 
 @click.command()
 @click.option("--output", type=click.Path(path_type=Path), default=CHECKOUT / "build/release", help="Emptied first.")
 @click.option("--interpreter", default="/usr/bin/python3", help="The Python that the Debian package is for.")
+@click.option("--image", is_flag=True, help="Build the container image, too: needs root and package sources.")
 @click.option("--fast", is_flag=True, help="Compress the Debian package less, in a tenth of the time.")
-def main(output: Path, interpreter: str, fast: bool) -> None:
-    """Build the wheel and the Debian package from the files that git tracks.
+def main(output: Path, interpreter: str, image: bool, fast: bool) -> None:
+    """Build the wheel, the Debian package and, with --image, the container image from the files that git tracks.
 
     \b
     Exit codes: 0 = built, 1 = it cannot be built, 2 = wrong usage.
     """
     try:
-        release(output, interpreter=interpreter, fast=fast)
+        release(output, interpreter=interpreter, image=image, fast=fast)
     except OperatorError as error:
         sys.exit(f"bulkhead: {error}")
     except subprocess.CalledProcessError as error:
         sys.exit(f"bulkhead: {error.cmd[0]} failed with exit code {error.returncode}; its output is above")
 
 
-def release(output: Path, *, interpreter: str, fast: bool) -> list[Path]:
+def release(output: Path, *, interpreter: str, image: bool, fast: bool) -> list[Path]:
     """Empty the directory, build into it and return the files. Raises CalledProcessError, OperatorError."""
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
@@ -42,7 +44,11 @@ def release(output: Path, *, interpreter: str, fast: bool) -> list[Path]:
         wheel = build_wheel(source, output)
         tree = Path(scratch) / "tree"
         package = build_package(source, wheel, tree, output, interpreter=interpreter, fast=fast)
-    built = sorted((wheel, package))
+        built = [wheel, package]
+        if image:
+            shutil.rmtree(tree)
+            built.append(build_image(source, package, Path(scratch), output, interpreter=interpreter))
+    built.sort()
     sums = "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in built)
     (output / "SHA256SUMS").write_text(sums)
     print(sums, end="")
