@@ -85,8 +85,11 @@ def container(image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         mount = f"--mount=type=bind,src={home}/state-of-node,dst=/var/lib/bulkhead,options=rbind:rw"
         running.ctr("run", "--privileged", "--detach", mount, name, "node")
         yield running
-        running.ctr("tasks", "kill", "--signal", "SIGKILL", "node")
     finally:
+        # With its rootfs unmounted, and its shim ended.
+        delete = ["ctr", "--address", f"{home}/c.sock", "tasks", "delete", "--force", "node"]
+        subprocess.run(delete, capture_output=True, check=False)
+        subprocess.run(["umount", "--quiet", *home.glob("state/*/*/node/rootfs")], check=False)
         end_processes([process.pid])
         process.wait()
 

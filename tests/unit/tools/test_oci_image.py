@@ -1,5 +1,6 @@
 """Images made from busybox are sound OCI layouts, and the same every time."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared.errors import OperatorError
-from tools.oci_image import Image, archive, read_busybox
+from tools.oci_image import Image, archive, archive_of_layer, read_busybox
 
 BINARY = b"\x7fELF" + b"\0" * 14 + b"\x3e\x00" + b"the binary"
 IMAGE = Image(name="localhost/some/image:7", command=("/bin/sh",), user="65534", files={"/etc/motd": (b"hi", 0o640)})
@@ -47,6 +48,18 @@ def test_every_applet_is_a_link_to_busybox() -> None:
     with tarfile.open(fileobj=io.BytesIO(follow(blobs, manifest["layers"][0]))) as layer:
         links = {entry.name: entry.linkname for entry in layer if entry.issym()}
     assert links == {"bin/ls": "busybox", "bin/sh": "busybox"}
+
+
+def test_a_compressed_layer_is_found_by_its_digest_and_named_by_that_of_its_content() -> None:
+    layer = b"a tar"
+    zipped = gzip.compress(layer, mtime=0)
+    blobs = members(archive_of_layer(IMAGE, layer, "arm64", zipped))
+    manifest = json.loads(follow(blobs, json.loads(blobs["index.json"])["manifests"][0]))
+    assert manifest["layers"][0]["mediaType"] == "application/vnd.oci.image.layer.v1.tar+gzip"
+    assert follow(blobs, manifest["layers"][0]) == zipped
+    config = json.loads(follow(blobs, manifest["config"]))
+    assert config["architecture"] == "arm64"
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + hashlib.sha256(layer).hexdigest()]
 
 
 def test_the_same_busybox_gives_the_same_image() -> None:
