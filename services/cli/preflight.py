@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from services.cli.preflight_cluster import read_cluster
@@ -71,7 +72,10 @@ def examine(options: Options) -> Report:
     findings += read.findings
     if read.value is not None:
         support = _support(resolved.config if resolved else None, read.value)
-        pods = verdicts(read.value.pods, support)
+        checked = _Check("the fields of the pods", Section.PODS, partial(verdicts, read.value.pods, support))
+        done_pods = checked.result(options.timeout + _BEYOND)
+        pods = done_pods.value or ()
+        findings += done_pods.findings
         findings += read.value.findings
         if read.value.origin:
             what = f"{len(pods)} pods, read from {read.value.origin}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from services.cli.preflight_findings import PodVerdict, Verdict
 from shared.model.objects import Object, name, namespace, uid
+from shared.podspec.containers import used_volumes
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.pod_source import is_mirror, is_static
 from shared.podspec.references import claim_name
@@ -40,7 +41,8 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
     phase = str(_object(pod.get("status")).get("phase") or "")
     if phase in ("Succeeded", "Failed"):
         return _named(pod, Verdict.ENDED, running=False)
-    apply_defaults(pod)
+    if not uid(pod):  # a manifest: the API server has not given it its defaults
+        apply_defaults(pod)
     found = unsupported(pod, node.devices, static_cpus=node.static_cpus, static_memory=node.static_memory)
     reasons = (*found, *_of_claims(pod, node.claims))[:_MOST_REASONS]
     return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
@@ -56,8 +58,9 @@ def _verdict(pod: Object, phase: str, reasons: tuple[Unsupported, ...]) -> Verdi
 
 def _of_claims(pod: Object, claims: Mapping[str, Object]) -> list[Unsupported]:
     found = []
+    used = used_volumes(pod)
     for index, volume in enumerate((pod.get("spec") or {}).get("volumes") or ()):
-        claim = claim_name(pod, volume)
+        claim = claim_name(pod, volume) if volume.get("name") in used else ""
         for wrong in unsupported_persistent_volume(claims.get(f"{namespace(pod)}/{claim}", {})) if claim else ():
             kind = "ephemeral" if "ephemeral" in volume else "persistentVolumeClaim"
             path = f"spec.volumes[{index}].{kind}"

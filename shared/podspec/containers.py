@@ -73,6 +73,19 @@ def is_large(pod: Object) -> bool:
     return entries > MANY
 
 
+def used_volumes(pod: Object) -> frozenset[str]:
+    """The names of the volumes that some container mounts or has as a device; no other volume of a pod is set up."""
+    # The fields of ephemeral containers are of any type.
+    uses = (
+        use
+        for _, container in every_container(pod)
+        for field in ("volumeMounts", "volumeDevices")
+        if isinstance(listed := container.get(field), list)
+        for use in listed
+    )
+    return frozenset(str(use["name"]) for use in uses if isinstance(use, dict) and use.get("name"))
+
+
 def field_path(pod: Object, name: str) -> str:
     """As in an Event's involvedObject: `spec.initContainers{setup}`; "" for no container of the pod."""
     found = find_container(pod, name)

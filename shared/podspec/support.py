@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from shared.model.objects import Object
+from shared.podspec.containers import used_volumes
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.references import MOST_REFERENCES, referenced_objects
 from shared.podspec.resources import is_extended, resource_list
@@ -144,7 +145,10 @@ def _of_pod(pod: Object) -> Iterator[Unsupported]:
 
 
 def _of_volumes(pod: Object) -> Iterator[Unsupported]:
+    used = used_volumes(pod)
     for index, volume in enumerate((pod.get("spec") or {}).get("volumes") or ()):
+        if volume.get("name") not in used:
+            continue  # it is not set up
         path = f"spec.volumes[{index}]"
         types = sorted(volume.keys() - {"name"})
         if types and not VOLUMES & volume.keys():

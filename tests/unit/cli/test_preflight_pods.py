@@ -18,7 +18,8 @@ PAINT = Paint(False)
 
 def a_pod(name: str = "web", phase: str = "Running", annotations: dict[str, str] | None = None, **spec: Any) -> Any:
     metadata = {"name": name, "namespace": "shop", "uid": "u", "annotations": annotations}
-    own = {"containers": [{"name": "c", "image": "i:1", **spec.pop("container", {})}], **spec}
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in spec.get("volumes", ())]
+    own = {"containers": [{"name": "c", "image": "i:1", "volumeMounts": mounts, **spec.pop("container", {})}], **spec}
     return {"kind": "Pod", "metadata": metadata, "spec": own, "status": {"phase": phase} if phase else None}
 
 
@@ -58,8 +59,15 @@ def test_an_unsupported_volume_keeps_a_pod_from_running_static_or_not() -> None:
     assert shown[-1] == "this agent cannot take over yet: 1 problem, 0 warnings"
 
 
+def test_a_type_of_volume_of_a_later_release_is_not_taken_for_an_empty_one() -> None:
+    pod = a_pod(volumes=[{"name": "v", "ofALaterRelease": {}}])
+    assert verdict(pod) == (Verdict.CANNOT, ["spec.volumes[0].ofALaterRelease"])
+    del pod["metadata"]["uid"]
+    assert verdict(pod) == (Verdict.RUNS, [])  # in a manifest it becomes an emptyDir, as with the kubelet
+
+
 def test_a_field_without_effect_is_a_warning() -> None:
-    amounts = {"limits": {"cpu": "2", "memory": "1Gi"}}
+    amounts = {kind: {"cpu": "2", "memory": "1Gi"} for kind in ("limits", "requests")}
     pod = a_pod(container={"resources": amounts})
     assert verdict(pod, static_cpus=True) == (Verdict.WITHOUT, ["spec.containers[0].resources.limits.cpu"])
     shown = text(verdict_on(pod, NodeSupport(static_cpus=True)))

@@ -39,6 +39,11 @@ def found(pod: dict[str, Any], **given: Any) -> list[tuple[str, Effect]]:
     return [(one.field, one.effect) for one in unsupported(pod, **given)]
 
 
+def mounting(container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod whose container mounts the volume v."""
+    return a_pod({"volumeMounts": [{"name": "v", "mountPath": "/v"}], **(container or {})}, **spec)
+
+
 def rejection(pod: dict[str, Any], **allocatable: str) -> str:
     facts = MachineFacts(node_name="n", labels={"kubernetes.io/os": "linux"}, allocatable=allocatable, kernel=(6, 1))
     view = NodeView(facts=facts, labels=facts.labels, taints=(), allocatable=facts.allocatable)
@@ -67,14 +72,22 @@ def test_the_supported_volumes_are_the_plugins() -> None:
 def test_a_volume_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
     source = {"driver": "d", "path": "/p", "server": "s", "reference": "i", "secretName": "s", "name": "m"}
     known = {field: source[field] for field in VOLUME_TYPES.get(kind, {}) if field in source}
-    pod = a_pod(volumes=[{"name": "v", kind: known}])
+    pod = mounting(volumes=[{"name": "v", kind: known}])
     refused = isinstance(volume_spec(pod, "v", NODE), Refused)
     assert found(pod) == ([(f"spec.volumes[0].{kind}", Effect.WAITS)] if refused else [])
 
 
+def test_a_volume_that_no_container_uses_is_not_set_up() -> None:
+    volumes = [{"name": "v", "fc": {}}]
+    assert found(a_pod(volumes=volumes)) == []
+    assert found(a_pod({"volumeDevices": [{"name": "v", "devicePath": "/d"}]}, volumes=volumes)) != []
+    debug = [{"name": "d", "volumeMounts": [{"name": "v"}, 3, None]}, {"name": "e", "volumeMounts": 3}]
+    assert found(a_pod(volumes=volumes, ephemeralContainers=debug)) != []
+
+
 @pytest.mark.parametrize("medium", ["", "Memory", "HugePages", "HugePages-2Mi", "Floppy"])
 def test_a_medium_is_unsupported_exactly_where_it_is_refused(medium: str) -> None:
-    pod = a_pod(volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
+    pod = mounting(volumes=[{"name": "v", "emptyDir": {"medium": medium}}])
     refused = isinstance(volume_spec(pod, "v", NODE), Refused)
     assert found(pod) == ([("spec.volumes[0].emptyDir.medium", Effect.WAITS)] if refused else [])
 
@@ -82,7 +95,7 @@ def test_a_medium_is_unsupported_exactly_where_it_is_refused(medium: str) -> Non
 @pytest.mark.parametrize("kind", [*sorted(PROJECTIONS), "ofALaterRelease"])
 def test_a_projection_is_unsupported_exactly_where_it_is_refused(kind: str) -> None:
     source = {"name": "b", "signerName": "", "keyType": "ED25519", "credentialBundlePath": "p"}
-    pod = a_pod(volumes=[{"name": "v", "projected": {"sources": [{kind: source}]}}])
+    pod = mounting(volumes=[{"name": "v", "projected": {"sources": [{kind: source}]}}])
     reader = PartReader(pod, {}, GATES)
     part = ProjectedPlugin.parts(reader, "v", pod["spec"]["volumes"][0]["projected"])[0]
     refused = isinstance(part, RefusedPart) and part.reason.endswith("is not supported")
@@ -146,7 +159,7 @@ def test_the_memory_policy_is_without_effect_for_guaranteed_pods() -> None:
 
 
 def test_the_gravest_comes_first() -> None:
-    pod = a_pod({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "fc": {}}])
+    pod = mounting({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, volumes=[{"name": "v", "fc": {}}])
     pod["spec"]["resourceClaims"] = [{"name": "gpu"}]
     effects = [one.effect for one in unsupported(pod, static_cpus=True)]
     assert effects == [Effect.REJECTED, Effect.WAITS, Effect.WITHOUT]

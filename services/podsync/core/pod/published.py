@@ -8,7 +8,7 @@ from typing import Any
 
 from bus.messages.podsync import AdmittedPod, PodProbes, PodState, PodVolumes
 from services.podsync.core.pod.saved import Pod, Saved
-from shared.podspec.containers import every_container
+from shared.podspec.containers import used_volumes
 from shared.podspec.resources import is_sidecar
 
 _METADATA = ("annotations", "labels", "name", "namespace", "uid")
@@ -63,9 +63,7 @@ def mounted_volumes(saved: Saved) -> tuple[str, ...]:
     """Return the names of the volumes that containers mount; none once the containers are gone (pods.md 5.1.10)."""
     if not _may_run(saved):
         return ()
-    every = [spec for _, spec in every_container(saved.pod)]
-    mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
-    mounted |= {d.get("name") for c in every for d in c.get("volumeDevices") or []}
+    mounted = used_volumes(saved.pod)
     volumes = (saved.pod.get("spec") or {}).get("volumes") or []
     # The runtime mounts images itself.
     return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted and not v.get("image"))
