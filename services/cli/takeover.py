@@ -25,16 +25,21 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
+from services.cli.agent import local_agent
+from services.cli.preflight import Options as Preflight
+from services.cli.preflight import examine
+from services.cli.preflight_text import report_text
+from services.cli.table import paint
 from services.cli.takeover_api_server import node_ready
 from services.cli.takeover_containers import compare, running_containers
 from services.cli.takeover_node import SystemdNode, Target, describe, running_kubelet
 from services.cli.takeover_operation import DONE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
 from services.cli.takeover_plan import Intent, Kubelet, Step, intent_after, steps_of
-from services.cli.takeover_prerequisites import Found, check_takeover, configuration, kubelet_unit
+from services.cli.takeover_prerequisites import Found, check_takeover, configuration, kubelet_unit, preflight_problems
 from services.cli.takeover_record import Record, RecordFile, held_lock
 from services.cli.takeover_systemd import DROP_INS
 from services.cli.takeover_unit import DROP_IN, UNIT, KubeletUnit
@@ -48,14 +53,25 @@ _PROGRAM = "kubelet"
 _FILE = DROP_INS / f"{UNIT}.d" / DROP_IN
 
 
-def take_over(timeout: float, run_dir: str, out: Write, err: Write, *, dry_run: bool, needs_api_server: bool) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a takeover is given. `timeout`: seconds that the node has to be ready; `run_dir`: "" = the configured one;
+    `needs_api_server`: Ready is to be seen in the cluster; `ignore_preflight`: its problems do not count."""
+
+    timeout: float = 60.0
+    run_dir: str = ""
+    needs_api_server: bool = True
+    ignore_preflight: bool = False
+
+
+def take_over(options: Options, out: Write, err: Write, *, dry_run: bool = False) -> int:
     """Run Bulkhead in place of the unit's kubelet. Return the exit code (`takeover_operation`)."""
     try:
         unit = kubelet_unit()
         if dry_run:
-            return _show_plan(unit, run_dir, out, err, needs_api_server=needs_api_server)
+            return _show_plan(unit, options, out, err)
         with held_lock(STATE):
-            return _take_over(unit, timeout, run_dir, out, err, needs_api_server=needs_api_server)
+            return _take_over(unit, options, out, err)
     except OperatorError as error:
         err(str(error))
     except OSError as error:
@@ -87,9 +103,8 @@ def our_program() -> str:
     return str(Path(sys.executable).parent / _PROGRAM)
 
 
-def _take_over(
-    unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err: Write, *, needs_api_server: bool
-) -> int:
+def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
+    run_dir, timeout, needs_api_server = options.run_dir, options.timeout, options.needs_api_server
     file, program = RecordFile(STATE), our_program()
     record = file.load()
     unfinished = record if record is not None and not record.done else None
@@ -101,6 +116,9 @@ def _take_over(
     loaded = unit.loaded(program) is Kubelet.BULKHEAD
     begun = bool(unfinished) or loaded or _FILE.exists()
     found = _begun(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
+    if not begun and not found.problems and not options.ignore_preflight:
+        problems = preflight_problems(examine(Preflight()), needs_api_server=needs_api_server)
+        found = replace(found, problems=tuple(problems))
     if found.problems or found.config is None:
         for line in found.problems:
             err(line)
@@ -119,7 +137,8 @@ def _take_over(
     outcome = Operation(SystemdNode(target, file), first, timeout, out).take_over()
     if outcome.code != DONE:
         return _rolled_back(outcome, err)
-    out(f"Bulkhead runs as {UNIT}, {'Ready' if needs else 'ready'}{_after(outcome)}; {_compared(first, found.config)}")
+    compared = _compared(first, found.config, _static_pods(run_dir))
+    out(f"Bulkhead runs as {UNIT}, {'Ready' if needs else 'ready'}{_after(outcome)}; {compared}")
     out("bulkhead status shows the agent, bulkhead give-back returns to the unit's own kubelet")
     return DONE
 
@@ -179,10 +198,15 @@ def _begun(unit: KubeletUnit) -> Found:
     return Found(unit=unit, config=config, containers=containers)
 
 
-def _show_plan(unit: KubeletUnit, run_dir: str, out: Write, err: Write, *, needs_api_server: bool) -> int:
-    found = _checked(unit, run_dir, needs_api_server=needs_api_server)
-    for line in found.problems:
-        err(line)
+def _show_plan(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
+    report = examine(Preflight())
+    for line in report_text(report, paint()):
+        out(line)
+    found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)
+    problems = [*found.problems]
+    if not options.ignore_preflight:
+        problems += preflight_problems(report, needs_api_server=options.needs_api_server)
+    out("")
     for line in found.notes:
         out(f"note: {line}")
     if not found.problems:
@@ -190,7 +214,9 @@ def _show_plan(unit: KubeletUnit, run_dir: str, out: Write, err: Write, *, needs
     steps = steps_of(Intent.TAKEOVER)
     for number, step in enumerate(steps, 1):
         out(f"would do {number}/{len(steps)}: {describe(step, _FILE)}")
-    return REFUSED if found.problems else DONE
+    for line in problems:
+        err(f"prevents it: {line}")
+    return REFUSED if problems else DONE
 
 
 def _rolled_back(outcome: Outcome, err: Write) -> int:
@@ -208,17 +234,26 @@ def _counted(found: Found) -> str:
     return f"{len(found.containers)} containers of {pods} pods run"
 
 
-def _compared(record: Record, config: EffectiveConfig) -> str:
+def _static_pods(run_dir: str) -> frozenset[str]:
+    """Namespace and name of the pods that Bulkhead has from manifests."""
+    try:
+        with local_agent(run_dir) as agent:
+            return frozenset(f"{row.namespace}/{row.name}" for row in agent.pods()[0] if row.source in ("file", "http"))
+    except OperatorError:
+        return frozenset()
+
+
+def _compared(record: Record, config: EffectiveConfig, static: frozenset[str] = frozenset()) -> str:
     """One phrase about the containers that ran before."""
     try:
-        change = compare(record.containers, running_containers(config.container_runtime_endpoint))
+        change = compare(record.containers, running_containers(config.container_runtime_endpoint), static)
     except OperatorError as error:
         return str(error)
     text = f"{change.kept} of {len(record.containers)} containers run on"
     if change.restarted:
         text += f"; restarted: {', '.join(change.restarted)}"
     if change.ended:
-        text += f"; ended: {', '.join(change.ended)}"
+        text += f"; ended or not started again yet: {', '.join(change.ended)}"
     return text
 
 

@@ -21,20 +21,29 @@ _TIMEOUT = 60.0  # seconds
 @click.option(
     "--without-api-server", is_flag=True, help="Do not wait for Ready in the cluster: the API server is away."
 )
-def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bool) -> None:
+@click.option(
+    "--ignore-preflight", is_flag=True, help="Go on where preflight finds problems, such as a pod that cannot run."
+)
+def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bool, ignore_preflight: bool) -> None:
     """Run Bulkhead in place of this node's kubelet, with the same unit, flags and configuration. Containers run on.
 
-    Writes one drop-in for kubelet.service, restarts it, and waits until the node is Ready and every container that ran
-    before is recognised; static pods start again. Where that fails, or at Ctrl-C, the node's own kubelet is started
-    again. May be killed at any step and run again.
+    Checks what `bulkhead preflight` checks, writes one drop-in for kubelet.service, restarts it, and waits until the
+    node is Ready and every container that ran before is recognised; static pods start again. Where that fails, or at
+    Ctrl-C, the node's own kubelet is started again. May be killed at any step and run again.
 
     \b
     Exit codes: 0 = Bulkhead runs the node, 1 = refused, the kubelet was not stopped, 2 = wrong usage,
     3 = failed and rolled back, 4 = the roll-back is not complete, 130 = ended by Ctrl-C and rolled back.
     """
-    from services.cli.takeover import take_over
+    from services.cli.takeover import Options, take_over
 
-    sys.exit(take_over(timeout, run_dir, write, write_error, dry_run=dry_run, needs_api_server=not without_api_server))
+    options = Options(
+        timeout=timeout,
+        run_dir=run_dir,
+        needs_api_server=not without_api_server,
+        ignore_preflight=ignore_preflight,
+    )
+    sys.exit(take_over(options, write, write_error, dry_run=dry_run))
 
 
 @click.command("give-back")

@@ -15,8 +15,8 @@ TIMEOUT = 10.0  # seconds for one look at the runtime
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What became of the containers that ran before. `restarted`: pods in which another container runs now; `ended`:
-    pods in which none runs."""
+    """What became of the containers that ran before. `restarted`: pods in which another container runs now, or that are
+    started again; `ended`: the other pods in which a container has ended."""
 
     kept: int
     restarted: tuple[str, ...]
@@ -34,9 +34,12 @@ def running_containers(endpoint: str) -> tuple[SeenContainer, ...]:
     raise OperatorError(what, where=f"the container runtime at {endpoint}", remedy="systemctl status containerd")
 
 
-def compare(before: Iterable[SeenContainer], now: Iterable[SeenContainer]) -> Change:
-    """Compare the containers that ran before with those that run now."""
-    ids, pods = {one.id for one in now}, {one.pod for one in now}
+def compare(
+    before: Iterable[SeenContainer], now: Iterable[SeenContainer], static: frozenset[str] = frozenset()
+) -> Change:
+    """Compare the containers that ran before with those that run now. `static`: pods that are started again."""
+    now = tuple(now)
+    ids, pods = {one.id for one in now}, {one.pod for one in now} | static
     before = tuple(before)
     gone = {one.pod for one in before if one.id not in ids}
     return Change(

@@ -15,6 +15,8 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes
 
+LEAST = 120.0  # seconds that the unit's own kubelet has in a roll-back
+
 
 class Node(Protocol):
     """What the loop observes and changes. Every method may raise OSError or OperatorError."""
@@ -116,7 +118,8 @@ class Operation:
         """Do the steps. Return "", or why the intent is not reached."""
         node, restarted = self._node, False
         self._began = None
-        deadline = node.now() + self._timeout
+        timeout = max(self._timeout, LEAST) if intent is Intent.ROLL_BACK else self._timeout
+        deadline = node.now() + timeout
         self._record = replace(self._record, intent=intent, done=False)
         acts: dict[Step, Callable[[], None]] = {
             Step.WRITE: lambda: node.write(self._record),
@@ -134,14 +137,14 @@ class Operation:
             if step is Step.OVERRIDDEN:
                 return "systemd would not start the program that the drop-in names or leaves (systemctl cat shows why)"
             if step is Step.LATE:
-                return f"not within {self._timeout:.0f} s: {'; '.join(seen.missing) or 'the kubelet does not run'}"
+                return f"not within {timeout:.0f} s: {'; '.join(seen.missing) or 'the kubelet does not run'}"
             if step is not shown:
                 self._save(replace(self._record, step=step))
                 self._show(intent, step)
                 shown = step
             if step is Step.RESTART:
                 self._began = node.now()
-                deadline, restarted = self._began + self._timeout, True
+                deadline, restarted = self._began + timeout, True
             crash_point(f"takeover.saved.{step.name}")
             acts[step]()
             crash_point(f"takeover.acted.{step.name}")

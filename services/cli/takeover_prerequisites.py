@@ -7,6 +7,8 @@ from pathlib import Path
 
 from services.cli import takeover_systemd as systemd
 from services.cli.found_configuration import flags_of_unit
+from services.cli.preflight_findings import Report, Section, Severity, Verdict
+from services.cli.preflight_text import finding_line
 from services.cli.takeover_api_server import node_ready
 from services.cli.takeover_containers import running_containers
 from services.cli.takeover_node import running_kubelet
@@ -18,6 +20,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
+from shared.story.text import plain
 
 _VERSION = 20.0  # seconds that `kubelet --version` has
 _SPACE = 64 << 20  # bytes that must be free where the agent writes: records, logs, compiled modules
@@ -102,6 +105,22 @@ def check_takeover(unit: KubeletUnit, program: str, run_dir: str, directories: t
         problems=tuple(seen.problems),
         notes=tuple(seen.notes),
     )
+
+
+def preflight_problems(report: Report, *, needs_api_server: bool) -> list[str]:
+    """One line for each problem that `bulkhead preflight` found. Without an API server, those of reading it do not
+    count."""
+    uncounted = () if needs_api_server else (Section.CLUSTER, Section.PODS)
+    lines = [
+        finding_line(finding)
+        for finding in report.findings
+        if finding.severity is Severity.PROBLEM and finding.section not in uncounted
+    ]
+    for pod in report.pods:
+        if pod.verdict is Verdict.CANNOT:
+            reasons = "; ".join(f"{reason.field}: {reason.consequence}" for reason in pod.reasons)
+            lines.append(f"pod {pod.namespace}/{pod.name} cannot run yet: {reasons}")
+    return [plain(line) for line in lines]
 
 
 def _version(program: str, seen: _Findings) -> str:

@@ -4,12 +4,14 @@ Not collected by itself. `TAKEOVER_PODS`: the number of pods.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ import yaml
 from bench.agents import GoKubelet
 from bench.site import AT_ONCE, Site
 from bench.watch import ready
+from services.cli.takeover import Options, take_over
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.agent import BIN
@@ -47,6 +50,7 @@ class KubeadmNode:
     def __init__(self, site: Site, go: GoKubelet) -> None:
         self.site, self.go = site, go
         self.home = go.home
+        self.command = go.command
         self.crash_file = self.home / "crash"
 
     async def join(self) -> None:
@@ -56,7 +60,7 @@ class KubeadmNode:
         (home / "manifests").mkdir()
         document |= {"cgroupRoot": "/", "staticPodPath": str(home / "manifests")}
         (home / "kubelet.yaml").write_text(yaml.safe_dump(document))
-        program, *flags = self.go.command
+        program, *flags = self.command
         kubeadm = [flag for flag in flags if not flag.startswith(("--config=", "--kubeconfig="))]
         (home / "kubeadm-flags.env").write_text(f'KUBELET_KUBEADM_ARGS="{" ".join(kubeadm)}"\n')
         (home / "kubelet.conf").write_text(next(
@@ -115,10 +119,12 @@ class KubeadmNode:
         if crash_at:
             self.crash_file.write_text(crash_at)
             environment["CRASH_AT"] = f"@{self.crash_file}"
+        began = time.monotonic()
         done = subprocess.run(
             [BIN / "bulkhead", *arguments], capture_output=True, text=True, check=False, timeout=300, env=environment
         )
-        print(f"$ bulkhead {' '.join(arguments)} [{done.returncode}]\n{done.stdout}{done.stderr}", flush=True)
+        took = time.monotonic() - began
+        print(f"$ bulkhead {' '.join(arguments)} [{done.returncode}, {took:.1f} s]\n{done.stdout[:2000]}{done.stderr}")
         return done
 
     def shell(self, commands: str) -> None:
@@ -127,6 +133,29 @@ class KubeadmNode:
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=300)
         print(f"{time.monotonic() - began:6.1f} s  {commands.splitlines()[0]}")
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
+
+    async def refuses(self, reason: str) -> None:
+        """A takeover is refused for this reason, in one line, and the kubelet goes on."""
+        before = main_process()
+        lines: list[str] = []
+        code = await asyncio.to_thread(take_over, Options(), lines.append, lines.append)
+        assert code == 1, lines
+        assert [line for line in lines if reason in line and "\n" not in line], lines
+        assert main_process() == before
+        assert not RECORD.exists()
+
+    @contextmanager
+    def changed(self, path: Path, text: str) -> Iterator[None]:
+        """The file with another text, or that was not there."""
+        before = path.read_text() if path.exists() else None
+        path.write_text(text)
+        try:
+            yield
+        finally:
+            if before is None:
+                path.unlink()
+            else:
+                path.write_text(before)
 
     def timed(self, *arguments: str) -> tuple[subprocess.CompletedProcess[str], float]:
         """Run the command; also the seconds that it took."""
@@ -141,6 +170,7 @@ class KubeadmNode:
             assert len(found) < 2, found
             assert time.monotonic() < deadline, "no kubelet runs"
             await asyncio.sleep(0.1)
+        print(f"one kubelet runs {time.monotonic() + 60 - deadline:.1f} s after the kill")
 
     async def wait_for_one(self, *, of_bulkhead: bool) -> None:
         """Wait until one kubelet runs, ours or the node's own."""
@@ -158,8 +188,8 @@ class KubeadmNode:
             except OSError:
                 continue
             parent = _parent(entry)
-            if words[:1] == [self.go.command[0]] or (str(BIN / "kubelet") in words[:2] and parent == 1):
-                found.append(words[0] if words[0] == self.go.command[0] else words[1])
+            if words[:1] == [self.command[0]] or (str(BIN / "kubelet") in words[:2] and parent == 1):
+                found.append(words[0] if words[0] == self.command[0] else words[1])
         return found
 
     @property
@@ -170,7 +200,7 @@ class KubeadmNode:
     @property
     def own_runs(self) -> bool:
         """One kubelet runs and it is the Go one."""
-        return self.kubelets() == [self.go.command[0]]
+        return self.kubelets() == [self.command[0]]
 
 
 def _parent(entry: Path) -> int:
@@ -180,8 +210,29 @@ def _parent(entry: Path) -> int:
         return -1
 
 
+def run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def systemctl(*arguments: str) -> str:
-    return subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=True).stdout
+    return run("systemctl", *arguments)
+
+
+def main_process() -> str:
+    return systemctl("show", "kubelet.service", "--property=MainPID")
+
+
+def interrupted(number: signal.Signals) -> tuple[int, str]:
+    """Exit code and errors of a takeover that gets the signal while it waits for the node."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([BIN / "bulkhead", "takeover"], stdout=pipe, stderr=pipe, text=True) as command:
+        assert command.stdout is not None
+        for line in command.stdout:
+            if "4/4" in line:
+                command.send_signal(number)
+                break
+        _, errors = command.communicate()
+    return command.returncode, errors
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -204,19 +255,48 @@ async def node() -> AsyncIterator[KubeadmNode]:
             go.remove()
 
 
-async def test_a_dry_run_changes_nothing(node: KubeadmNode) -> None:
+async def test_a_node_that_cannot_be_taken_over_is_refused_and_stays_as_it_is(node: KubeadmNode) -> None:
+    home, lock = node.home, RECORD.with_name("takeover.lock")
     done = node.bulkhead("takeover", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "would do 4/4" in done.stdout
+    with node.changed(home / "default", "KUBELET_EXTRA_ARGS=--container-runtime-endpoint=unix:///nowhere.sock\n"):
+        await node.refuses("the container runtime at unix:///nowhere.sock")
+    with node.changed(home / "kubelet.conf", (home / "kubelet.conf").read_text().replace("127.0.0.1:", "127.0.0.2:")):
+        await node.refuses("--without-api-server")
+    with node.changed(home / "kubelet.yaml", "kind: KubeletConfiguration\nport: many\n"):
+        await node.refuses("Bulkhead refuses the kubelet's configuration")
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await node.refuses("another takeover or give-back is in progress")
+    run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(lock.parent))
+    try:
+        await node.refuses("has less than 64 MiB free")
+    finally:
+        run("umount", str(lock.parent))
+    with node.changed(UNITS / "kubelet.service.d/20-hand.conf", "[Service]\nExecStart=\nExecStart=/bin/sh -c 'true'\n"):
+        await node.refuses("systemctl daemon-reload")
+        systemctl("daemon-reload")
+        await node.refuses("starts /bin/sh, which is not a kubelet")
+    systemctl("daemon-reload")
+    command = DROP_IN.rpartition("ExecStart=")[2].strip().replace("/usr/bin/kubelet", node.command[0])
+    with node.changed(UNITS / "kubelet.service.d/99-hand.conf", f"[Service]\nExecStart=\nExecStart={command}\n"):
+        systemctl("daemon-reload")
+        done = node.bulkhead("takeover")  # which finds it after its daemon-reload, before the restart
+        assert done.returncode == 1, done.stderr
+        assert "systemctl cat shows why" in done.stderr
+    systemctl("daemon-reload")
     assert not OURS.exists()
     assert not RECORD.exists()
-    assert node.own_runs
 
 
 async def test_takeover_and_give_back_keep_every_container_also_when_they_are_killed(node: KubeadmNode) -> None:
     before = await node.running()
     assert len(before) == COUNT
+    own = main_process()
     await node.kill("takeover", "takeover.saved.RESTART")
+    assert main_process() == own, "the daemon-reload has ended the kubelet"
     assert node.own_runs, node.kubelets()
     done, taken = node.timed("takeover")
     assert done.returncode == 0, done.stderr
@@ -245,6 +325,34 @@ async def test_the_blocks_of_the_page_lead_to_bulkhead_and_back(node: KubeadmNod
             await node.wait_for_one(of_bulkhead=block.how == "Bulkhead runs")
             assert await node.running() == before
     print(f"figures: the blocks of the page: {time.monotonic() - began:.1f} s")
+
+
+@pytest.mark.night
+async def test_a_node_that_does_not_become_ready_is_rolled_back(node: KubeadmNode) -> None:
+    before = await node.running()
+    elsewhere = "[Service]\nEnvironment=BULKHEAD_RUN_DIR=/run/elsewhere\n"  # where the command does not look
+    with node.changed(UNITS / "kubelet.service.d/95-hand.conf", elsewhere):
+        systemctl("daemon-reload")
+        done = node.bulkhead("takeover", "--timeout", "15")
+    systemctl("daemon-reload")
+    assert done.returncode == 3, done.stderr
+    assert "rolled back, kubelet.service runs its own kubelet" in done.stderr
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before
+    assert not OURS.exists()
+    assert not RECORD.exists()
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_an_interrupted_takeover_is_rolled_back(node: KubeadmNode, number: signal.Signals) -> None:
+    before = await node.running()
+    code, errors = await asyncio.to_thread(interrupted, number)
+    assert code == 130, errors
+    assert "interrupted: rolled back" in errors
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before
+    assert not RECORD.exists()
 
 
 @pytest.mark.night

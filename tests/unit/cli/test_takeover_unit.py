@@ -101,3 +101,5 @@ def test_containers_are_compared_by_their_ids() -> None:
     before = [seen("1", "a/kept"), seen("2", "a/static"), seen("3", "a/ended")]
     change = compare(before, [seen("1", "a/kept"), seen("4", "a/static"), seen("5", "a/new")])
     assert (change.kept, change.restarted, change.ended) == (1, ("a/static",), ("a/ended",))
+    change = compare(before, iter([seen("1", "a/kept")]), frozenset({"a/static"}))
+    assert (change.kept, change.restarted, change.ended) == (1, ("a/static",), ("a/ended",))
