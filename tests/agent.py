@@ -9,7 +9,6 @@ import inspect
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from bus.process_bus import ProcessBus
 from services.bootstrap.adapters.containerd_process import find_containerd
 from tests import evidence
 from tests.containerd import PrivateContainerd, network_of_our_own
+from tests.free_ports import free_ports
 from tools import leftovers
 from tools.clean import clean, remove_pods
 from tools.containerd import answers, import_images
@@ -286,12 +286,3 @@ class Agent:
     def _require_supervisord(self) -> "subprocess.Popen[bytes]":
         assert self._supervisord is not None, "supervisord was not started"
         return self._supervisord
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 without a listener now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(listener.getsockname()[1]) for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports

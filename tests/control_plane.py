@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -26,6 +25,7 @@ from shared.kube.credentials import Credentials, credentials_path, encode_creden
 from shared.kube.interface import ApiClient, ApiStatusError
 from tests.control_plane_certificates import Authority, write_kubeconfig
 from tests.control_plane_programs import READY_TIMEOUT, Programs
+from tests.free_ports import free_ports
 from tests.lacking import lack
 
 _TOOL = Path(__file__).resolve().parents[1] / "tools/control-plane"
@@ -323,12 +323,3 @@ class ControlPlane:
 
 def _pair_user(pair: tuple[Path, Path]) -> dict[str, str]:
     return {"client-certificate": str(pair[0]), "client-key": str(pair[1])}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback without a listener, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [opened.getsockname()[1] for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return ports

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.agent import free_ports
 from tests.containerd import network_of_our_own
+from tests.free_ports import free_ports
 from tools import leftovers
 from tools.home import CHECKOUT
 

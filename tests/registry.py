@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from shared.model.objects import Object
-from tests.agent import free_ports
 from tests.control_plane_certificates import Authority
+from tests.free_ports import free_ports
 from tools.oci_image import BUSYBOX_CONTENT, archive, read_busybox
 
 # bcrypt, which is all that the registry reads, of `<user>-word`.

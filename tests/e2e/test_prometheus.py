@@ -16,7 +16,7 @@ import yaml
 from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster
-from tests.control_plane import free_ports
+from tests.free_ports import free_ports
 from tests.lacking import require_command
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]

@@ -11,8 +11,8 @@ from shared.tracing.context import SpanContext
 from shared.tracing.otlp import MOST_WAITING, OtlpExporter
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
-from tests.control_plane import free_ports
 from tests.fakes.trace_collector import TraceCollector
+from tests.free_ports import free_ports
 
 ALL = 1_000_000
 RESOURCE: Attributes = {"service.name": "kubelet", "process.executable.name": "podsync", "process.pid": 4711}
