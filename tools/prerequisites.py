@@ -60,7 +60,6 @@ PREREQUISITES = (
     Prerequisite("gcc", "gcc", "test"),
     Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
     Prerequisite("lintian", "lintian", "test"),
-    Prerequisite("man", "man-db", "test"),
     Prerequisite("shellcheck", "shellcheck", "test"),
     Prerequisite("/usr/share/debconf/confmodule", "debconf", "test"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),

@@ -83,7 +83,8 @@ def unit_of_package(text: str) -> str:
 
 def _control(root: Path, source: Source, interpreter: str) -> None:
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-    sums = (f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(root)}\n" for path in files)
+    fixed = (path for path in files if not path.is_relative_to(root / "etc"))  # an operator edits the others
+    sums = (f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(root)}\n" for path in fixed)
     control = source.text("packaging/debian/control")
     for field, value in (
         ("VERSION", debian_version(source.version)),

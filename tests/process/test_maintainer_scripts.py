@@ -1,0 +1,176 @@
+"""The maintainer scripts of the Debian package, run with doubles of every program that changes the machine: which units
+they stop and restart, and what they advise. Neither a busy mount nor a failing restart is an error of dpkg."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.checkout import text_of
+
+OURS = "{ path=/opt/bulkhead/bin/kubelet ; argv[]=/opt/bulkhead/bin/kubelet ; }"
+FOREIGN = "{ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet ; }"
+ROOT = "/var/lib/bulkhead/kubelet"
+# Answers every command of debconf as the operator does; the questions are not of interest.
+_DEBCONF = "".join(f"db_{name}() {{ :; }}\n" for name in ("fset", "input", "go", "purge", "stop"))
+
+
+@dataclass
+class Machine:
+    """A machine with these units: name -> ActiveState and ExecStart=. `mounts`: mount points; `failing`: programs that
+    fail; `answer`: that to the question of a purge."""
+
+    directory: Path
+    units: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    drop_ins: tuple[Path, ...] = ()
+    mounts: tuple[str, ...] = ()
+    failing: tuple[str, ...] = ()
+    answer: str = "false"
+
+    def run(self, script: str, *arguments: str) -> tuple[list[str], str]:
+        """Run the script, which must succeed; what it changed, by command line, and what it printed."""
+        programs, systemd = self.directory / "programs", self.directory / "systemd"
+        programs.mkdir()
+        systemd.mkdir()
+        self.calls = self.directory / "calls"
+        self.calls.touch()
+        for name in ("cat", "grep"):
+            (programs / name).symlink_to(str(shutil.which(name)))
+        shown = "".join(
+            f"'show --property=ActiveState --value {name}') echo {state};;"
+            f"'show --property=ExecStart --value {name}') echo '{start}';;"
+            f"'is-active --quiet {name}') [ {state} = active ];;"
+            for name, (state, start) in self.units.items()
+        )
+        dropped = f"'show --property=DropInPaths --value kubelet.service') echo '{' '.join(map(str, self.drop_ins))}';;"
+        self.double(
+            programs / "systemctl",
+            f'case "$*" in {shown}{dropped} show*) echo;; is-active*) exit 3;; *) {self.record()};; esac',
+        )
+        self.double(programs / "cut", "".join(f"echo {mount};" for mount in self.mounts) or ":")
+        mounted = self.directory / "mounted"
+        mounted.write_text("yes" if ROOT in self.mounts else "")
+        self.double(programs / "mountpoint", f"[ -s {mounted} ]")
+        self.double(programs / "umount", f"{self.record()}; {self.result('umount', f': > {mounted}')}")
+        for name in ("deb-systemd-invoke", "rm"):
+            self.double(programs / name, f"{self.record()}; {self.result(name, ':')}")
+        confmodule = self.directory / "confmodule"
+        confmodule.write_text(_DEBCONF + "db_get() { RET=$ANSWER; }\n")
+        text = text_of(f"packaging/debian/{script}")
+        for place, double in (("/run/systemd/system", systemd), ("/usr/share/debconf/confmodule", confmodule)):
+            text = text.replace(place, str(double))
+        file = self.directory / script
+        file.write_text(text)
+        # No program of the machine is reachable but these.
+        environment = {"PATH": str(programs), "ANSWER": self.answer}
+        done = subprocess.run(
+            ["/bin/sh", file, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return self.calls.read_text().splitlines(), done.stderr
+
+    def record(self) -> str:
+        """A command that records its name and arguments."""
+        return f'echo "${{0##*/}} $*" >> {self.calls}'
+
+    def result(self, name: str, effect: str) -> str:
+        """The effect, or a failure."""
+        return "exit 1" if name in self.failing else effect
+
+    @staticmethod
+    def double(path: Path, body: str) -> None:
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "reloading"])
+@pytest.mark.parametrize("unit", ["bulkhead.service", "kubelet.service"])
+def test_an_upgrade_restarts_the_unit_that_runs_the_package(tmp_path: Path, unit: str, state: str) -> None:
+    calls, _ = Machine(tmp_path, {unit: (state, OURS)}).run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", f"deb-systemd-invoke restart {unit}"]
+
+
+def test_an_upgrade_leaves_a_stopped_unit_and_the_kubelet_of_another_program(tmp_path: Path) -> None:
+    units = {"bulkhead.service": ("inactive", OURS), "kubelet.service": ("active", FOREIGN)}
+    calls, _ = Machine(tmp_path, units).run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload"]
+
+
+def test_an_agent_that_does_not_become_ready_after_an_upgrade_leaves_the_package_configured(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"bulkhead.service": ("active", OURS)}, failing=("deb-systemd-invoke",))
+    calls, printed = machine.run("postinst", "configure", "0.1.0")
+    assert len(calls) == 2
+    assert "journalctl -u bulkhead.service" in printed
+
+
+def test_the_first_installation_starts_nothing(tmp_path: Path) -> None:
+    units = {"bulkhead.service": ("inactive", OURS), "kubelet.service": ("active", FOREIGN)}
+    calls, printed = Machine(tmp_path, units).run("postinst", "configure", "")
+    assert calls == ["systemctl daemon-reload"]
+    assert "systemctl enable --now bulkhead" in printed
+
+
+def test_an_upgrade_stops_nothing(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"bulkhead.service": ("active", OURS), "kubelet.service": ("inactive", OURS)})
+    assert machine.run("prerm", "upgrade", "0.2.0") == ([], "")
+
+
+def test_a_removal_stops_the_agent_and_not_the_kubelet_of_another_program(tmp_path: Path) -> None:
+    units = {"bulkhead.service": ("active", OURS), "kubelet.service": ("inactive", FOREIGN)}
+    calls, printed = Machine(tmp_path, units).run("prerm", "remove")
+    assert calls == ["deb-systemd-invoke stop bulkhead.service", "systemctl --quiet disable bulkhead.service"]
+    assert "systemctl enable --now kubelet" in printed
+
+
+def test_a_removal_leaves_the_unit_of_a_checkout(tmp_path: Path) -> None:
+    checkout = "{ path=/opt/bulkhead/.venv/bin/kubelet ; argv[]=/opt/bulkhead/.venv/bin/kubelet ; }"
+    assert Machine(tmp_path, {"bulkhead.service": ("active", checkout)}).run("prerm", "remove") == ([], "")
+
+
+def test_the_removal_from_a_node_that_was_taken_over_names_the_drop_in_to_remove(tmp_path: Path) -> None:
+    own, foreign = tmp_path / "90-bulkhead.conf", tmp_path / "10-kubeadm.conf"
+    own.write_text("[Service]\nExecStart=\nExecStart=/opt/bulkhead/bin/kubelet $KUBELET_KUBEADM_ARGS\n")
+    foreign.write_text("[Service]\nExecStart=\nExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS\n")
+    units = {"bulkhead.service": ("inactive", OURS), "kubelet.service": ("active", OURS)}
+    calls, printed = Machine(tmp_path, units, drop_ins=(foreign, own)).run("prerm", "remove")
+    assert calls[0] == "deb-systemd-invoke stop kubelet.service"
+    assert [line.strip() for line in printed.splitlines() if "rm " in line] == [f"rm {own}"]
+    assert "systemctl daemon-reload && systemctl restart kubelet" in printed
+    assert "enable" not in printed, "a unit without a program"
+
+
+def test_a_purge_without_an_answer_removes_nothing(tmp_path: Path) -> None:
+    assert Machine(tmp_path, mounts=(ROOT,)).run("postrm", "purge") == ([], "")
+
+
+def test_a_purge_removes_the_state_on_request(tmp_path: Path) -> None:
+    calls, printed = Machine(tmp_path, mounts=("/", ROOT), answer="true").run("postrm", "purge")
+    assert calls == [f"umount {ROOT}", "rm -rf --one-file-system /run/bulkhead /var/lib/bulkhead /var/log/bulkhead"]
+    assert printed == ""
+
+
+def test_a_purge_keeps_the_state_while_the_unit_of_a_checkout_runs(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"bulkhead.service": ("active", FOREIGN)}, mounts=(ROOT,), answer="true")
+    calls, printed = machine.run("postrm", "purge")
+    assert calls == []
+    assert "bulkhead.service runs" in printed
+
+
+@pytest.mark.parametrize("mount", ["/run/bulkhead/containerd/c/rootfs", f"{ROOT}/pods/u/volumes/v"])
+def test_a_purge_keeps_the_state_while_something_is_mounted_in_it(tmp_path: Path, mount: str) -> None:
+    calls, printed = Machine(tmp_path, mounts=("/", ROOT, mount), answer="true").run("postrm", "purge")
+    assert calls == []
+    assert "the state stays" in printed
+
+
+@pytest.mark.parametrize(("program", "line"), [("umount", "the state stays"), ("rm", "what rm names stays")])
+def test_a_purge_succeeds_where_the_state_is_in_use_or_a_file_system_of_its_own(
+    tmp_path: Path, program: str, line: str
+) -> None:
+    machine = Machine(tmp_path, mounts=(ROOT,), answer="true", failing=(program,))
+    calls, printed = machine.run("postrm", "purge")
+    assert line in printed
+    assert calls[-1].startswith(program)
