@@ -15,9 +15,16 @@ from tools.release.debian import build_package
 from tools.release.image import build_image
 from tools.release.source import build_wheel, copy_source
 
+_BUILT = ("bulkhead_kubelet-*.whl", "bulkhead_*.deb", "bulkhead-node_*.oci.tar", "SHA256SUMS")
+
 
 @click.command()
-@click.option("--output", type=click.Path(path_type=Path), default=CHECKOUT / "build/release", help="Emptied first.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=CHECKOUT / "build/release",
+    help="An earlier release in it is removed first.",
+)
 @click.option("--interpreter", default="/usr/bin/python3", help="The Python that the Debian package is for.")
 @click.option("--image", is_flag=True, help="Build the container image, too: needs root and package sources.")
 @click.option("--fast", is_flag=True, help="Compress the Debian package less, in a tenth of the time.")
@@ -36,9 +43,10 @@ def main(output: Path, interpreter: str, image: bool, fast: bool) -> None:
 
 
 def release(output: Path, *, interpreter: str, image: bool, fast: bool) -> list[Path]:
-    """Empty the directory, build into it and return the files. Raises CalledProcessError, OperatorError."""
-    shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
+    """Build into the directory, in place of an earlier release, and return the files. Raises CalledProcessError,
+    OperatorError."""
+    output.mkdir(parents=True, exist_ok=True)
+    remove_earlier(output)
     with tempfile.TemporaryDirectory(prefix="bulkhead-release-") as scratch:
         source = copy_source(Path(scratch) / "source")
         wheel = build_wheel(source, output)
@@ -53,6 +61,13 @@ def release(output: Path, *, interpreter: str, image: bool, fast: bool) -> list[
     (output / "SHA256SUMS").write_text(sums)
     print(sums, end="")
     return built
+
+
+def remove_earlier(output: Path) -> None:
+    """Remove the files of a release from the directory, and no other file: it may be one of the operator's."""
+    for pattern in _BUILT:
+        for file in output.glob(pattern):
+            file.unlink()
 
 
 if __name__ == "__main__":

@@ -67,6 +67,8 @@ def build_wheel(source: Source, output: Path) -> Path:
 
 def _epoch() -> int:
     if given := os.environ.get(EPOCH):
+        if not given.isdecimal():
+            raise OperatorError(f"{given!r} is no number of seconds", where=EPOCH, remedy="unset it")
         return int(given)
     command = ["git", "log", "-1", "--format=%ct"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)

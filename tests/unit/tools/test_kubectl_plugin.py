@@ -10,7 +10,7 @@ PLUGIN = Path(__file__).parents[3] / "tools" / "kubectl-bulkhead"
 KUBECTL = """#!/bin/sh
 case $1 in
 config) echo shop ;;
-get) if [ "$2" = pod ]; then echo "$NODE"; else echo "$3"; fi ;;
+get) if [ "$2" = pod ]; then echo "$NODE"; elif [ -n "$ERROR" ]; then echo "$ERROR" >&2; exit 1; else echo "$3"; fi ;;
 esac
 """
 
@@ -24,8 +24,8 @@ def path(tmp_path: Path) -> str:
     return f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
 
 
-def plugin(path: str, *words: str, node: str = "n1") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": path, "NODE": node}
+def plugin(path: str, *words: str, node: str = "n1", error: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": path, "NODE": node, "ERROR": error}
     return subprocess.run([PLUGIN, *words], capture_output=True, text=True, check=False, env=environment)
 
 
@@ -61,3 +61,11 @@ def test_a_pod_without_a_node_is_one_line(path: str) -> None:
     answer = plugin(path, "explain", "web", node="")
     assert (answer.returncode, answer.stdout) == (1, "")
     assert answer.stderr.startswith("pod shop/web is bound to no node yet (")
+
+
+@pytest.mark.parametrize(("reason", "lines"), [("NotFound", 2), ("Forbidden", 1)])
+def test_only_an_answer_that_is_not_found_means_no_record(path: str, reason: str, lines: int) -> None:
+    answer = plugin(path, "explain", "web", error=f"Error from server ({reason}): why")
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr.splitlines()[0] == f"Error from server ({reason}): why"
+    assert len(answer.stderr.splitlines()) == lines

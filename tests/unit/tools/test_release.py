@@ -1,13 +1,17 @@
-"""What a release derives from the checkout: Debian's version, the unit of the package."""
+"""What a release derives from the checkout, Debian's version and the unit of the package, and what it removes."""
 
 import itertools
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from shared.errors import OperatorError
 from tests.architecture.checkout import text_of
+from tools.release.__main__ import remove_earlier
 from tools.release.debian import unit_of_package
 from tools.release.environment import debian_version
+from tools.release.source import copy_source
 
 
 @pytest.mark.parametrize(
@@ -34,3 +38,21 @@ def test_a_unit_of_another_shape_is_not_packaged() -> None:
     text = text_of("systemd/bulkhead.service").replace("ExecStart=/opt/bulkhead", "ExecStart=/elsewhere")
     with pytest.raises(ValueError, match="no longer contains"):
         unit_of_package(text)
+
+
+def test_only_the_files_of_an_earlier_release_are_removed(tmp_path: Path) -> None:
+    release = (
+        "bulkhead_kubelet-0.1.0-py3-none-any.whl",
+        "bulkhead_0.1.0_amd64.deb",
+        "bulkhead-node_0.1.0_amd64.oci.tar",
+    )
+    for name in (*release, "SHA256SUMS", "thesis.odt"):
+        (tmp_path / name).touch()
+    remove_earlier(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.odt"]
+
+
+def test_a_time_that_is_no_number_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
+    with pytest.raises(OperatorError, match=r"SOURCE_DATE_EPOCH: 'today' is no number of seconds \(unset it\)"):
+        copy_source(tmp_path)
