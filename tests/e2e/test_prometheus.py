@@ -1,4 +1,5 @@
-"""Debian's Prometheus scrapes every page of metrics of a node, with a token, as the one of a cluster does."""
+"""Debian's Prometheus scrapes every page of metrics of a node, with a token, as the one of a cluster does. It evaluates
+the alerts of examples/prometheus-alerts.yaml."""
 
 import asyncio
 import subprocess
@@ -18,6 +19,7 @@ from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.free_ports import free_ports
 from tests.lacking import require_command
+from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -34,7 +36,10 @@ QUERIES = {
     "CPU of the node": "rate(node_cpu_usage_seconds_total[1m]) > 0",
     "probes": 'prober_probe_total{pod="probed",probe_type="Readiness",result="successful"} > 0',
     "health": 'kubernetes_healthcheck{name="ping"} == 1',
+    "beats": 'bulkhead_beat_age_seconds{process="podsync"} < 30',
+    "file descriptors": "bulkhead_process_open_fds / bulkhead_process_max_fds < 0.8",
 }
+ALERTS = CHECKOUT / "examples/prometheus-alerts.yaml"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -85,7 +90,8 @@ def configuration(kubelet_port: int, token: str, directory: Path) -> Path:
     ]
     path = directory / "prometheus.yml"
     # The timeout is that of a busy machine; Prometheus allows no longer one than the interval.
-    path.write_text(yaml.safe_dump({"global": {"scrape_interval": "10s"}, "scrape_configs": jobs}))
+    intervals = {"scrape_interval": "10s", "evaluation_interval": "10s"}
+    path.write_text(yaml.safe_dump({"global": intervals, "rule_files": [str(ALERTS)], "scrape_configs": jobs}))
     return path
 
 
@@ -129,6 +135,12 @@ async def without_result(client: aiohttp.ClientSession) -> list[str]:
     return [f"{what}: {QUERIES[what]}" for what, answer in answers.items() if not answer.get("result")]
 
 
+async def health_of_alerts(client: aiohttp.ClientSession) -> dict[str, str]:
+    """Alert -> `ok`, `unknown` before its first evaluation, or the error of its last one."""
+    groups = (await data_of(client, "rules")).get("groups") or ()
+    return {rule["name"]: rule.get("lastError") or rule["health"] for group in groups for rule in group["rules"]}
+
+
 async def test_prometheus_scrapes_every_page_and_answers_queries(cluster: Cluster, tmp_path: Path) -> None:
     token = await token_with_access(cluster)
     deadline = time.monotonic() + WAIT
@@ -136,11 +148,13 @@ async def test_prometheus_scrapes_every_page_and_answers_queries(cluster: Cluste
         async with aiohttp.ClientSession(f"{api}/") as client:
             while time.monotonic() < deadline:
                 targets, missing = await health_of_targets(client), await without_result(client)
-                if targets == dict.fromkeys(PAGES, "up") and not missing:
+                alerts = await health_of_alerts(client)
+                if targets == dict.fromkeys(PAGES, "up") and not missing and set(alerts.values()) == {"ok"}:
                     break
                 await asyncio.sleep(1)
     assert targets == dict.fromkeys(PAGES, "up")
     assert not missing
+    assert set(alerts.values()) == {"ok"}
 
 
 # Names of cAdvisor, which dashboards expect as they are.
