@@ -3,7 +3,8 @@
 Builds the messages that would be sent and describes them; changes no record. Admission's verdict is an argument.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from bus.messages.pod_preview import (
     PreviewedPort,
 )
 from services.podsync.core.admission.node_view import NodeView
+from services.podsync.core.admission.predicates import collide
 from services.podsync.core.admission.taints import tolerates
 from services.podsync.core.admission.verdict import Verdict
 from services.podsync.core.cgroups.cgroup_files import v1_files, v2_files
@@ -33,7 +35,7 @@ from services.podsync.core.node.node_facts import NodeFacts
 from shared.config.effective import CredentialProvider
 from shared.cri.interface import ImageStatus
 from shared.frozen_copy import replace
-from shared.model.objects import Object, name, namespace, uid
+from shared.model.objects import Object, name, namespace
 from shared.podspec.containers import every_container
 from shared.podspec.ports import HostPort, host_ports
 from shared.podspec.qos import qos_class
@@ -69,7 +71,7 @@ class PreviewInputs:
     pod: Object
     verdict: Verdict | None
     view: NodeView
-    others: Mapping[str, Object]  # the active pods by UID
+    others: Mapping[str, Object]  # the other active pods by UID, without one that the pod replaces
     facts: NodeFacts  # with the features of the pod's runtime handler
     paths: PodPaths
     images: Mapping[str, ImageStatus | None] = field(default_factory=dict)  # by name with tag; absent = not known
@@ -89,6 +91,7 @@ def preview(inputs: PreviewInputs) -> PodPreview:
     decided = verdict or Verdict()
     values = pod_cgroup_values(pod, facts)
     files = (v2_files if facts.cgroup_v2 else v1_files)(values, facts.page_sizes) if facts.cgroups_per_qos else []
+    taken = _taken_ports(inputs.others.values())
     intolerable = (taint for taint in inputs.view.taints if not tolerates(pod, taint))
     return PodPreview(
         waits_for="" if verdict else inputs.waits_for,
@@ -100,7 +103,7 @@ def preview(inputs: PreviewInputs) -> PodPreview:
         cgroup_files={one.file: one.text for one in files if not one.if_present},
         containers=() if decided.reason == "PodFeatureUnsupported" else tuple(_containers(inputs)),
         images=tuple(_with_presence(one, inputs) for one in _images(pod)),
-        host_ports=tuple(_host_port(port, inputs) for port in host_ports(pod)),
+        host_ports=tuple(_host_port(port, taken.get((port.protocol, port.port), ())) for port in host_ports(pod)),
         pressures=inputs.view.pressures,
         taints=tuple(_taint(taint) for taint in intolerable),
         problems=(*inputs.problems, *_sandbox_problems(pod, facts)),
@@ -116,14 +119,18 @@ def _taint(taint: Mapping[str, Any]) -> str:
     return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
-def _host_port(port: HostPort, inputs: PreviewInputs) -> PreviewedPort:
-    own = uid(inputs.pod)
-    taken = tuple(
-        f"{namespace(other)}/{name(other)}"
-        for other_uid, other in inputs.others.items()
-        if other_uid != own and any(same[0] == port.protocol and same[2] == port.port for same in host_ports(other))
-    )
-    return PreviewedPort(protocol=port.protocol, ip=port.ip, port=port.port, pods=taken)
+def _taken_ports(pods: Iterable[Object]) -> Mapping[tuple[str, int], list[tuple[HostPort, Object]]]:
+    """The ports of these pods, by protocol and number."""
+    found: dict[tuple[str, int], list[tuple[HostPort, Object]]] = defaultdict(list)
+    for pod in pods:
+        for port in host_ports(pod):
+            found[port.protocol, port.port].append((port, pod))
+    return found
+
+
+def _host_port(port: HostPort, taken: Iterable[tuple[HostPort, Object]]) -> PreviewedPort:
+    pods = dict.fromkeys(f"{namespace(pod)}/{name(pod)}" for theirs, pod in taken if collide(port, theirs))
+    return PreviewedPort(protocol=port.protocol, ip=port.ip, port=port.port, pods=tuple(pods))
 
 
 def _images(pod: Object) -> Iterator[PreviewedImage]:

@@ -102,7 +102,8 @@ async def test_a_port_that_another_pod_has_is_named_with_it_but_not_that_of_the_
         await stage.until(lambda: "p1" in stage.admitted.state)
         found = await asked(stage, static("p2", "second", containers=ports))
         assert (found.reason, found.host_ports[0].pods) == ("NodePorts", ("default/first",))
-        assert (await asked(stage, static("p3", "first", containers=ports))).reason == ""
+        replacing = await asked(stage, static("p3", "first", containers=ports))
+        assert (replacing.reason, replacing.host_ports[0].pods) == ("", ())
 
 
 async def test_images_are_those_of_the_runtime(tmp_path: Path) -> None:

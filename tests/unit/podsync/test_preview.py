@@ -160,11 +160,12 @@ def test_the_verdict_is_passed_on_with_the_names_of_the_pods_that_go() -> None:
 
 def test_ports_and_taints_that_matter_are_named() -> None:
     ports = [{"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 81, "hostIP": "127.0.0.1"}]
+    elsewhere = [ports[0], {**ports[1], "hostIP": "192.0.2.7"}]
     pod = a_pod(containers=[a_container("c", ports=ports)], tolerations=[{"key": "a", "operator": "Exists"}])
-    other = a_pod("o1", "other", containers=[a_container("c", ports=ports[:1])])
+    other = a_pod("o1", "other", containers=[a_container("c", ports=elsewhere)])
     apply_defaults(other)
     taints = ({"key": "a", "effect": "NoSchedule"}, {"key": "b", "value": "x", "effect": "NoExecute"})
-    found = shown(pod, others={"o1": other, "u1": pod}, view=replace(VIEW, taints=taints, pressures=("DiskPressure",)))
+    found = shown(pod, others={"o1": other}, view=replace(VIEW, taints=taints, pressures=("DiskPressure",)))
     assert [(one.ip, one.port, one.pods) for one in found.host_ports] == [
         ("", 80, ("default/other",)),
         ("127.0.0.1", 81, ()),

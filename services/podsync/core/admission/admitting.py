@@ -73,7 +73,7 @@ class Admissions:
         `node` was just read from the API server."""
         record = self._pods.by_uid[uid]
         pod, phase, view = record.saved.pod, str(record.api_status.get("phase") or ""), self.view(node)
-        others = self._beside(uid, is_static=record.is_static)
+        others = self._counting([other for other in self.active() if other.uid != uid], is_static=record.is_static)
         verdict = admit(pod, phase, view, _taken(others))
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
@@ -112,20 +112,23 @@ class Admissions:
         static = source != "api"
         if not self.runtime_known or not (static or self.node_known):
             return None
-        view, replaced = self.view(self.node), full_name(pod)
-        others = [
-            other
-            for other in self._beside(uid_of(pod), is_static=static)
-            if other.full_name != replaced or other.saved.source != source
-        ]
+        view, others = self.view(self.node), self._counting(self.others(pod, source), is_static=static)
         verdict = admit(pod, "", view, _taken(others))
         if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
             return None
         return verdict
 
-    def _beside(self, uid: str, *, is_static: bool) -> list[PodRecord]:
-        """The other pods that count for the verdict on this one."""
-        others = [other for other in self.active() if other.uid != uid]
+    def others(self, pod: Object, source: str) -> list[PodRecord]:
+        """The active pods beside one that this source would list now: without its pod of the same name."""
+        own, replaced = uid_of(pod), full_name(pod)
+        return [
+            other
+            for other in self.active()
+            if other.uid != own and (other.full_name != replaced or other.saved.source != source)
+        ]
+
+    def _counting(self, others: list[PodRecord], *, is_static: bool) -> list[PodRecord]:
+        """Those of the other pods that count for the verdict on one."""
         if is_static:  # it does not wait for the API server to confirm its pods
             others = [other for other in others if other.uid in self._desired or other.is_static]
         return others

@@ -69,7 +69,7 @@ def misfits(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure
     if wanted and wanted != name:
         found.append(_predicate("NodeName", "node(s) didn't match the requested node name"))
     own = uid(pod)
-    if any(_collide(mine, theirs) for mine in host_ports(pod) for other, theirs in others.ports if other != own):
+    if any(collide(mine, theirs) for mine in host_ports(pod) for other, theirs in others.ports if other != own):
         found.append(_predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"))
     if not is_static(pod) and untolerated(pod, view.taints, NO_EXECUTE):
         found.append(_predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"))
@@ -118,7 +118,8 @@ def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateF
     )
 
 
-def _collide(mine: HostPort, theirs: HostPort) -> bool:
+def collide(mine: HostPort, theirs: HostPort) -> bool:
+    """Whether two pods cannot both have their port."""
     if (mine.protocol, mine.port) != (theirs.protocol, theirs.port):
         return False
     everywhere = ("", "0.0.0.0")
