@@ -110,7 +110,8 @@ def test_a_device_with_other_content_is_never_formatted(machine: Machine) -> Non
         machine.start("a", Local(machine.device, filesystem="vfat"))
     (event,) = machine.reported
     assert (event.reason, event.persistent_volume) == ("FailedMountOnFilesystemMismatch", "pv")
-    assert event.message.startswith('MountVolume failed for volume "pv" mount failed: exit status ')
+    text = f'MountVolume failed for volume "pv" local: failed to mount device {machine.device} at '
+    assert event.message.startswith(text) and "(fstype: vfat), error mount failed: exit status " in event.message
     end(machine)
     assert (machine.start("a", Local(machine.device)) / "data").read_text() == "kept"
     end(machine)

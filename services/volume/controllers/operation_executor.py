@@ -6,6 +6,7 @@ exception leads to a retry for the pod whose operation raised it, and affects no
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -273,11 +274,13 @@ class OperationExecutor:
         crash_point(f"volume.acted.{type(operation).__name__}")
         if removed.entries >= _COUNT:
             log.info("%s removed %d entries", _name(operation), removed.entries)
+        # At a full second: each moment is a look at every pod, and many pods may show what has changed.
+        old_files_at = math.ceil(self._clock.monotonic() + KEPT_SECONDS)
         return Outcome(
             host_path=performed.host_path,
             versions=gathered.versions,
             refresh_at=gathered.refresh_at,
-            old_files_at=self._clock.monotonic() + KEPT_SECONDS if performed.has_old_files else None,
+            old_files_at=old_files_at if performed.has_old_files else None,
         )
 
     def _returned(self, operation: Operation) -> None:

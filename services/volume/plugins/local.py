@@ -102,12 +102,11 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         try:
             format_and_mount(device, target, filesystem, source.options, read_only=source.read_only)
         except OSError as error:
+            why = f"local: failed to mount device {device} at {target} (fstype: {filesystem}), error {error.strerror}"
             if isinstance(error, FilesystemMismatchError):
-                text = f'MountVolume failed for volume "{volume_name}" {error.strerror}'
-                event = PluginEvent("FailedMountOnFilesystemMismatch", text, persistent_volume=volume_name)
-                self.report(event)
-            what = f"local: failed to mount device {device} at {target} (fstype: {filesystem})"
-            raise OSError(error.errno, f"{what}, error {error.strerror}") from error
+                text = f'MountVolume failed for volume "{volume_name}" {why}'
+                self.report(PluginEvent("FailedMountOnFilesystemMismatch", text, persistent_volume=volume_name))
+            raise OSError(error.errno, why) from error
         return str(target)
 
     def unmount_device(self, volume_name: str) -> None:
