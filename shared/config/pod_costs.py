@@ -36,9 +36,11 @@ _ALLOCATABLE = "pods that use more memory together than is left to them are evic
 _THRESHOLD = "pods are evicted where a new threshold is crossed already"
 _FEWER = "pods that run stay; a new one is rejected (OutOfpods) while there are as many"
 _STATIC = "static pods that the new place does not have end"
+_PLACES = ("static_pod_path", "static_pod_url")  # without an old one there is no such pod
 
 _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
-    (PodEffect.RESTART, _OTHER_CGROUP, "cgroup_driver cgroup_root cgroups_per_qos"),
+    (PodEffect.RESTART, _OTHER_CGROUP, "cgroup_root cgroups_per_qos"),
+    (PodEffect.RESTART, f"unless the runtime reports its own driver, {_OTHER_CGROUP}", "cgroup_driver"),
     (PodEffect.RESTART, _OTHER_RUNTIME, "container_runtime_endpoint embedded_containerd"),
     (PodEffect.RESTART, "every pod starts again: its records are in the old directory", "root_dir"),
     (
@@ -46,7 +48,8 @@ _ROWS: tuple[tuple[PodEffect, str, str], ...] = (
         "the node has another name: its pods of the API server end, static pods start again with another UID",
         "node_name",
     ),
-    (PodEffect.END, _STATIC, "static_pod_path static_pod_url static_pod_url_header"),
+    (PodEffect.END, _STATIC, "static_pod_path static_pod_url_header"),
+    (PodEffect.END, "static pods of the old URL end; the new one's have another UID and start again", "static_pod_url"),
     (PodEffect.END, "pods of the other kind of node end: those of the API server, or applied ones", "joins_cluster"),
     (PodEffect.EVICT, _THRESHOLD, "eviction_hard eviction_soft eviction_soft_grace_period"),
     (PodEffect.EVICT, _ALLOCATABLE, "enforce_node_allocatable kube_reserved system_reserved"),
@@ -81,6 +84,8 @@ def pod_cost(setting: str, old: object, new: object) -> PodCost:
     if setting == "cgroups_per_qos" and old:
         return PodCost(PodEffect.LATER, _LATER_PODS)  # a pod that has a cgroup of its own keeps it
     if setting in _LIMITS and isinstance(old, int) and isinstance(new, int) and (not new or 0 < old < new):
+        return NO_COST
+    if setting in _PLACES and not old:
         return NO_COST
     return POD_COSTS.get(setting, NO_COST)
 

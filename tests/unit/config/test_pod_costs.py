@@ -51,6 +51,9 @@ def test_a_setting_that_a_reload_refuses_has_the_cost_of_a_new_start() -> None:
         ("max_pods", 50, 110, PodEffect.NONE),
         ("pods_per_core", 0, 10, PodEffect.LATER),
         ("pods_per_core", 10, 0, PodEffect.NONE),
+        ("static_pod_path", "/a", "/b", PodEffect.END),
+        ("static_pod_path", "", "/b", PodEffect.NONE),
+        ("static_pod_url", "http://a", "", PodEffect.END),
         ("port", 1, 2, PodEffect.NONE),
     ],
 )
