@@ -86,11 +86,11 @@ class Agent:
             )
         )
 
-    def streams(self, *names: str) -> dict[str, Items | None]:
+    def streams(self, *names: str, timeout: float = TIMEOUT) -> dict[str, Items | None]:
         """The items of these streams, by key; None = the owner did not answer."""
         questions = {name: _snapshot(name) for name in names}
         able = {s for s in SERVICES if (facts := process_of(self.run_dir, s)).holder and not facts.stopped}
-        answers = self.client.ask([q for q in questions.values() if q.service in able], TIMEOUT)
+        answers = self.client.ask([q for q in questions.values() if q.service in able], timeout)
         return {name: _items(answers.get(question)) for name, question in questions.items()}
 
     def pods(self) -> tuple[list[PodRow], list[PodFacts]]:

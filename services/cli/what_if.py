@@ -8,7 +8,7 @@ from typing import Any
 
 from bus.client import Question, Refusal
 from bus.messages.pod_preview import GetPodPreview, PodPreview
-from services.cli.agent import TIMEOUT, Agent, local_agent
+from services.cli.agent import Agent, local_agent
 from services.cli.listening_ports import listening_ports
 from services.cli.manifest_files import Document, read_manifest_file
 from services.cli.output import dump
@@ -25,6 +25,7 @@ Write = Callable[[str], None]
 ADMITTED, NOT_ADMITTED, WRONG_USAGE, NO_ANSWER = 0, 1, 2, 3  # exit codes
 MOST_BYTES = 16 << 20  # of one file, and of what its aliases expand to: a pod has at most 8 MiB
 MOST_PODS = 500
+SECONDS = 5.0  # for an answer of podsync, which waits for the runtime and sources, and for one of sources
 _OBJECTS = ("ConfigMap", "Secret", "PersistentVolumeClaim")
 _OPTIONAL = {"configMap", "secret", "configMapRef", "secretRef", "configMapKeyRef", "secretKeyRef"}
 
@@ -82,7 +83,7 @@ def _answers(
         raise OperatorError("the agent has no staticPodPath", where="--static", remedy="configure it, or omit --static")
     node = NodeIdentity(name=config.node_name, root_dir=config.root_dir, static_pod_path=config.static_pod_path)
     _check_podsync(agent.run_dir)
-    known = agent.streams("objects.changed")["objects.changed"]
+    known = agent.streams("objects.changed", timeout=SECONDS)["objects.changed"]
     listening = listening_ports()
     static_cpus = config.document.get("cpuManagerPolicy") == "static"
     static_memory = config.document.get("memoryManagerPolicy") == "Static"
@@ -112,10 +113,10 @@ def _check_podsync(run_dir: str) -> None:
 
 def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:
     question = Question("podsync", GetPodPreview(source=found.source, pod=pod), PodPreview)
-    answer = agent.client.ask([question], TIMEOUT).get(question)
+    answer = agent.client.ask([question], SECONDS).get(question)
     if isinstance(answer, PodPreview):
         return answer
-    why = f"refuses: {answer.line}" if isinstance(answer, Refusal) else f"does not answer within {TIMEOUT:g} s"
+    why = f"refuses: {answer.line}" if isinstance(answer, Refusal) else f"does not answer within {SECONDS:g} s"
     raise OperatorError(f"podsync {why}", where=agent.run_dir, remedy="bulkhead status shows the processes")
 
 

@@ -19,7 +19,7 @@ from shared.model.objects import Object, uid
 from shared.pod_directory import CONTAINERS, DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 from shared.podspec.containers import is_large
 
-SECONDS = 0.4  # that the runtime, or sources, has for an answer: together less than a command waits
+SECONDS = 2.0  # that the runtime, or sources, has for an answer: together less than a command waits
 _IMAGES_AT_ONCE = 4
 
 
