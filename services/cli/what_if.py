@@ -17,6 +17,7 @@ from services.cli.what_if_text import Answer, Reference, Verdict, lines
 from services.report.processes import process_of
 from shared.errors import OperatorError
 from shared.model.objects import Object
+from shared.podspec.containers import used_volumes
 from shared.podspec.references import claim_names, referenced_objects
 from shared.podspec.support import unsupported
 
@@ -123,8 +124,11 @@ def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:
 def _references(
     pod: Object, given: Collection[str], known: Mapping[str, Mapping[str, Any]] | None, *, alone: bool
 ) -> Iterator[Reference]:
-    """What the pod names, and whether it exists. `known`: what sources has versions of, None = it did not answer."""
-    space = str(pod["metadata"]["namespace"])
+    """What the pod names, and whether it exists. `known`: what sources has versions of, None = it did not answer. A
+    volume that no container uses is not set up, so what it names does not matter."""
+    space, used = str(pod["metadata"]["namespace"]), used_volumes(pod)
+    volumes = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") in used]
+    pod = {**pod, "spec": {**pod["spec"], "volumes": volumes}}
     named = [(one.kind, one.name) for one in referenced_objects(pod)]
     named += [("PersistentVolumeClaim", name) for name in claim_names(pod)]
     optional = optional_names(pod)

@@ -71,11 +71,14 @@ def test_what_the_files_lack_and_what_they_give_is_named(stage: Stage) -> None:
         {"secretRef": {"name": "lacking"}},
         {"secretRef": {"name": "maybe", "optional": True}},
     ]
+    pod["spec"]["volumes"] = [{"name": name, "secret": {"secretName": name}} for name in ("mounted", "unused")]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "mounted", "mountPath": "/m"}]
     given = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "given"}}
     (found,) = json.loads(what_if(stage, f"{json.dumps(pod)}\n---\n{json.dumps(given)}", "-o", "json").stdout)["pods"]
     states = {one["name"]: one["state"] for one in found["references"]}
     assert states["given"] == "given"
-    assert states["lacking"] == states["maybe"]
+    assert states["lacking"] == states["maybe"] == states["mounted"]
+    assert "unused" not in states
 
 
 @pytest.mark.parametrize(
