@@ -159,7 +159,10 @@ def test_the_verdict_is_passed_on_with_the_names_of_the_pods_that_go() -> None:
 
 
 def test_ports_and_taints_that_matter_are_named() -> None:
-    ports = [{"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 81, "hostIP": "127.0.0.1"}]
+    ports: list[dict[str, Any]] = [
+        {"containerPort": 80, "hostPort": 80},
+        {"containerPort": 81, "hostPort": 81, "hostIP": "127.0.0.1"},
+    ]
     elsewhere = [ports[0], {**ports[1], "hostIP": "192.0.2.7"}]
     pod = a_pod(containers=[a_container("c", ports=ports)], tolerations=[{"key": "a", "operator": "Exists"}])
     other = a_pod("o1", "other", containers=[a_container("c", ports=elsewhere)])
