@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -23,6 +23,29 @@ def write(line: str) -> None:
 def write_error(line: str) -> None:
     """Write the line to standard error."""
     click.echo(_encodable(line, sys.stderr.encoding), err=True)
+
+
+def write_if_possible(line: str) -> None:
+    """Write the line to standard output, for a command that must not end half-way: where that fails, as in a terminal
+    that was closed or on a full disk, this line and the later ones are dropped."""
+    _write_or_drop(line, sys.stdout)
+
+
+def write_error_if_possible(line: str) -> None:
+    """The same for standard error."""
+    _write_or_drop(line, sys.stderr)
+
+
+def _write_or_drop(line: str, stream: TextIO | None) -> None:
+    if stream is None:  # it was closed before the start
+        return
+    try:
+        click.echo(_encodable(line, stream.encoding), file=stream)
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, stream.fileno())  # also for what the stream still holds
+        os.close(nowhere)
 
 
 def dump(data: Any, form: str) -> str:

@@ -6,7 +6,7 @@ import sys
 import click
 
 from services.cli.agent_commands import run_dir_option
-from services.cli.output import write, write_error
+from services.cli.output import write, write_error, write_error_if_possible, write_if_possible
 
 _TIMEOUT = 60.0  # seconds
 
@@ -43,7 +43,9 @@ def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bo
         needs_api_server=not without_api_server,
         ignore_preflight=ignore_preflight,
     )
-    sys.exit(take_over(options, write, write_error, dry_run=dry_run))
+    if dry_run:
+        sys.exit(take_over(options, write, write_error, dry_run=True))
+    sys.exit(take_over(options, write_if_possible, write_error_if_possible))
 
 
 @click.command("give-back")
@@ -64,7 +66,7 @@ def give_back(run_dir: str, timeout: float) -> None:
     """
     from services.cli.takeover import give_back
 
-    sys.exit(give_back(timeout, run_dir, write, write_error))
+    sys.exit(give_back(timeout, run_dir, write_if_possible, write_error_if_possible))
 
 
 COMMANDS = (takeover, give_back)

@@ -103,6 +103,30 @@ def test_a_pipe_that_is_closed_ends_the_command_without_a_message(stage: Stage, 
     assert answer.returncode in (0, 1, 2, 3), answer
 
 
+@pytest.mark.parametrize("output", ["closed pipe", "closed terminal", "full disk", "none"])
+def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str) -> None:
+    program = "from services.cli import output; import os; "
+    program += "[write(7 * 'line') for write in (output.write_if_possible, output.write_error_if_possible) * 3]; "
+    program += "os.write(int(os.environ['DONE']), b'done')"
+    done, report = os.pipe()
+    reader, writer = pty.openpty() if output == "closed terminal" else os.pipe()
+    os.close(reader)
+    if output == "full disk":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), writer)
+    command = ["sh", "-c", 'exec "$0" "$@" >&- 2>&-'] if output == "none" else []
+    try:
+        answer = subprocess.run(
+            [*command, sys.executable, "-c", program],
+            stdout=writer, stderr=writer, check=False, timeout=DEADLINE, pass_fds=(report,),
+            env={**os.environ, "DONE": str(report)},
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+        os.close(report)
+    assert (answer.returncode, os.read(done, 10)) == (0, b"done")
+    os.close(done)
+
+
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_narrow_terminal_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
     ours, theirs = pty.openpty()
