@@ -26,8 +26,10 @@ class NodeReady:
 def node_ready(kubeconfig: str, name: str) -> NodeReady:
     """Read the Node. Raises OperatorError where the API server cannot be asked or has no such Node."""
     try:
-        with config.new_client_from_config(kubeconfig) as connection:
-            connection.configuration.retries = False
+        settings = client.Configuration()
+        settings.retries = False  # the pool of connections takes it over when it is made
+        config.load_kube_config(kubeconfig, client_configuration=settings, persist_config=False)
+        with client.ApiClient(settings) as connection:
             answer = client.CoreV1Api(connection).read_node(name, _request_timeout=TIMEOUT, _preload_content=False)
             return ready_of(json.loads(answer.data))
     except client.ApiException as error:

@@ -1,0 +1,177 @@
+"""What `preflight` and `takeover` read from an API server and from a kubelet's port, over real sockets: pages,
+refusals, answers that never come."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
+from services.cli import takeover_api_server
+from services.cli.preflight_api_server import ApiServer, ReadError
+from services.cli.preflight_cluster import read_cluster
+from services.cli.preflight_findings import Severity
+from services.cli.takeover_api_server import node_ready
+from shared.config.effective import EffectiveConfig
+from shared.errors import OperatorError
+
+TOKEN = "a-token-that-is-secret"
+DEADLINE = 60.0  # seconds
+Answer = Callable[[str, dict[str, list[str]]], tuple[int, Any]]
+
+
+class Server:
+    """An HTTP server whose answers the test gives: status and JSON document; a status of 0 is never answered."""
+
+    def __init__(self) -> None:
+        self.answer: Answer = lambda path, query: (404, {"message": f"{path} not found"})
+        self.requests: list[tuple[str, str]] = []  # path and Authorization
+        self.closes = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                url = urlsplit(self.path)
+                outer.requests.append((url.path, self.headers.get("Authorization", "")))
+                status, document = outer.answer(url.path, parse_qs(url.query))
+                if not status:
+                    outer.closes.wait()
+                    return
+                content = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        self.closes.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    found = Server()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def kubeconfig(server: Server, tmp_path: Path) -> str:
+    path = tmp_path / "kubelet.conf"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server.url}}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def a_pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {"containers": []}}
+
+
+def opened(server: Server, seconds: float = DEADLINE) -> ApiServer:
+    return ApiServer(server.url, ResolvedCredentials(server=server.url, token=TOKEN), time.monotonic() + seconds)
+
+
+def test_the_pods_of_a_node_are_read_page_by_page(server: Server) -> None:
+    def answer(path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
+        assert (path, query["fieldSelector"]) == ("/api/v1/pods", ["spec.nodeName=n1"])
+        number = int(query.get("continue", ["0"])[0])
+        more = {"continue": str(number + 1)} if number < 2 else {}
+        return 200, {"items": [a_pod(f"p{number}"), "no object"], "metadata": more}
+
+    server.answer = answer
+    with opened(server) as api:
+        assert [pod["metadata"]["name"] for pod in api.pods("n1")] == ["p0", "p1", "p2"]
+
+
+def test_a_list_without_an_end_is_left(server: Server) -> None:
+    server.answer = lambda path, query: (200, {"items": [], "metadata": {"continue": "again"}})
+    with opened(server) as api, pytest.raises(ReadError, match="more than 5000 pods"):
+        api.pods("n1")
+
+
+@pytest.mark.parametrize(
+    ("status", "document", "text"),
+    [
+        (403, {"message": "pods is forbidden"}, "answers 403 Forbidden: pods is forbidden"),
+        (302, {"message": "elsewhere"}, "answers 302"),
+        (200, ["a list"], "something other than an object"),
+        (0, None, "does not answer"),
+    ],
+)
+def test_what_is_no_answer_is_one_line(server: Server, status: int, document: Any, text: str) -> None:
+    server.answer = lambda path, query: (status, document)
+    with opened(server, 1.0 if not status else DEADLINE) as api, pytest.raises(ReadError, match=text) as raised:
+        api.get("/api/v1/pods")
+    assert "\n" not in str(raised.value) and TOKEN not in str(raised.value)
+
+
+def test_without_the_right_to_read_pods_those_of_the_kubelets_port_count(server: Server, kubeconfig: str) -> None:
+    documents = {"/version": {"gitVersion": "v1.36.1"}, "/pods": {"items": [a_pod("web")]}}
+
+    def answer(path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
+        return (200, documents[path]) if path in documents else (403, {"message": "forbidden"})
+
+    server.answer = answer
+    config = EffectiveConfig(
+        node_name="n1", cert_dir="", root_dir="/nowhere", run_dir="/nowhere", log_dir="/nowhere",
+        kubeconfig=kubeconfig, address="127.0.0.1", read_only_port=server.port,
+    )  # fmt: skip
+    found = read_cluster(config, DEADLINE)
+    assert [pod["metadata"]["name"] for pod in found.pods] == ["web"]
+    assert found.origin == f"the kubelet ({server.url})"
+    problems = [finding for finding in found.findings if finding.severity is Severity.PROBLEM]
+    assert [problem.what.partition(":")[0] for problem in problems] == [
+        "the Node cannot be read",
+        "answers 403 Forbidden",
+    ]
+    credentials = dict(server.requests)
+    assert credentials["/version"] == f"Bearer {TOKEN}"
+    assert credentials["/pods"] == "", "the token is for the API server"
+    assert TOKEN not in str(found)
+
+
+def test_the_condition_ready_is_read_with_the_kubelets_credentials(server: Server, kubeconfig: str) -> None:
+    condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-23T03:00:00Z"}
+    server.answer = lambda path, query: (200, {"status": {"conditions": [condition]}})
+    content = Path(kubeconfig).read_bytes()
+    assert node_ready(kubeconfig, "n1").ready
+    assert server.requests == [("/api/v1/nodes/n1", f"Bearer {TOKEN}")]
+    assert Path(kubeconfig).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(403, "answers 403 .*do the credentials"), (404, "is n1 the name of the Node"), (0, "does not answer")],
+)
+def test_an_api_server_that_refuses_or_hangs_is_one_line(
+    server: Server, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, status: int, text: str
+) -> None:
+    monkeypatch.setattr(takeover_api_server, "TIMEOUT", DEADLINE if status else 0.5)
+    server.answer = lambda path, query: (status, {"message": "no"})
+    with pytest.raises(OperatorError, match=text) as raised:
+        node_ready(kubeconfig, "n1")
+    assert "\n" not in str(raised.value) and TOKEN not in str(raised.value)
+    assert len(server.requests) == 1, "a request that is repeated takes a multiple of the timeout"
