@@ -131,11 +131,16 @@ def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> i
     first = Record(intent=Intent.TAKEOVER, step=Step.WRITE, words=_words(unit), containers=found.containers)
     if loaded and record:
         first = record
+    elif record and _is_replaced(unit):  # by a Bulkhead of another directory: the words are not the kubelet's own
+        first = replace(first, words=record.words)
     needs = needs_api_server and bool(found.config.kubeconfig)
     target = Target(program=program, config=found.config, run_dir=_run_dir(run_dir), needs_api_server=needs)
     _end_with_ctrl_c()
     outcome = Operation(SystemdNode(target, file), first, timeout, out).take_over()
     if outcome.code != DONE:
+        if first.done:
+            err(outcome.line)
+            return outcome.code
         return _rolled_back(outcome, err)
     compared = _compared(first, found.config, _static_pods(run_dir))
     out(f"Bulkhead runs as {UNIT}, {'Ready' if needs else 'ready'}{_after(outcome)}; {compared}")
@@ -145,7 +150,11 @@ def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> i
 
 def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err: Write) -> int:
     file, program = RecordFile(STATE), our_program()
-    record = file.load()
+    try:
+        record = file.load()
+    except OperatorError as error:  # the way back does not depend on it
+        out(f"note: {error}; it is not used")
+        record = None
     if (record is None or record.done) and not _FILE.exists() and unit.loaded(program) is not Kubelet.BULKHEAD:
         out(f"{UNIT} is not taken over; it runs {unit.program or 'nothing'}")
         return DONE
@@ -184,6 +193,15 @@ def _target_of_the_own(run_dir: str, out: Write) -> Target:
 def _words(unit: KubeletUnit) -> tuple[str, ...]:
     """Those of the unit's ExecStart=; of a unit without one, which a begun takeover may meet, none."""
     return (unit.program, *unit.commands[-1][1:]) if unit.commands else ("",)
+
+
+def _is_replaced(unit: KubeletUnit) -> bool:
+    """Whether the drop-in names the program that systemd has loaded."""
+    try:
+        lines = _FILE.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return False
+    return [f"ExecStart={unit.program}"] in [line.split()[:1] for line in lines]
 
 
 def _checked(unit: KubeletUnit, run_dir: str, *, needs_api_server: bool) -> Found:
@@ -266,11 +284,15 @@ def _run_dir(given: str) -> str:
 
 
 def _end_with_ctrl_c() -> None:
-    """A closed terminal and SIGTERM roll back as Ctrl-C does."""
+    """A closed terminal and SIGTERM roll back as Ctrl-C does; a signal that is ignored, as under nohup, stays so."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:  # the end of a session sends two of them, and the second would end what the first began
+            signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        with suppress(ValueError):
-            signal.signal(number, interrupt)
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            with suppress(ValueError):
+                signal.signal(number, interrupt)

@@ -4,10 +4,12 @@ What a kubelet has reached shows only where it is asked, so the loop asks again 
 """
 
 import http.client
+import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from services.cli import takeover_systemd as systemd
 from services.cli.agent import Agent, local_agent
@@ -191,14 +193,23 @@ def describe(step: Step, drop_in: Path) -> str:
 
 
 def running_kubelet(unit: KubeletUnit, program: str) -> Kubelet:
-    """Which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument."""
+    """Which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument. One of
+    another directory is neither ours nor the unit's own: both a takeover and a give-back restart it."""
     if not unit.main_pid:
         return Kubelet.NONE
     try:
         words = Path(f"/proc/{unit.main_pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return Kubelet.NONE
-    return Kubelet.BULKHEAD if program.encode() in words[:3] else Kubelet.OWN
+    return kubelet_of(words, program)
+
+
+def kubelet_of(words: Sequence[bytes], program: str) -> Kubelet:
+    """Which kubelet a process with this command line is."""
+    if program.encode() in words[:3]:
+        return Kubelet.BULKHEAD
+    names = [PurePath(os.fsdecode(word)).name for word in words[:3]]
+    return Kubelet.NONE if names[0].startswith("python") and "kubelet" in names[1:] else Kubelet.OWN
 
 
 def _of_cluster(problem: str) -> bool:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,6 +17,7 @@ Write = Callable[[str], None]
 DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes
 
 LEAST = 120.0  # seconds that the unit's own kubelet has in a roll-back
+MOST_RELOADS = 3  # of one direction: some units show NeedDaemonReload= after each of them
 
 
 class Node(Protocol):
@@ -72,10 +74,13 @@ class Operation:
         self._began: float | None = None  # of the newest restart
 
     def take_over(self) -> Outcome:
-        """Carry out the takeover, or what is left of it; roll back where it fails."""
+        """Carry out the takeover, or what is left of it; roll back where it fails. One that an earlier command has
+        completed is not rolled back: the node may lack something, as its API server, that no roll-back brings."""
+        was_done = self._record.done
         try:
             reason = self._reach(Intent.TAKEOVER)
             if not reason:
+                self._node.ignore_interrupts()
                 self._save(replace(self._record, done=True))
                 return Outcome(code=DONE, line="", seconds=self._seconds())
             code = ROLLED_BACK
@@ -83,6 +88,8 @@ class Operation:
             reason, code = "interrupted", INTERRUPTED
         except (OSError, OperatorError) as error:
             reason, code = str(error), ROLLED_BACK
+        if was_done:
+            return self._stay(reason, REFUSED if code == ROLLED_BACK else code)
         return self.roll_back(reason, code)
 
     def roll_back(self, reason: str, code: int = ROLLED_BACK) -> Outcome:
@@ -91,12 +98,13 @@ class Operation:
         self._record = replace(self._record, reason=self._record.reason or reason)
         try:
             failed = self._reach(Intent.ROLL_BACK)
+            if not failed:
+                self._node.forget()
         except (OSError, OperatorError) as error:
             failed = str(error)
         if failed:
             line = f"{reason}; the roll-back is not complete: {failed} (bulkhead give-back completes it)"
             return Outcome(code=INCOMPLETE, line=line, seconds=self._seconds())
-        self._node.forget()
         if self._began is None and code == ROLLED_BACK:
             code = REFUSED  # the unit's own kubelet was never stopped
         return Outcome(code=code, line=reason, seconds=self._seconds())
@@ -105,14 +113,22 @@ class Operation:
         """Return to the unit's own kubelet, as asked."""
         try:
             failed = self._reach(Intent.GIVE_BACK)
+            if not failed:
+                self._node.forget()
         except KeyboardInterrupt:
             return Outcome(code=INTERRUPTED, line="interrupted (bulkhead give-back continues)")
         except (OSError, OperatorError) as error:
             failed = str(error)
         if failed:
             return Outcome(code=INCOMPLETE, line=failed, seconds=self._seconds())
-        self._node.forget()
         return Outcome(code=DONE, line="", seconds=self._seconds())
+
+    def _stay(self, reason: str, code: int) -> Outcome:
+        """Leave a completed takeover as it is."""
+        with suppress(OSError, OperatorError):
+            self._save(replace(self._record, done=True))
+        line = f"{reason}; it was taken over before and is not rolled back (bulkhead give-back returns to the kubelet)"
+        return Outcome(code=code, line=line, seconds=self._seconds())
 
     def _reach(self, intent: Intent) -> str:
         """Do the steps. Return "", or why the intent is not reached."""
@@ -129,8 +145,11 @@ class Operation:
             Step.WAIT: node.wait,
         }
         shown: Step | None = None
+        reloads = 0
         while True:
             seen = node.observe(self._record, restarted=restarted)
+            if reloads >= MOST_RELOADS:
+                seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
             step = next_step(intent, seen, late=node.now() >= deadline)
             if step is Step.DONE:
                 return ""
@@ -145,6 +164,7 @@ class Operation:
             if step is Step.RESTART:
                 self._began = node.now()
                 deadline, restarted = self._began + timeout, True
+            reloads += step is Step.RELOAD
             crash_point(f"takeover.saved.{step.name}")
             acts[step]()
             crash_point(f"takeover.acted.{step.name}")

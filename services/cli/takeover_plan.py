@@ -17,7 +17,7 @@ class Kubelet(StrEnum):
 
     BULKHEAD = "bulkhead"
     OWN = "own"  # the one that the unit's own files name
-    NONE = "none"
+    NONE = "none"  # neither of both, as a Bulkhead of another directory
 
 
 class Step(StrEnum):

@@ -77,7 +77,7 @@ def check_takeover(unit: KubeletUnit, program: str, run_dir: str, directories: t
         return Found(unit=unit, config=None, problems=tuple(seen.problems))
     version = ""
     running = running_kubelet(unit, program)
-    if running is Kubelet.OWN:
+    if running is not Kubelet.BULKHEAD:
         version = _version(unit.program, seen)
         holder = process_of(run_dir, "bootstrap").holder
         if holder is not None:

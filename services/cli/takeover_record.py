@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -33,7 +34,7 @@ class Record:
 
     intent: Intent
     step: Step
-    words: tuple[str, ...]
+    words: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     containers: tuple[SeenContainer, ...] = ()
     done: bool = False
     reason: str = ""
@@ -56,7 +57,7 @@ class RecordFile:
             return None
         except OSError as error:
             raise OperatorError(f"cannot be read: {error.strerror}", where=str(self.path)) from error
-        except msgspec.DecodeError as error:
+        except (ValueError, RecursionError) as error:  # msgspec.DecodeError is a ValueError, as what is not UTF-8
             remedy = f"remove it and {self.path.parent.name}'s drop-in, if any"
             raise OperatorError(f"is damaged: {error}", where=str(self.path), remedy=remedy) from error
 

@@ -23,6 +23,7 @@ class Machine:
     works: set[Kubelet] = field(default_factory=lambda: {Kubelet.OWN, Kubelet.BULKHEAD})
     overridden: bool = False
     full: bool = False  # the disk
+    always_needs_reload: bool = False
     starts: list[Kubelet] = field(default_factory=list)
 
     @property
@@ -60,7 +61,7 @@ class SimulatedNode:
             drop_in=machine.drop_in is not None,
             current=machine.drop_in == record.words,
             loaded=machine.loaded,
-            reload_needed=machine.loaded is not machine.on_disk,
+            reload_needed=machine.always_needs_reload or machine.loaded is not machine.on_disk,
             running=machine.running,
             restarted=restarted,
             missing=() if ready else ("the node is not Ready",),

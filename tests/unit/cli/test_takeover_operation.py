@@ -129,6 +129,25 @@ def test_ctrl_c_at_any_call_returns_to_the_units_kubelet(at: int) -> None:
         assert is_given_back(machine)
 
 
+def test_a_takeover_that_was_complete_is_not_rolled_back_by_a_second_one() -> None:
+    for faults in ({}, {"interrupt_at": 3}):
+        machine = taken()
+        machine.works = {Kubelet.OWN}
+        outcome, _ = run(Intent.TAKEOVER, machine, **faults)
+        assert outcome.code == (INTERRUPTED if faults else REFUSED)
+        assert "not rolled back" in outcome.line
+        assert machine.starts == [Kubelet.BULKHEAD]
+        assert machine.record is not None
+        assert (machine.record.intent, machine.record.done) == (Intent.TAKEOVER, True)
+
+
+def test_a_unit_that_needs_a_reload_after_each_reload_is_taken_over_and_given_back() -> None:
+    machine = Machine(always_needs_reload=True)
+    for intent, kubelet in ((Intent.TAKEOVER, Kubelet.BULKHEAD), (Intent.GIVE_BACK, Kubelet.OWN)):
+        outcome, node = run(intent, machine)
+        assert (outcome.code, machine.running, node.calls.count("reload")) == (DONE, kubelet, 3)
+
+
 def test_a_node_that_does_not_become_ready_is_rolled_back_at_the_deadline() -> None:
     machine = Machine(works={Kubelet.OWN})
     outcome, node = run(Intent.TAKEOVER, machine)

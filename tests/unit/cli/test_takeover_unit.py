@@ -6,6 +6,7 @@ import pytest
 
 from services.cli.takeover_api_server import ready_of
 from services.cli.takeover_containers import compare
+from services.cli.takeover_node import kubelet_of
 from services.cli.takeover_plan import Kubelet
 from services.cli.takeover_record import SeenContainer
 from services.cli.takeover_unit import drop_in_text, refusals, unit_of
@@ -84,6 +85,21 @@ def test_a_unit_that_cannot_be_taken_over_is_refused_in_one_line(changed: dict[s
 def test_the_drop_in_quotes_a_word_for_systemd(word: str, written: str) -> None:
     lines = drop_in_text(OURS, [word]).splitlines()
     assert [line for line in lines if line.startswith("ExecStart=")] == ["ExecStart=", f"ExecStart={OURS} {written}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kubelet"),
+    [
+        (f"/opt/bulkhead/.venv/bin/python {OURS} --v=2", Kubelet.BULKHEAD),
+        (f"/usr/bin/python3 -P {OURS}", Kubelet.BULKHEAD),
+        ("/usr/bin/kubelet --v=2", Kubelet.OWN),
+        ("/bin/sh /usr/bin/kubelet", Kubelet.OWN),
+        ("/opt/other/bin/python3.13 /opt/other/bin/kubelet --v=2", Kubelet.NONE),
+        ("", Kubelet.OWN),
+    ],
+)
+def test_a_bulkhead_of_another_directory_is_neither_of_the_two_kubelets(line: str, kubelet: Kubelet) -> None:
+    assert kubelet_of(line.encode().split(b" "), OURS) is kubelet
 
 
 def test_a_node_without_the_condition_is_not_ready() -> None:
