@@ -8,10 +8,11 @@ import pytest
 
 from services.cli.preflight_findings import Finding, PodVerdict, Report, Section, Severity, Verdict
 from services.cli.preflight_pod_verdicts import NodeSupport, verdict_on, verdicts
-from services.cli.preflight_skew import skew
+from services.cli.preflight_skew import TESTED, skew
 from services.cli.preflight_text import report_data, report_text
 from services.cli.table import Paint
 from shared.podspec.support import Effect
+from tests.architecture.checkout import text_of
 
 PAINT = Paint(False)
 
@@ -168,3 +169,9 @@ def test_five_hundred_pods_take_no_longer_than_each_of_them() -> None:
 )
 def test_the_skew_policy_permits_an_api_server_up_to_three_releases_newer(version: str, severity: Severity) -> None:
     assert skew(version).severity is severity
+
+
+def test_the_api_server_of_the_tests_is_the_one_of_the_table_of_versions() -> None:
+    [row] = [line for line in text_of("docs/versions.md").splitlines() if line.startswith("| API server |")]
+    assert f"{TESTED}." in row.split("|")[3]
+    assert f"tested with {TESTED}" in skew(f"v{TESTED}.2").remedy
