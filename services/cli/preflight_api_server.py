@@ -23,6 +23,7 @@ _LARGEST = 64 << 20  # bytes of one answer
 _CONNECTION = re.compile(r"^<?[\w.]*Connection\w*[^:]*?(?:\(.*?\)|at 0x[0-9a-f]+>): ")
 _LINE = 200  # characters of an error that are shown
 _HTTPError = client.rest.urllib3.exceptions.HTTPError
+_InsecureRequestWarning = client.rest.urllib3.exceptions.InsecureRequestWarning
 
 
 class ReadError(Exception):
@@ -44,6 +45,8 @@ class ApiServer:
         given, settings = self._credentials, client.Configuration()
         settings.host, settings.retries = self._server, False
         settings.verify_ssl = not given.insecure_skip_tls_verify
+        if given.insecure_skip_tls_verify:  # which the kubeconfig has, or this command chooses for a kubelet
+            client.rest.urllib3.disable_warnings(_InsecureRequestWarning)
         settings.tls_server_name = given.tls_server_name or None
         if given.proxy_url:
             settings.proxy = given.proxy_url

@@ -29,6 +29,8 @@ def node_ready(kubeconfig: str, name: str) -> NodeReady:
         settings = client.Configuration()
         settings.retries = False  # the pool of connections takes it over when it is made
         config.load_kube_config(kubeconfig, client_configuration=settings, persist_config=False)
+        if not settings.verify_ssl:  # as the kubeconfig has it
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         with client.ApiClient(settings) as connection:
             answer = client.CoreV1Api(connection).read_node(name, _request_timeout=TIMEOUT, _preload_content=False)
             return ready_of(json.loads(answer.data))

@@ -2,9 +2,12 @@
 refusals, answers that never come."""
 
 import json
+import ssl
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ import pytest
 import yaml
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
+from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.cli import takeover_api_server
-from services.cli.preflight_api_server import ApiServer, ReadError
+from services.cli.preflight_api_server import ApiServer, ReadError, items_of
 from services.cli.preflight_cluster import read_cluster
 from services.cli.preflight_findings import Severity
 from services.cli.takeover_api_server import node_ready
@@ -57,6 +61,12 @@ class Server:
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def serve_tls(self, pair: Path) -> None:
+        """With this private key and certificate, from the next connection on."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     def stop(self) -> None:
         self.closes.set()
@@ -151,6 +161,20 @@ def test_without_the_right_to_read_pods_those_of_the_kubelets_port_count(server:
     assert credentials["/version"] == f"Bearer {TOKEN}"
     assert credentials["/pods"] == "", "the token is for the API server"
     assert TOKEN not in str(found)
+
+
+def test_a_kubelets_port_with_a_certificate_of_its_own_is_read_without_a_warning(
+    server: Server, tmp_path: Path
+) -> None:
+    certificate, key = make_self_signed("n1", datetime.now(UTC))
+    (tmp_path / "pair.pem").write_bytes(key + certificate)
+    server.serve_tls(tmp_path / "pair.pem")
+    server.answer = lambda path, query: (200, {"items": [a_pod("web")]})
+    url = server.url.replace("http:", "https:")
+    credentials = ResolvedCredentials(server=url, insecure_skip_tls_verify=True)
+    # A warning is an error in the tests; for an operator it would be two lines about a Python file.
+    with warnings.catch_warnings(), ApiServer(url, credentials, time.monotonic() + DEADLINE) as kubelet:
+        assert len(items_of(kubelet.get("/pods"))) == 1
 
 
 def test_the_condition_ready_is_read_with_the_kubelets_credentials(server: Server, kubeconfig: str) -> None:
