@@ -164,6 +164,7 @@ def test_five_hundred_pods_take_no_longer_than_each_of_them() -> None:
         ("v1.35.9", Severity.WARNING),
         ("v2.36.0", Severity.WARNING),
         ("\x1b[31m", Severity.WARNING),
+        (f"v{'9' * 5000}.1", Severity.WARNING),
         ("", Severity.WARNING),
     ],
 )
