@@ -9,9 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -42,61 +40,58 @@ while True:
 """
 
 
-@dataclass(frozen=True)
-class Releases:
-    """Directories with the files of a release: the `first` build and the same `again`."""
-
-    first: Path
-    again: Path
-
-    @property
-    def package(self) -> Path:
-        """The Debian package of the first build."""
-        [path] = self.first.glob("*.deb")
-        return path
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory with the files of a release."""
+    return build(tmp_path_factory, "0022", {})
 
 
 @pytest.fixture(scope="module")
-def releases(tmp_path_factory: pytest.TempPathFactory) -> Releases:
-    built = Releases(*(tmp_path_factory.mktemp(name) for name in ("first", "again")))
+def package(built: Path) -> Path:
+    """Its Debian package."""
+    [path] = built.glob("*.deb")
+    return path
 
-    def build(output: Path, umask: str, environment: dict[str, str]) -> None:
-        scratch = tmp_path_factory.mktemp("scratch")
-        command = [sys.executable, "-m", "tools.release", f"--output={output}", "--fast"]
-        script = f'umask {umask}; exec "$@"'
-        done = subprocess.run(["bash", "-c", script, "bash", *command], cwd=CHECKOUT, capture_output=True, text=True,
-                              check=False, env={**os.environ, "TMPDIR": str(scratch), **environment})  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert not list(scratch.iterdir()), "nothing is left of the build"
 
-    with ThreadPoolExecutor() as pool:
-        first = pool.submit(build, built.first, "0022", {})
-        again = pool.submit(build, built.again, "0077", {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "1", "LC_ALL": "C"})
-        first.result(), again.result()
-    return built
+def build(directories: pytest.TempPathFactory, umask: str, environment: dict[str, str]) -> Path:
+    """Build a release in a process with this umask and these variables; the directory with its files."""
+    output, scratch = directories.mktemp("release"), directories.mktemp("scratch")
+    command = [sys.executable, "-m", "tools.release", f"--output={output}", "--fast"]
+    script = f'umask {umask}; exec "$@"'
+    done = subprocess.run(["bash", "-c", script, "bash", *command], cwd=CHECKOUT, capture_output=True, text=True,
+                          check=False, env={**os.environ, "TMPDIR": str(scratch), **environment})  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(scratch.iterdir()), "nothing is left of the build"
+    return output
 
 
 @pytest.fixture(scope="module")
-def tree(releases: Releases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def tree(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The unpacked package, with its control files in DEBIAN."""
     directory = tmp_path_factory.mktemp("package") / "tree"
-    subprocess.run(["dpkg-deb", "-R", releases.package, directory], check=True)
+    subprocess.run(["dpkg-deb", "-R", package, directory], check=True)
     yield directory
     shutil.rmtree(directory)
 
 
-def test_two_builds_have_the_same_bytes(releases: Releases) -> None:
-    sums = (releases.first / "SHA256SUMS").read_text()
-    assert sums == (releases.again / "SHA256SUMS").read_text()
-    files = {line.split("  ")[1] for line in sums.splitlines()}
-    assert files == {path.name for path in releases.first.iterdir()} - {"SHA256SUMS"}
+def test_a_release_names_its_files_and_their_sums(built: Path) -> None:
+    files = {line.split("  ")[1] for line in (built / "SHA256SUMS").read_text().splitlines()}
+    assert files == {path.name for path in built.iterdir()} - {"SHA256SUMS"}
     assert {Path(name).suffix for name in files} == {".whl", ".deb"}
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=releases.again, check=True)
-    shutil.rmtree(releases.again)
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=built, check=True)
 
 
-def test_the_package_has_the_times_modes_and_owners_of_a_release(releases: Releases, tmp_path: Path) -> None:
-    command = ["dpkg-deb", "--fsys-tarfile", str(releases.package)]
+@pytest.mark.night
+def test_two_builds_have_the_same_bytes(built: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "1", "LC_ALL": "C"}
+    again = build(tmp_path_factory, "0077", other)
+    assert (again / "SHA256SUMS").read_text() == (built / "SHA256SUMS").read_text()
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=again, check=True)
+    shutil.rmtree(again)
+
+
+def test_the_package_has_the_times_modes_and_owners_of_a_release(package: Path, tmp_path: Path) -> None:
+    command = ["dpkg-deb", "--fsys-tarfile", str(package)]
     listed = subprocess.run(
         f"{' '.join(command)} | tar --list --verbose --verbose --numeric-owner --full-time --utc",
         shell=True, capture_output=True, text=True, check=True,
@@ -169,9 +164,9 @@ def lintian_errors(package: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def machine(releases: Releases, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledMachine]:
+def machine(package: Path, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledMachine]:
     directory = tmp_path_factory.mktemp("machine")
-    shutil.copy(releases.package, directory / "first.deb")
+    shutil.copy(package, directory / "first.deb")
     with later_version(tree):
         packed(tree, directory / "later.deb")
     with InstalledMachine(directory) as machine:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 
 PODS = 110
 FIRST_PAINT = 0.5  # seconds
-SIZES = ((360, 740), (768, 1024), (1280, 900))
+SIZES = ((360, 740), pytest.param(768, 1024, marks=pytest.mark.night), (1280, 900))
 SCHEMES = ("light", "dark")
 ROWS = "document.querySelectorAll('#pods tbody tr').length"
 # Notes when the pods are on the screen: two frames after they are in the document.
