@@ -1,5 +1,6 @@
 """The messages and commands that documents name are those of the code."""
 
+import functools
 import re
 
 import click
@@ -38,6 +39,7 @@ def test_another_wording_is_noticed() -> None:
     assert unknown_words('Back-off fetching image "…"') != []
 
 
+@functools.cache
 def commands() -> list[tuple[str, str]]:
     """Document and command line, of each that begins with `bulkhead` in a block or a span of code."""
     found = []
