@@ -9,7 +9,8 @@ GC_LAYER = "containerd.io/gc.ref.content.l."
 
 
 class FakeContent:
-    """`failure`: the code of every answer, `hangs`: no answer at all. `requests` has the names of all requests."""
+    """`failure`: the code of every answer, `hangs`: no answer at all, `held`: by the name of a request, what its answers
+    wait for. `requests` has the names of all requests."""
 
     def __init__(self) -> None:
         self.fetched: dict[str, int] = {}  # digest -> bytes that are there
@@ -17,6 +18,7 @@ class FakeContent:
         self.manifests: dict[tuple[str, str], list[Blob]] = {}  # (host, repository) -> blobs
         self.contents: dict[str, bytes] = {}
         self.failure, self.hangs = "", False
+        self.held: dict[str, asyncio.Event] = {}
         self.requests: list[str] = []
         self.closed = 0
 
@@ -51,5 +53,7 @@ class FakeContent:
         self.requests.append(name)
         if self.hangs:
             await asyncio.Event().wait()
+        if name in self.held:
+            await self.held[name].wait()
         if self.failure:
             raise ContentStoreError(self.failure, name)

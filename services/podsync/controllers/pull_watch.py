@@ -146,8 +146,8 @@ class PullWatch:
             if self._progress.get(image) is progress:  # else it has ended, or another pull of it has begun
                 self._progress[image] = advanced(progress, self._clock.monotonic(), ingests, present)
         for pod_uid, pulling in self._pods.items():
-            if pulling.image in self._progress:
-                self._show(pod_uid, pulling, self._progress[pulling.image])
+            if (progress := self._progress[pulling.image]).samples:  # else its pull has begun during this poll
+                self._show(pod_uid, pulling, progress)
 
     async def _find_manifests(self, store: ContentStore, fetched: frozenset[str]) -> None:
         """Read the manifests of the images whose layers are not known."""

@@ -91,6 +91,22 @@ async def test_one_request_serves_all_pulls_and_a_pod_that_joins_shows_the_same(
 
 
 @on_virtual_time
+async def test_a_pull_that_begins_during_a_poll_is_shown_by_the_next(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.has_manifest()
+    with stage.watch.watched(pod("u1"), "main", IMAGE):
+        held = stage.content.held["has"] = asyncio.Event()
+        await stage.pass_time(3.0)
+        assert stage.content.requests[-1] == "has"
+        with stage.watch.watched(pod("u2"), "main", "r.example/other:1"):
+            held.set()
+            await stage.pass_time(0.5)
+            assert stage.stream.keys() == ("u1",)
+            await stage.pass_time(2.0)
+            assert sorted(stage.stream.keys()) == ["u1", "u2"]
+
+
+@on_virtual_time
 async def test_a_runtime_without_a_content_store_is_asked_once_per_connection(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.content.failure = "Unimplemented"
