@@ -29,8 +29,9 @@ def lock_path(run_dir: str, service: str) -> Path:
     return Path(run_dir) / "locks" / f"{service}.lock"
 
 
-def process_of(run_dir: str, service: str) -> ProcessFacts:
-    """Read the process of a service. Never raises for one that ends meanwhile."""
+def process_of(run_dir: str, service: str, before: ProcessFacts | None = None) -> ProcessFacts:
+    """Read the process of a service. Never raises for one that ends meanwhile. `before`: an earlier reading whose memory
+    is taken where it is the same process: to read it costs 2 ms, the rest 0.1 ms."""
     path = lock_path(run_dir, service)
     holder = read_holder(path)
     restarts = max(_starts(path) - 1, 0)
@@ -41,13 +42,14 @@ def process_of(run_dir: str, service: str) -> ProcessFacts:
         fields = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return ProcessFacts(holder=None, restarts=restarts)
+    known = before.memory if before is not None and before.holder == holder else None
     return ProcessFacts(
         holder=holder,
         stopped=fields[0] in _STOPPED,
         restarts=restarts,
         age=time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / _TICKS,
         cpu=(int(fields[11]) + int(fields[12])) / _TICKS,
-        memory=_memory(process),
+        memory=_memory(process) if known is None else known,
     )
 
 

@@ -6,7 +6,8 @@ slower than the changes gets the complete state next; so no page has more than o
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+import logging
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from services.server.adapters.plain_answer import plain
 from services.server.controllers.node_state import NodeState
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.node_history import INTERVAL
+from services.server.core.log_interval import LogInterval
+from services.server.core.node_history import until_next
 from services.server.core.page_feed import PageFeed
 from services.server.core.routes import PAGE_NOT_FOUND, Endpoint
+
+log = logging.getLogger(__name__)
 
 TICK = 2.0  # seconds between two readings while a page is open
 MOST_PAGES = 64  # open streams
@@ -56,6 +60,7 @@ class NodePage:
         directory = Path(__file__).parents[1] / "page"
         self._files = {name: ((directory / file).read_bytes(), kind) for name, (file, kind) in _FILES.items()}
         self._version = hashlib.sha256(b"".join(content for content, _ in self._files.values())).hexdigest()[:16]
+        self._log = LogInterval()
         self._pages = 0
         self._closed = False
         self._read_at = float("-inf")  # CLOCK_MONOTONIC
@@ -106,7 +111,8 @@ class NodePage:
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._closed or self._pages >= MOST_PAGES:
-            refused = plain(503, f"{MOST_PAGES} node pages are open already\n")
+            ends = "this process ends, and another one takes its place\n"
+            refused = plain(503, ends if self._closed else f"{MOST_PAGES} node pages are open already\n")
             refused.headers["Retry-After"] = "30"
             return refused
         with self._page():
@@ -177,11 +183,19 @@ class NodePage:
     async def _follow(self) -> None:
         while True:
             await self._opened.wait()
-            await self._read()
+            await self._unless_it_fails(self._read())
             await asyncio.sleep(TICK)
 
     async def _sample(self) -> None:
         """At multiples of ten seconds of the monotonic clock, when the beats wake this process anyway."""
         while True:
-            await asyncio.sleep(INTERVAL - self._clock.monotonic() % INTERVAL)
-            await self.state.sample()
+            await asyncio.sleep(until_next(self._clock.monotonic()))
+            await self._unless_it_fails(self.state.sample())
+
+    async def _unless_it_fails(self, work: Awaitable[None]) -> None:
+        """A bug of the page must not end this process, and the streams of containers with it."""
+        try:
+            await work
+        except Exception:
+            if count := self._log.count("page", self._clock.monotonic()):
+                log.exception("the state of the node page cannot be read (%d since the last line)", count)

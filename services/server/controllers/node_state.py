@@ -5,7 +5,7 @@ A row of a pod is computed again only when one of its items is another object th
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bus.interface import Change, Deleted, FollowedStream, Freshness, Put
@@ -33,6 +33,8 @@ from services.server.core.node_history import Latencies, NodeHistory, have_start
 
 log = logging.getLogger(__name__)
 
+MEMORY_SECONDS = 55.0  # between two readings of the memory of processes, the greater part of the cost of a sample
+
 _Items = tuple[Any, ...]  # of one pod, in each stream about pods
 
 
@@ -56,6 +58,7 @@ class NodeState:
         self._beats: dict[str, Beat] = {}
         self._processes: dict[str, ProcessFacts] = {service: ProcessFacts(holder=None) for service in SERVICES}
         self._sampled = self._processes  # those of the newest sample
+        self._memory_read_at = float("-inf")  # CLOCK_MONOTONIC
         self._read_with: dict[str, int] = {}  # service -> process id in its beat when the processes were read
         self._rows: dict[str, tuple[_Items, PodRow]] = {}
         self._desired_known = False
@@ -120,8 +123,11 @@ class NodeState:
     async def _read_processes(self) -> None:
         """In a thread: a page of memory that is being written may delay the reading."""
         read_with = {service: beat.pid for service, beat in self._beats.items()}
+        now = self._clock.monotonic()
+        before = self._processes if now - self._memory_read_at < MEMORY_SECONDS else {}
         try:
-            self._processes = await asyncio.to_thread(_processes_of, self._config.run_dir)
+            self._processes = await asyncio.to_thread(_processes_of, self._config.run_dir, before)
+            self._memory_read_at = self._memory_read_at if before else now
         except OSError as error:  # such as too many open files: the last reading stays
             log.debug("the processes cannot be read: %s", error)
         self._read_with = read_with
@@ -179,8 +185,8 @@ class NodeState:
             self._latencies.pod_started(desired.uid, self._clock.monotonic())
 
 
-def _processes_of(run_dir: str) -> dict[str, ProcessFacts]:
-    return {service: process_of(run_dir, service) for service in SERVICES}
+def _processes_of(run_dir: str, before: Mapping[str, ProcessFacts]) -> dict[str, ProcessFacts]:
+    return {service: process_of(run_dir, service, before.get(service)) for service in SERVICES}
 
 
 def _share(before: ProcessFacts, after: ProcessFacts) -> float | None:

@@ -9,24 +9,40 @@ from typing import Any
 
 INTERVAL = 10  # seconds between two samples
 LENGTH = 360  # samples: one hour
+_HOUR = INTERVAL * LENGTH
 
 Values = Mapping[str, float | None]  # series -> value; None = it could not be read
 
 
+def until_next(now: float) -> float:
+    """Seconds until the next multiple of the interval. The one that `now` is just before counts as over: the timer of
+    a loop may end a millisecond early."""
+    left = INTERVAL - now % INTERVAL
+    return left if left > 0.1 else left + INTERVAL
+
+
 class NodeHistory:
-    """The newest samples. A series that a sample does not name has no value there."""
+    """The samples of the last hour. A series that a sample does not name has no value there."""
 
     def __init__(self) -> None:
         self._at: deque[int] = deque(maxlen=LENGTH)
         self._values: dict[str, deque[float | None]] = {}
 
     def add(self, at: float, values: Values) -> None:
-        """Add a sample; the oldest makes room for it."""
+        """Add the sample of `at` (seconds since the epoch); the oldest makes room for it. Where the clock was set
+        back, the others are dropped."""
+        if self._at and at < self._at[-1] - 1:
+            self._at.clear()
+            self._values.clear()
         for name in values.keys() - self._values.keys():
             self._values[name] = deque([None] * len(self._at), maxlen=LENGTH)
         self._at.append(round(at))
         for name, series in self._values.items():
             series.append(_short(values.get(name)))
+        while self._at[0] < at - _HOUR:  # the machine was suspended, or the clock was set forward
+            self._at.popleft()
+            for series in self._values.values():
+                series.popleft()
 
     def data(self) -> dict[str, Any]:
         """`at`: the moments, oldest first; `values`: by series, one for each moment."""
@@ -34,8 +50,11 @@ class NodeHistory:
 
 
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The samples of `after` that `before` does not have, both as `data` returns them; {} = none."""
+    """The samples of `after` that `before` does not have, both as `data` returns them; {} = none. All of them, the first
+    not newer than those of `before`, where the clock was set back."""
     newest = before["at"][-1] if before["at"] else float("-inf")
+    if after["at"] and after["at"][-1] < newest:
+        return dict(after)
     count = sum(at > newest for at in after["at"])
     if not count:
         return {}

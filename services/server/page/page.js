@@ -82,6 +82,7 @@ function takeChange(change) {
 
 function addToHistory(added) {
   const { at, values } = state.history;
+  if (at.length && added.at[0] <= at[at.length - 1]) { state.history = added; return; } // the clock was set back
   at.push(...added.at);
   for (const [name, more] of Object.entries(added.values)) (values[name] ||= new Array(at.length - added.at.length).fill(null)).push(...more);
   while (at.length && at[0] < at[at.length - 1] - HOUR) {

@@ -158,6 +158,25 @@ async def test_the_history_has_samples_of_all_series(server: MainListener, node:
     assert server.running.service.page.state.history.data()["values"]["pods.start"][-1] is not None
 
 
+async def test_a_state_that_cannot_be_read_ends_no_process(
+    server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    state, failed = server.running.service.page.state, asyncio.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise KeyError("containers")
+
+    with monkeypatch.context() as patched:
+        events = await opened()
+        await events.next()
+        patched.setattr(state, "pods", fail)
+        async with asyncio.timeout(DEADLINE):
+            await failed.wait()
+    uid = node.put_pod(13)
+    assert (await events.pod(uid))["state"] == "Running"
+
+
 async def test_fifty_pages_get_each_change_and_leave_nothing_behind(
     server: MainListener, node: PageNode, opened: Open
 ) -> None:

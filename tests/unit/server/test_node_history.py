@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from services.server.core.node_history import INTERVAL, LENGTH, Latencies, NodeHistory, added, have_started
+from services.server.core.node_history import (
+    INTERVAL,
+    LENGTH,
+    Latencies,
+    NodeHistory,
+    added,
+    have_started,
+    until_next,
+)
 
 
 def test_the_ring_keeps_one_hour() -> None:
@@ -14,6 +22,29 @@ def test_the_ring_keeps_one_hour() -> None:
     data = history.data()
     assert LENGTH * INTERVAL == 3600 and len(data["at"]) == len(data["values"]["node.cpu"]) == LENGTH
     assert (data["at"][0], data["values"]["node.cpu"][-1]) == (40 * INTERVAL, LENGTH + 39)
+
+
+@pytest.mark.parametrize(("now", "seconds"), [(100.0, 10.0), (100.001, 9.999), (109.5, 0.5), (109.9995, 10.0005)])
+def test_a_timer_that_ends_early_causes_no_second_sample(now: float, seconds: float) -> None:
+    assert until_next(now) == pytest.approx(seconds)
+
+
+def test_samples_from_before_the_machine_was_suspended_are_dropped() -> None:
+    history = NodeHistory()
+    history.add(10, {"a": 1})
+    history.add(20, {"a": 2, "b": 2})
+    history.add(3615, {"a": 3})
+    assert history.data() == {"at": [20, 3615], "values": {"a": [2, 3], "b": [2, None]}}
+
+
+def test_a_clock_that_is_set_back_begins_the_history_again_on_the_page_as_well() -> None:
+    history = NodeHistory()
+    history.add(5000, {"a": 1, "b": 1})
+    before = history.data()
+    history.add(10, {"a": 2})
+    assert history.data() == {"at": [10], "values": {"a": [2]}} == added(before, history.data())
+    history.add(20, {"a": 3})
+    assert added(before, history.data())["at"] == [10, 20]
 
 
 def test_a_series_has_a_value_or_none_at_each_moment() -> None:
