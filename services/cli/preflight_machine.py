@@ -78,6 +78,7 @@ def port_findings(config: EffectiveConfig) -> list[Finding]:
     """Who holds the ports of the configuration; the running kubelet may."""
     wanted = [("port", config.port)] if config.enable_server else []
     wanted += [("readOnlyPort", config.read_only_port), ("healthzPort", config.healthz_port)]
+    wanted.append(("--node-page-port", config.node_page_port))
     server = process_of(config.run_dir, "server").holder
     return [_port(key, port, server.pid if server else None) for key, port in wanted if port]
 

@@ -165,6 +165,8 @@ def test_a_port_of_another_process_is_a_problem_and_one_of_a_kubelet_is_not(
         port = listener.getsockname()[1]
         config = a_config(home, port=port, read_only_port=0, healthz_port=0)
         assert worst(port_findings(config)) == [f"is in use by {machine._name_of(os.getpid())} (process {os.getpid()})"]
+        page = port_findings(a_config(home, port=0, read_only_port=0, healthz_port=0, node_page_port=port))
+        assert [(one.severity, one.where) for one in page] == [(Severity.PROBLEM, f"--node-page-port {port}")]
         monkeypatch.setattr(machine, "_name_of", lambda pid: "kubelet")
         assert worst(port_findings(config)) == []
     assert severities(port_findings(config)) == [(Severity.OK, "is free")]
