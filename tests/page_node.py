@@ -5,11 +5,12 @@ import json
 import os
 import random
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bus.lock_holder import Holder
 from bus.memory import ManualClock, MemoryNetwork
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, PodState, PodStatus
@@ -17,6 +18,7 @@ from bus.messages.services import SERVICES
 from bus.messages.sources import DesiredPod
 from bus.messages.usage import CgroupUsage, NodeUsage
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.report.processes import ProcessFacts
 from services.server.controllers.node_state import NodeState
 from services.server.core.node_history import NodeHistory
 from shared.process_identity import identity_of
@@ -48,7 +50,11 @@ def status(number: int, restarts: int = 0) -> dict[str, Any]:
             "startTime": STARTED,
             "containerStatuses": [{**container, "state": {"running": {"startedAt": STARTED}}}],
         }
-    return {"phase": "Pending", "containerStatuses": [{**container, "state": state, "ready": False}]}
+    return {
+        "phase": "Pending",
+        "startTime": STARTED,
+        "containerStatuses": [{**container, "state": state, "ready": False}],
+    }
 
 
 class PageNode(Node):
@@ -69,6 +75,19 @@ class PageNode(Node):
                 "pid": os.getpid(), "process": identity_of(os.getpid()), "supervisord": "", "starts": [[1.0, 0.0]]
             }  # fmt: skip
             (locks / f"{service}.lock").write_text(json.dumps(record))
+
+    def shown_processes(self, _run_dir: str, _before: Mapping[str, ProcessFacts]) -> dict[str, ProcessFacts]:
+        """Seven processes with ids, memory and CPU time of their own, for pictures; they do not run."""
+        age = 95_000 + self.network.clock.monotonic()
+        return {
+            service: ProcessFacts(
+                holder=Holder(pid=4702 + 9 * number, process=service, supervisord=""),
+                age=age,
+                cpu=0.003 * (1 + number % 3) * age,
+                memory=megabytes << 20,
+            )
+            for number, (service, megabytes) in enumerate(zip(SERVICES, (52, 74, 83, 58, 66, 61, 70), strict=True))
+        }
 
     def observe_node(self) -> None:
         """The runtime is ready, and the node uses something."""

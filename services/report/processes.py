@@ -30,8 +30,8 @@ def lock_path(run_dir: str, service: str) -> Path:
 
 
 def process_of(run_dir: str, service: str, before: ProcessFacts | None = None) -> ProcessFacts:
-    """Read the process of a service. Never raises for one that ends meanwhile. `before`: an earlier reading whose memory
-    is taken where it is the same process: to read it costs 2 ms, the rest 0.1 ms."""
+    """Read the process of a service. Never raises for one that ends meanwhile. `before`: an earlier reading, whose
+    memory is taken where it is the same process: to read it costs 2 ms, the rest 0.1 ms."""
     path = lock_path(run_dir, service)
     holder = read_holder(path)
     restarts = max(_starts(path) - 1, 0)

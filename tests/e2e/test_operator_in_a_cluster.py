@@ -7,6 +7,7 @@ import os
 import subprocess
 import tarfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest_asyncio
 
 from services.cli.support_bundle import MOST_BYTES
 from tests.agent import BIN
+from tests.browser import browser
 from tests.cluster import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -86,6 +88,43 @@ async def test_the_api_server_passes_an_explanation_on(cluster: Cluster) -> None
     assert found["name"] == "web" and found["story"]
     conditions = await cluster.plane.admin.get(f"{proxy}/node", {"output": "json"})
     assert ("Ready", "True") in {(one["type"], one["status"]) for one in conditions["changes"]}
+
+
+async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    node = (await cluster.node())["metadata"]["name"]
+    async with kubectl_proxy(cluster) as address, browser(tmp_path / "profile") as page:
+        await page.open(f"{address}/api/v1/nodes/{node}/proxy/bulkhead/")
+        await page.until("document.querySelectorAll('#pods tbody tr').length")
+        await page.until("byId('connection').textContent", lambda text: text == "Connected")
+        await page.until("byId('verdict').textContent", lambda text: text == "Ready")
+        await cluster.create(cluster.pod("late", "sleep", "1000000"))
+        await page.until("byId('pods').textContent.includes('late')")
+        await page.value("document.querySelector('#pods tbody button').click()")
+        await page.until("byId('story-body').querySelectorAll('li').length > 1")
+        facts = await page.value("byId('facts').textContent")
+        assert "API server: reachable" in facts and "lease: renewed" in facts
+        assert page.problems == []
+    await cluster.delete_pod("late", grace=0)
+
+
+@asynccontextmanager
+async def kubectl_proxy(cluster: Cluster) -> AsyncIterator[str]:
+    """The address of a `kubectl proxy`."""
+    command = cluster.plane.kubectl_command("proxy", "--port=0")
+    process = await asyncio.create_subprocess_exec(
+        *command, env=cluster.plane.kubectl_environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(60):
+            line = (await process.stdout.readline()).decode()
+        assert line.startswith("Starting to serve on "), line
+        yield f"http://{line.removeprefix('Starting to serve on ').strip()}"
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def test_kubectl_bulkhead_explains_a_pod_the_node_and_images(cluster: Cluster) -> None:

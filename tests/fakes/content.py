@@ -9,8 +9,8 @@ GC_LAYER = "containerd.io/gc.ref.content.l."
 
 
 class FakeContent:
-    """`failure`: the code of every answer, `hangs`: no answer at all, `held`: by the name of a request, what its answers
-    wait for. `requests` has the names of all requests."""
+    """`failure`: the code of every answer, `hangs`: no answer at all, `held`: what the answers to a request wait for.
+    `requests` has the names of all requests."""
 
     def __init__(self) -> None:
         self.fetched: dict[str, int] = {}  # digest -> bytes that are there

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from services.server.controllers import node_state
 from services.server.controllers.node_page import MOST_PAGES
 from tests.browser import Page, browser
 from tests.page_node import HOSTILE, PageNode, add_hour
@@ -57,12 +58,14 @@ async def served(directory: Path, pods: int) -> AsyncIterator[tuple[PageNode, Ma
     """A node with so many pods and an hour of samples."""
     node = PageNode(directory)
     (directory / "root" / "pod-resources").mkdir(parents=True)
-    async with main_listener(configuration(directory), node=node) as server:
-        node.publish(pods)
-        await node.network.settle()
-        add_hour(server.running.service.page.state, node.network.clock.wall())
-        async with node.time():
-            yield node, server
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(node_state, "_processes_of", node.shown_processes)
+        async with main_listener(configuration(directory), node=node) as server:
+            node.publish(pods)
+            await node.network.settle()
+            add_hour(server.running.service.page.state, node.network.clock.wall())
+            async with node.time():
+                yield node, server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -50,8 +50,8 @@ class NodeHistory:
 
 
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The samples of `after` that `before` does not have, both as `data` returns them; {} = none. All of them, the first
-    not newer than those of `before`, where the clock was set back."""
+    """The samples of `after` that `before` does not have, both as `data` returns them; {} = none. Where the clock was
+    set back, all of them, which begin before the newest of `before`."""
     newest = before["at"][-1] if before["at"] else float("-inf")
     if after["at"] and after["at"][-1] < newest:
         return dict(after)
