@@ -30,6 +30,8 @@ from shared.story.text import (
     story_text,
 )
 
+MOST_AT_ONCE = 2  # of the threads, which also read the logs of containers
+
 Answer = tuple[list[str], Any]  # text lines, and the same as JSON data
 
 
@@ -38,6 +40,7 @@ class Explanations:
 
     def __init__(self, config: EffectiveConfig, clock: Clock, threads: ThreadPoolExecutor) -> None:
         self._root, self._run_dir, self._clock, self._threads = config.root_dir, config.run_dir, clock, threads
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
@@ -64,7 +67,8 @@ class Explanations:
             return json.dumps(data) + "\n" if form == "json" else "".join(f"{line}\n" for line in lines)
 
         try:
-            text = await asyncio.get_running_loop().run_in_executor(self._threads, body)
+            async with self._turns:
+                text = await asyncio.get_running_loop().run_in_executor(self._threads, body)
         except OSError as error:
             return plain(500, f"the record cannot be read: {error.strerror}\n")
         if text is None:

@@ -1,15 +1,20 @@
 """`/bulkhead/explain` answers from the records on disk, as text and JSON."""
 
+import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from services.server.controllers import explanations
+from services.server.controllers.explanations import MOST_AT_ONCE
 from shared.checkpoint import Checkpoint
 from shared.places import LOCAL_SOCKET
 from shared.story.files import directory_of
+from shared.story.lines import Story
 from tests.service.server.running import Running, configuration, running
 
 HEAD = {"what": "pod", "uid": "uid-1", "name": "web", "namespace": "default", "source": "api"}
@@ -49,6 +54,30 @@ async def test_the_node_is_shown_once_it_has_a_record(server: Running) -> None:
     records = Checkpoint(Path(server.config.root_dir) / "status", Path(server.config.run_dir) / "status")
     records.save("node", {"conditions": [{**READY, "lastTransitionTime": "t"}], "changes": [READY]})
     assert (await get(server, f"{EXPLAIN}/node"))[1].startswith("1970-01-01T00:00:05Z  Ready is True: KubeletReady\n")
+
+
+async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, most, lock, go_on = 0, 0, threading.Lock(), threading.Event()
+
+    def read(_directory: Path) -> list[Story]:
+        nonlocal reading, most
+        with lock:
+            reading += 1
+            most = max(most, reading)
+        go_on.wait(60)
+        with lock:
+            reading -= 1
+        return []
+
+    monkeypatch.setattr(explanations, "newest_lines", read)
+    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(20)]
+    async with asyncio.timeout(60):
+        while most < MOST_AT_ONCE:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+        go_on.set()
+        assert {status for status, _ in await asyncio.gather(*asked)} == {200}
+    assert most == MOST_AT_ONCE
 
 
 @pytest.mark.parametrize(
