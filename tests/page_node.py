@@ -5,7 +5,7 @@ import json
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -122,11 +122,33 @@ class PageNode(Node):
 
     def write_story(self, uid: str, name: str, count: int = 12) -> None:
         """Write the story of a pod."""
-        self._stories.mkdir(parents=True, exist_ok=True)
-        head = {"what": "pod", "uid": uid, "name": name, "namespace": "shop", "source": "api"}
         calls = ({"what": "done", "call": "PullImage", "image": f"registry.example/{name}:{n}"} for n in range(count))
+        self._write_lines(uid, name, [(number, {"took": 1.5} | call) for number, call in enumerate(calls)])
+
+    def write_failed_pull(self, uid: str, name: str) -> None:
+        """Write the story of a pod whose image comes slowly, and then not at all."""
+        image = "registry.example/web:1"
+        pull = {"what": "pull", "image": image, "total": 48 << 20, "layers": 3}
+        why = f"failed to copy: httpReadSeeker: GET https://{image}: unexpected EOF"
+        waits_for = f'main: ImagePullBackOff (Back-off pulling image "{image}")'
+        lines: list[tuple[float, dict[str, Any]]] = [
+            (-190, {"what": "seen", "change": "new", "source": "api"}),
+            (-190, {"what": "state", "state": "sync"}),
+            (-189, {"what": "done", "call": "RunPodSandbox", "attempt": 0, "took": 0.42}),
+            (-189, {"what": "event", "reason": "Pulling", "message": f'Pulling image "{image}"'}),
+            (-178, pull | {"seconds": 10.0, "arrived": 12 << 20, "rate": 1_300_000}),
+            (-128, pull | {"seconds": 60.0, "arrived": 31 << 20, "idle": 24.0}),
+            (-94, {"what": "failed", "call": "PullImage", "image": image, "text": why}),
+            (-93, {"what": "waits", "waits_for": waits_for}),
+        ]
+        self._write_lines(uid, name, lines)
+
+    def _write_lines(self, uid: str, name: str, written: Sequence[tuple[float, dict[str, Any]]]) -> None:
+        """Lines with the seconds from now at which each was written."""
+        self._stories.mkdir(parents=True, exist_ok=True)
+        head: dict[str, Any] = {"what": "pod", "uid": uid, "name": name, "namespace": "shop", "source": "api"}
         at = self.network.clock.wall()
-        lines = [head, *({"at": at + number, "took": 1.5} | call for number, call in enumerate(calls))]
+        lines = [head, *({"at": at + seconds} | line for seconds, line in written)]
         (self._stories / f"{uid}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def delete_pod(self, uid: str) -> None:
@@ -141,7 +163,11 @@ class PageNode(Node):
         for number in range(count):
             name = HOSTILE if number == 2 else ""
             uid = self.put_pod(number, name, restarts=4 if number == 7 else 0)
-            self.write_story(uid, name or f"{NAMES[number % len(NAMES)]}-{number}", 3)
+            name = name or f"{NAMES[number % len(NAMES)]}-{number}"
+            if number == 3:
+                self.write_failed_pull(uid, name)
+            else:
+                self.write_story(uid, name, 3)
 
     @asynccontextmanager
     async def time(self, pace: float = 1.0) -> AsyncIterator[None]:

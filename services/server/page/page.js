@@ -396,4 +396,4 @@ document.addEventListener("visibilitychange", () => { // a page that is not visi
   if (!document.hidden) connect();
   else { source?.close(); clearTimeout(retry); clearTimeout(reloads); }
 });
-connect();
+if (!document.hidden) connect(); // a tab may be opened in the background
