@@ -142,7 +142,7 @@ probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a rea
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.probe_load $(ARGS)
 
 screenshots: test-deps venv  ## write the pictures of docs/node-page.md
-	SCREENSHOTS=$(CURDIR)/build/screenshots $(PYTEST) tests/process/test_node_page.py -k size
+	NIGHT=1 SCREENSHOTS=$(CURDIR)/build/screenshots $(PYTEST) tests/process/test_node_page.py -k size
 	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-dark-charts,768-light-story,360-dark}.png docs/images/
 
 house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
