@@ -1,10 +1,11 @@
-"""`bulkhead config show`: prints the effective configuration, each value with its origin. Never shows URL headers."""
+"""`bulkhead config show`: prints the effective configuration, each value with its origin, without credentials."""
 
 import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from services.cli.masking import MASK, without_credentials
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
@@ -15,8 +16,7 @@ from shared.config.resolve import Resolved
 from shared.schema import MapOf
 
 Write = Callable[[str], None]
-_HEADERS = "staticPodURLHeader"
-_MASKED = "<masked>"
+_HEADERS, _URL = "staticPodURLHeader", "staticPodURL"
 _EVICTION_HARD, _NO_THRESHOLDS = "evictionHard", "not set, which in a file is an empty mapping"
 _KIND = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
 _TWO_ESCAPES = re.compile(r"\\ud[89ab]\w\w\\ud[c-f]\w\w")
@@ -46,11 +46,13 @@ def show_configuration(arguments: Callable[[], list[str]], form: str, out: Write
 
 
 def masked(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document, nested by key, with the values of URL headers masked."""
-    headers = document.get(_HEADERS)
-    if not headers:
-        return document
-    return {**document, _HEADERS: {name: [_MASKED] * len(values) for name, values in headers.items()}}
+    """Return the document, nested by key, with the values of URL headers and the credentials in the URL masked."""
+    shown: dict[str, Any] = {}
+    if headers := document.get(_HEADERS):
+        shown[_HEADERS] = {name: [MASK] * len(values) for name, values in headers.items()}
+    if url := document.get(_URL):
+        shown[_URL] = without_credentials(url)
+    return document | shown
 
 
 def leaves(layers: Layers, document: dict[str, Any]) -> Iterator[tuple[list[str], Any, Origin]]:
@@ -76,7 +78,7 @@ def own_flags(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
         value = resolved.flags.own.get(name, flag.default)
         if name in _PLACES:
             value = getattr(resolved.config, _PLACES[name])
-        yield name, _MASKED if flag.secret else value, f"--{name}" if given else "default"
+        yield name, MASK if flag.secret else value, f"--{name}" if given else "default"
 
 
 def _text_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[str, str]]:

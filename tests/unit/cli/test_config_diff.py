@@ -86,6 +86,15 @@ def test_secrets_are_masked_and_their_change_is_still_seen(home: Path) -> None:
     assert answer.stdout.startswith("staticPodURLHeader: restarts ")
 
 
+def test_a_password_in_a_url_is_masked_and_its_change_is_still_seen(home: Path) -> None:
+    url = "staticPodURL: http://agent:%s@192.0.2.1/\n"
+    answer = diff(file(home, "old", url % "one-secret"), file(home, "new", url % "other-secret"))
+    assert answer.exit_code == 1 and "secret" not in answer.output
+    assert answer.stdout.startswith("staticPodURL: restarts ")
+    answer = diff(file(home, "none"), file(home, "new", url % "other-secret"))
+    assert "http://agent:<masked>@192.0.2.1/" in answer.stdout and "secret" not in answer.output
+
+
 def test_programs_read_the_same_as_json(home: Path) -> None:
     old, new = file(home, "old"), file(home, "new", "maxPods: 60\n")
     [one] = json.loads(diff(old, new, "-o", "json").stdout)
