@@ -9,13 +9,13 @@ from typing import Any
 from bus.client import Question, Refusal
 from bus.messages.pod_preview import GetPodPreview, PodPreview
 from services.cli.agent import Agent, local_agent
-from services.cli.listening_ports import listening_ports
 from services.cli.manifest_files import Document, read_manifest_file
 from services.cli.output import dump
 from services.cli.what_if_pods import KINDS, Candidate, NodeIdentity, candidate
 from services.cli.what_if_text import Answer, Reference, Verdict, lines
 from services.report.processes import process_of
 from shared.errors import OperatorError
+from shared.listening_sockets import listening_ports
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
 from shared.podspec.references import claim_names, referenced_objects

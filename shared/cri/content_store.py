@@ -66,7 +66,7 @@ class ContainerdContent:
         return tuple(found)
 
     async def has(self, digest: str) -> bool:
-        """Info: whether the whole blob is there. Raises ContentStoreError."""
+        """Info: whether the blob is complete. Raises ContentStoreError."""
         try:
             async for _ in self._answers("Info", content_pb2.InfoRequest(digest=digest), content_pb2.InfoResponse):
                 return True

@@ -132,7 +132,7 @@ class Ingest:
 
 @dataclass(frozen=True, kw_only=True)
 class Blob:
-    """A whole blob of the content store. `created_at`: seconds since the epoch."""
+    """A complete blob of the content store. `created_at`: seconds since the epoch."""
 
     digest: str
     size: int
@@ -160,7 +160,7 @@ class ContentStore(Protocol):
         ...
 
     async def has(self, digest: str) -> bool:
-        """Whether the whole blob is there."""
+        """Whether the blob is complete."""
         ...
 
     async def read(self, digest: str, limit: int) -> bytes:
