@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the tables of configuration keys and flags: `python -m tools.configuration_page`.
+"""Writes docs/configuration.md from the tables of keys, flags and gates: `python -m tools.configuration_page`.
 
 A test compares the page with the tables. Reads no values but the defaults.
 """
@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from shared.config.effective import EmbeddedContainerd
 from shared.config.field_table import FIELDS
 from shared.config.fields import Field, FlagKind
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
+from shared.config.gate_table import GATES, Declared
+from shared.config.readers import GATE_READERS
 from shared.schema import ListOf, MapOf, Scalar, Schema
 from shared.version import KUBERNETES_VERSION
 
@@ -28,8 +31,10 @@ the flags. `bulkhead config check` finds every mistake in them; `bulkhead config
 their origin.
 
 - [Keys of KubeletConfiguration](#keys-of-kubeletconfiguration)
+- [A containerd of the agent](#a-containerd-of-the-agent)
 - [Flags without a key](#flags-without-a-key)
 - [Removed flags](#removed-flags)
+- [Feature gates](#feature-gates)
 - [Accepted, but without effect](#accepted-but-without-effect)
 """
 _KEYS = """\
@@ -37,6 +42,19 @@ _KEYS = """\
 
 In a file of `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`. *flags alone* is the default
 without `--config` and `--config-dir`.
+"""
+_CONTAINERD = """\
+## A containerd of the agent
+
+supervisord can run a containerd for this agent alone, with its own directories, socket and bridge network. The file of
+`--config` then has a second document, after a line `---`. A drop-in has no such document.
+
+```yaml
+apiVersion: bulkhead/v1alpha1
+kind: BulkheadConfiguration
+embeddedContainerd:
+  enabled: true
+```
 """
 _FLAGS = """\
 ## Flags without a key
@@ -50,12 +68,37 @@ Flags of earlier releases. Those with an effect are refused, as by every later k
 remedy. Those that kubeadm wrote into its drop-ins, or that never had an effect, are accepted with a line on standard
 error.
 """
+_GATES = """\
+## Feature gates
+
+Every gate of the kubelet is accepted (`featureGates`, `--feature-gates`), a locked one only with its default. These
+change what a process of Bulkhead does:
+"""
+_OTHER_GATES = """\
+A key or flag that needs another gate is refused without it. Apart from that the other gates have no effect: their
+feature is always there, is missing here, or belongs to another component. `bulkhead preflight` names those that a
+configuration switches on.
+"""
 _IDLE = """\
 ## Accepted, but without effect
 
 These are parsed, checked and shown, and have no effect yet. `bulkhead config check` names those that a configuration
 sets.
 """
+CONTAINERD = (
+    ("`enabled`", "`false`", "run a containerd"),
+    ("`root`", "`/var/lib/bulkhead/containerd`", "directory of its images and snapshots"),
+    ("`state`", "`/run/bulkhead/containerd/state`", "directory of what its containers need while they run"),
+    ("`bridge`", f"`{EmbeddedContainerd.bridge}`", "network interface of the bridge that connects the pods"),
+    ("`podCIDR`", f"`{EmbeddedContainerd.pod_cidr}`", "IPv4 network of the pods, /29 or wider"),
+    (
+        "`sandboxImage`",
+        f"`{EmbeddedContainerd.sandbox_image}`",
+        "image of pod sandboxes; `make run` builds the default one",
+    ),
+    ("`path`", f"`{EmbeddedContainerd.path}`", "the program: a name in PATH, or a path"),
+    ("`cniBinDir`", f"`{EmbeddedContainerd.cni_bin_dir}`", "directory of the CNI plugins"),
+)
 _TYPES = {
     Scalar.BOOLEAN: "bool",
     Scalar.INT32: "int32",
@@ -75,6 +118,8 @@ def page() -> str:
         _HEAD,
         _KEYS,
         _table(("key", "type", "default", "flag", "meaning"), (_key_row(field) for field in FIELDS)),
+        _CONTAINERD,
+        _table(("key below `embeddedContainerd`", "default", "meaning"), CONTAINERD),
         _FLAGS,
         _table(
             ("flag", "type", "default", "meaning"),
@@ -82,6 +127,9 @@ def page() -> str:
         ),
         _GONE,
         _table(("flag", "behaviour"), _gone_rows()),
+        _GATES,
+        _table(("gate", "stage", "default", "read by"), _gate_rows()),
+        _OTHER_GATES,
         _IDLE,
         _table(("key or flag", "meaning"), _idle_rows()),
     ]
@@ -143,6 +191,18 @@ def _gone_rows() -> list[tuple[str, ...]]:
             value = f" with the value {' or '.join(flag.choices)}" if flag.choices else ""
             rows[f"`--{flag.name}`"] = f"accepted{value}, without effect; {flag.deprecated}"
     return sorted(rows.items(), key=lambda row: row[0].strip("`"))
+
+
+def _gate_rows() -> list[tuple[str, ...]]:
+    """The gates that a process reads, and those that the Node declares, which status reads."""
+    readers = {name: set(services) for name, services in GATE_READERS.items()}
+    for name, gate in GATES.items():
+        if gate.declared is Declared.BUILT:
+            readers.setdefault(name, set()).add("status")
+    return [
+        (f"`{name}`", GATES[name].stage, _shown(GATES[name].default), ", ".join(sorted(readers[name])))
+        for name in sorted(readers)
+    ]
 
 
 def _idle_rows() -> list[tuple[str, ...]]:

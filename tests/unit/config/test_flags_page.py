@@ -3,7 +3,9 @@
 import pytest
 
 from shared.config.field_table import FIELDS
+from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS
+from shared.config.readers import GATE_READERS
 from tools import configuration_page
 
 
@@ -19,7 +21,9 @@ def test_the_page_is_the_one_that_the_tables_make() -> None:
 
 
 def test_every_key_and_flag_is_on_the_page_in_its_own_table() -> None:
-    keys, own, gone, _ = sections().values()
+    keys, own, gone = (
+        sections()[name] for name in ("Keys of KubeletConfiguration", "Flags without a key", "Removed flags")
+    )
     assert not [field.key for field in FIELDS if f"\n| `{field.key}` | " not in keys]
     assert not [name for name, flag in FLAGS.items() if flag.key and f"| `--{name}` |" not in keys]
     assert not [name for name, flag in FLAGS.items() if not flag.key and f"`--{name}` | " not in own + gone]
@@ -31,6 +35,19 @@ def test_all_that_has_no_effect_is_in_one_table() -> None:
     named = {field.key: field.acts for field in FIELDS}
     named |= {f"--{name}": flag.acts for name, flag in FLAGS.items() if not flag.key}
     assert {name: f"\n| `{name}` | " not in table for name in named} == named
+
+
+def test_every_key_of_the_containerd_of_the_agent_is_on_the_page() -> None:
+    known = BULKHEAD_CONFIGURATION["embeddedContainerd"]
+    assert isinstance(known, dict)
+    assert {name.strip("`") for name, _, _ in configuration_page.CONTAINERD} == known.keys()
+
+
+def test_every_gate_that_a_process_reads_is_on_the_page() -> None:
+    table = sections()["Feature gates"]
+    assert not [name for name in GATE_READERS if f"\n| `{name}` | " not in table]
+    assert "\n| `RestartAllContainersOnContainerExits` | " in table  # the Node declares it
+    assert "\n| `DRAExtendedResource` | " not in table
 
 
 @pytest.mark.parametrize(
