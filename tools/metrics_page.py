@@ -42,8 +42,9 @@ Who may read the pages: `get` on `nodes/metrics`. The read-only port shows them 
 _ABSENT = """\
 ## The kubelet's metrics that are absent
 
-Those that dashboards and alerts use often are bold.
 """
+_USED = "Those that dashboards and alerts use often are bold.\n\n"
+_UNUSED = "None of them is one that the common dashboards and alerts for kubelets use.\n\n"
 
 
 @cache
@@ -92,7 +93,8 @@ def page() -> str:
     kubelets = [family for family in families if not family.name.startswith("bulkhead_")]
     own = [family for family in families if family.name.startswith("bulkhead_")]
     tables = f"## The kubelet's metrics\n\n{_table(kubelets)}\n\n## Metrics of Bulkhead\n\n{_table(own)}\n"
-    return f"{_HEAD}\n{tables}\n{_ABSENT}\n{_absent()}\n"
+    absent = _absent()
+    return f"{_HEAD}\n{tables}\n{_ABSENT}{_USED if '**' in absent else _UNUSED}{absent}\n"
 
 
 def _table(families: Iterable[Family]) -> str:
