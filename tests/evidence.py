@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from services.cli.explain import explain_pod
+from services.cli.agent.explain import explain_pod
 from shared.story.files import directory_of
 
 LOG_LINES, PODS, FILE_BYTES = 25, 8, 4 << 20

@@ -1,6 +1,5 @@
-"""The operator's command line `bulkhead`: shows the agent, its logs, pods and events, explains a pod, checks and shows
-a configuration, restarts a service.
+"""The operator's command line `bulkhead`. Each package has one purpose; a command imports its code when it runs.
 
-`agent` asks the processes of a run directory, `report` and `pod_rows` decide what that means, `command` and
-`agent_commands` name options and exit codes and import the code of each subcommand when that subcommand runs.
+`terminal` writes; `config` finds and checks the kubelet's configuration; `agent` asks the agent of this machine; `pods`
+and `what_if` are about pods; `preflight` examines a node, `takeover` exchanges its kubelet. `command` joins them.
 """

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from services.cli.agent_commands import COMMANDS, namespace_option, output_option, run_dir_option, since_option
-from services.cli.output import write, write_error
-from services.cli.pod_commands import pods, what_if
-from services.cli.preflight_command import preflight
-from services.cli.takeover_commands import COMMANDS as TAKEOVER_COMMANDS
+from services.cli.agent.commands import COMMANDS as AGENT_COMMANDS
+from services.cli.agent.options import namespace_option, output_option, run_dir_option, since_option
+from services.cli.pods.commands import COMMANDS as POD_COMMANDS
+from services.cli.preflight.command import preflight
+from services.cli.takeover.commands import COMMANDS as TAKEOVER_COMMANDS
+from services.cli.terminal.output import write, write_error
+from services.cli.what_if.command import what_if
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 from shared.places import find_places
@@ -73,7 +75,7 @@ def explain(
     Exit codes: 0 = shown, 1 = there is no such pod, or its record cannot be read, 2 = wrong usage,
     130 = ended by Ctrl-C.
     """
-    from services.cli.explain import explain_image, explain_node, explain_pod, list_stories
+    from services.cli.agent.explain import explain_image, explain_node, explain_pod, list_stories
 
     if name and what != "image":
         raise click.UsageError(f"{name}: only image has a second name")
@@ -95,7 +97,7 @@ def explain(
 
 
 def _root_dir(run_dir: str) -> str:
-    from services.cli.found_configuration import found_arguments
+    from services.cli.config.found_configuration import found_arguments
     from shared.config.evaluation import evaluate
     from shared.config.loader import load_effective
 
@@ -123,7 +125,7 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
     \b
     Exit codes: 0 = good, 1 = there is a problem.
     """
-    from services.cli.config_check import check_configuration
+    from services.cli.config.check import check_configuration
 
     _run(context, flags, ("text", "json"), check_configuration, takes_defaults=False)
 
@@ -140,7 +142,7 @@ def show(context: click.Context, flags: tuple[str, ...]) -> None:
     \b
     Exit codes: 0 = shown, 1 = the configuration is refused.
     """
-    from services.cli.config_show import show_configuration
+    from services.cli.config.show import show_configuration
 
     _run(context, flags, ("text", "yaml", "json"), show_configuration)
 
@@ -166,7 +168,7 @@ def _run(
     def arguments() -> list[str]:
         if flags:
             return flags
-        from services.cli.found_configuration import found_arguments
+        from services.cli.config.found_configuration import found_arguments
 
         try:
             found = found_arguments()
@@ -212,7 +214,7 @@ def diff(context: click.Context, flags: tuple[str, ...]) -> None:
     \b
     Exit codes: 0 = no value differs, 1 = values differ, 2 = a configuration is refused, or wrong usage.
     """
-    from services.cli.config_diff import REFUSED, diff_configurations
+    from services.cli.config.diff import REFUSED, diff_configurations
 
     if {"-h", "--help"} & set(flags):
         click.echo(context.get_help())
@@ -252,7 +254,7 @@ def completion(shell: str, program: str) -> None:
     write(script(shell, program, main))
 
 
-for _command in (*COMMANDS, *TAKEOVER_COMMANDS, pods, preflight, what_if):
+for _command in (*AGENT_COMMANDS, *POD_COMMANDS, *TAKEOVER_COMMANDS, preflight, what_if):
     main.add_command(_command)
 
 

@@ -8,10 +8,8 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from services.cli.agent import local_agent
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
-from shared.errors import OperatorError
 
 _VARIABLE = "_BULKHEAD_COMPLETE"  # with which the script runs `bulkhead`, as click names it
 _WITHOUT_VALUE = (FlagKind.BOOL, FlagKind.VERSION)
@@ -26,18 +24,6 @@ def script(shell: str, program: str, command: click.Command) -> str:
     text = kind(command, {}, program, _VARIABLE).source().rstrip("\n")
     # With click's own condition the second completion of a session is empty: zsh has loaded the function by then.
     return text.replace("$zsh_eval_context[-1] == loadautofunc", f"$funcstack[1] == _{program}")
-
-
-def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
-    """The names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent answers."""
-    try:
-        with local_agent(run_dir) as agent:
-            rows, _ = agent.pods()
-    except OperatorError:
-        return []
-    here = (row for row in rows if namespace in ("", row.namespace))
-    names = (f"{row.namespace}/{row.name}" if "/" in typed else row.name for row in here)
-    return sorted({name for name in names if name.startswith(typed)})
 
 
 def kubelet_flags(typed: str) -> list[CompletionItem]:

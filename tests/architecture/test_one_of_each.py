@@ -37,7 +37,7 @@ def test_clients_of_the_runtime_are_built_in_one_place() -> None:
     building = re.compile(r"(?<!class )\bCriRuntime\(")
     found = [name for name in python_files("shared", "bus", "services") if building.search(text_of(name))]
     # A command is no process of the agent and has no Context.
-    assert found == ["services/cli/preflight_runtime.py", "services/frame/container_runtime.py"]
+    assert found == ["services/cli/preflight/runtime.py", "services/frame/container_runtime.py"]
 
 
 def _growth(name: str) -> list[int]:

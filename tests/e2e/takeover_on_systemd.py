@@ -21,7 +21,7 @@ import yaml
 from bench.agents import GoKubelet
 from bench.site import AT_ONCE, Site
 from bench.watch import ready
-from services.cli.takeover import Options, take_over
+from services.cli.takeover.exchange import Options, take_over
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.agent import BIN

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.cli.support_bundle import MOST_BYTES
+from services.cli.agent.support_bundle import MOST_BYTES
 from tests.agent import BIN
 from tests.browser import browser
 from tests.cluster import Cluster

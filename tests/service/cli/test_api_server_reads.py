@@ -18,11 +18,11 @@ import yaml
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from services.bootstrap.adapters.serving_pair import make_self_signed
-from services.cli import takeover_api_server
-from services.cli.preflight_api_server import ApiServer, ReadError, items_of
-from services.cli.preflight_cluster import read_cluster
-from services.cli.preflight_findings import Severity
-from services.cli.takeover_api_server import node_ready
+from services.cli.preflight.api_server import ApiServer, ReadError, items_of
+from services.cli.preflight.cluster import read_cluster
+from services.cli.preflight.findings import Severity
+from services.cli.takeover import api_server as takeover_api_server
+from services.cli.takeover.api_server import node_ready
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 

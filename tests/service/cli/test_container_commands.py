@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.cli import remote_command
-from services.cli.local_server import local_server
-from services.cli.pod_logs import LogOptions
+from services.cli.agent.local_server import local_server
+from services.cli.pods import remote_command
+from services.cli.pods.logs import LogOptions
 from shared.errors import OperatorError
 from shared.places import LOCAL_SOCKET
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running

@@ -12,7 +12,7 @@ from tests.service.cli.stage import DEADLINE
 # The first examination imports what is imported late, which another user could perhaps not read.
 PROGRAM = """
 import json, os, sys
-from services.cli.preflight import Options, examine
+from services.cli.preflight.examination import Options, examine
 
 changes = []
 names = "chmod chown link mkdir remove rename rmdir symlink truncate".split()

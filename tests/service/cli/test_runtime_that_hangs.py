@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.cli import takeover_containers
-from services.cli.preflight_findings import Severity
-from services.cli.preflight_runtime import runtime_findings
-from services.cli.takeover_containers import running_containers
+from services.cli.preflight.findings import Severity
+from services.cli.preflight.runtime import runtime_findings
+from services.cli.takeover import containers as takeover_containers
+from services.cli.takeover.containers import running_containers
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.agent import TIMEOUT
-from services.cli.status import READY
+from services.cli.agent.local_agent import TIMEOUT
+from services.cli.agent.status import READY
 from tests.service.cli.stage import DEADLINE, Stage
 
 PODS = 110
@@ -200,7 +200,7 @@ def test_an_unknown_service_is_wrong_usage(stage: Stage) -> None:
 
 
 def test_status_loads_no_event_loop_and_no_library_that_it_does_not_use() -> None:
-    code = "import sys, services.cli.command, services.cli.status; print(*sys.modules)"
+    code = "import sys, services.cli.command, services.cli.agent.status; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
     slow = {"asyncio", "aiohttp", "cryptography", "google.protobuf", "grpc", "kubernetes", "supervisor", "yaml"}
     assert not slow & set(loaded)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages.services import SERVICES
-from services.cli.support_bundle import MOST_BYTES
+from services.cli.agent.support_bundle import MOST_BYTES
 from shared.config.effective import CredentialProvider
 from shared.config.loader import CONFIG_NAME, encode_effective, load_effective
 from shared.story.files import directory_of

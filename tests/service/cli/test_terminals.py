@@ -105,7 +105,7 @@ def test_a_pipe_that_is_closed_ends_the_command_without_a_message(stage: Stage, 
 
 @pytest.mark.parametrize("output", ["closed pipe", "closed terminal", "full disk", "none"])
 def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str) -> None:
-    program = "from services.cli import output; import os; "
+    program = "from services.cli.terminal import output; import os; "
     program += "[write(7 * 'line') for write in (output.write_if_possible, output.write_error_if_possible) * 3]; "
     program += "os.write(int(os.environ['DONE']), b'done')"
     done, report = os.pipe()

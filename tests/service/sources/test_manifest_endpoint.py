@@ -18,7 +18,7 @@ from yarl import URL
 from bus.memory import MemoryNetwork
 from bus.messages.sources import DesiredPod, FoundObject, GetObject
 from bus.messages.streams import OBJECTS_CHANGED, PODS_DESIRED
-from services.cli.manifests import apply_manifests, delete_manifests, list_manifests
+from services.cli.pods.manifests import apply_manifests, delete_manifests, list_manifests
 from services.frame.launch import Context
 from services.sources.adapters import manifest_socket
 from services.sources.controllers import manifest_endpoint

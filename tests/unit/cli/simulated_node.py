@@ -3,8 +3,8 @@ killed at any call."""
 
 from dataclasses import dataclass, field, replace
 
-from services.cli.takeover_plan import Intent, Kubelet, Observed, Step
-from services.cli.takeover_record import Record
+from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
+from services.cli.takeover.record import Record
 
 
 class KilledError(BaseException):

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from bus.lock import ServiceLock
-from services.cli import found_configuration
 from services.cli.command import main
-from services.cli.found_configuration import found_arguments, given_arguments
-from services.cli.systemd_unit import environment_files, unit_arguments
+from services.cli.config import found_configuration
+from services.cli.config.found_configuration import found_arguments, given_arguments
+from services.cli.config.systemd_unit import environment_files, unit_arguments
 from shared.config.evaluation import evaluate
 from shared.config.loader import CONFIG_NAME, encode_effective
 

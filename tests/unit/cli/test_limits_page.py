@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.cli import what_if
+from services.cli.what_if import answers as what_if
 from services.podsync.controllers.pod_previews import SECONDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"

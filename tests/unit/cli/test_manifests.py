@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.manifests import apply_manifests, list_manifests
+from services.cli.pods.manifests import apply_manifests, list_manifests
 from shared.manifests_api import SOCKET
 
 

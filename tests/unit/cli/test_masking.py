@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.masking import MASK, without_credentials
+from services.cli.config.masking import MASK, without_credentials
 
 
 @pytest.mark.parametrize(

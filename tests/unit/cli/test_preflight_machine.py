@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from services.cli import preflight_machine as machine
 from services.cli.command import main
-from services.cli.preflight import Options, examine
-from services.cli.preflight_configuration import read_configuration, unit_findings
-from services.cli.preflight_findings import Finding, Severity
-from services.cli.preflight_machine import cgroup_findings, disk_findings, port_findings, running_agent
-from services.cli.preflight_pod_files import named_pods, static_pods
+from services.cli.preflight import machine
+from services.cli.preflight.configuration import read_configuration, unit_findings
+from services.cli.preflight.examination import Options, examine
+from services.cli.preflight.findings import Finding, Severity
+from services.cli.preflight.machine import cgroup_findings, disk_findings, port_findings, running_agent
+from services.cli.preflight.pod_files import named_pods, static_pods
 from shared.cgroup_layout import Hierarchies
 from shared.config.effective import EffectiveConfig
 from tests.unit.cli.test_found_configuration import SHOWN, systemctl

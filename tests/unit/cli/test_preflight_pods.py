@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from services.cli.preflight_findings import Finding, PodVerdict, Report, Section, Severity, Verdict
-from services.cli.preflight_pod_verdicts import NodeSupport, verdict_on, verdicts
-from services.cli.preflight_skew import TESTED, skew
-from services.cli.preflight_text import report_data, report_text
-from services.cli.table import Paint
+from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity, Verdict
+from services.cli.preflight.pod_verdicts import NodeSupport, verdict_on, verdicts
+from services.cli.preflight.skew import TESTED, skew
+from services.cli.preflight.text import report_data, report_text
+from services.cli.terminal.table import Paint
 from shared.podspec.support import Effect
 from tests.architecture.checkout import text_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from services.cli.agent.service_logs import ServiceLog
 from services.cli.command import main
-from services.cli.service_logs import ServiceLog
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import CONFIG_NAME, encode_effective
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.table import Paint, duration, paint, shortened, size, table
+from services.cli.terminal.table import Paint, duration, paint, shortened, size, table
 
 HEADER = ["NAME", "STATUS", "WAITS FOR"]
 ROWS = [["web", "Running", ""], ["a-name-of-some-length", "ImagePullBackOff", "a: " + "x" * 200]]

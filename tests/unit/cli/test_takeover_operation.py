@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.cli.takeover_operation import DONE, INCOMPLETE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
-from services.cli.takeover_plan import Intent, Kubelet, Step, intent_after
-from services.cli.takeover_record import Record
+from services.cli.takeover.operation import DONE, INCOMPLETE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
+from services.cli.takeover.plan import Intent, Kubelet, Step, intent_after
+from services.cli.takeover.record import Record
 from tests.unit.cli.simulated_node import KilledError, Machine, SimulatedNode
 
 FIRST = Record(intent=Intent.TAKEOVER, step=Step.WRITE, words=("/usr/bin/kubelet", "$KUBELET_ARGS"))

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from services.cli import takeover, takeover_unit
-from services.cli.takeover_plan import Intent, Step
-from services.cli.takeover_record import Record, RecordFile, SeenContainer, held_lock
-from services.cli.takeover_unit import unit_of
+from services.cli.takeover import exchange as takeover
+from services.cli.takeover import unit as takeover_unit
+from services.cli.takeover.plan import Intent, Step
+from services.cli.takeover.record import Record, RecordFile, SeenContainer, held_lock
+from services.cli.takeover.unit import unit_of
 from shared.errors import OperatorError
 from tests.unit.cli.test_takeover_unit import GOOD, started_by
 

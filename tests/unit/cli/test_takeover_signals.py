@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.cli.takeover import _end_with_ctrl_c
+from services.cli.takeover.exchange import _end_with_ctrl_c
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

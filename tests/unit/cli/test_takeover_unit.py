@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from services.cli.takeover_api_server import ready_of
-from services.cli.takeover_containers import compare
-from services.cli.takeover_node import kubelet_of
-from services.cli.takeover_plan import Kubelet
-from services.cli.takeover_record import SeenContainer
-from services.cli.takeover_unit import drop_in_text, refusals, unit_of
+from services.cli.takeover.api_server import ready_of
+from services.cli.takeover.containers import compare
+from services.cli.takeover.node import kubelet_of
+from services.cli.takeover.plan import Kubelet
+from services.cli.takeover.record import SeenContainer
+from services.cli.takeover.unit import drop_in_text, refusals, unit_of
 
 OURS = "/opt/bulkhead/.venv/bin/kubelet"
 GOOD: dict[str, Any] = {

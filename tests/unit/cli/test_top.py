@@ -1,7 +1,7 @@
 """CPU and memory of pods and containers as a table."""
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
-from services.cli.top import usage_lines
+from services.cli.agent.top import usage_lines
 
 
 def cgroup(millicores: int | None, mebibytes: int) -> CgroupUsage:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.cli.what_if import optional_names
-from services.cli.what_if_pods import Candidate, NodeIdentity, candidate
+from services.cli.what_if.answers import optional_names
+from services.cli.what_if.candidates import Candidate, NodeIdentity, candidate
 from shared.podspec.pod_source import is_critical, is_static
 from shared.podspec.qos import QosClass, qos_class
 

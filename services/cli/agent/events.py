@@ -1,0 +1,73 @@
+"""`bulkhead events`: the newest events of the agent, from the streams of its services, also without a cluster."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bus.messages.services import SERVICES
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.terminal.output import dump
+from services.cli.terminal.table import table, terminal_width
+from services.report.pod_rows import one_line
+from shared.errors import OperatorError
+
+Write = Callable[[str], None]
+
+
+def list_events(run_dir: str, pod: str, namespace: str, form: str, out: Write, err: Write) -> int:
+    """Print the events, the oldest first. Return the exit code."""
+    space, _, name = pod.rpartition("/")
+    space = space or namespace
+    try:
+        with local_agent(run_dir) as agent:
+            found = [
+                event
+                for event in events_of_agent(agent)
+                if (not space or event.get("namespace") == space)
+                and (not name or name in (event.get("name"), event.get("uid")))
+            ]
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    if form != "text":
+        out(dump(found, form))
+        return 0
+    if not found:
+        err("no events")
+    for line in event_lines(found, terminal_width()):
+        out(line)
+    return 0
+
+
+def events_of_agent(agent: Agent) -> list[dict[str, Any]]:
+    """The events of all services that answer, the oldest first, each with the service as `from`."""
+    found = agent.streams(*(f"events/{service}" for service in SERVICES))
+    if all(items is None for items in found.values()):
+        raise OperatorError("no process answers", where=agent.run_dir, remedy="bulkhead status shows the processes")
+    events = [
+        event | {"from": name.partition("/")[2]} for name, items in found.items() for event in (items or {}).values()
+    ]
+    return sorted(events, key=lambda event: str(event.get("time") or ""))
+
+
+def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = False) -> list[str]:
+    """A table of events; `of_one`: all are of one object, which is not named."""
+    if not events:
+        return []
+    header = ["TIME", "TYPE", "REASON", *([] if of_one else ["OBJECT"]), "MESSAGE"]
+    rows = [
+        [
+            str(event.get("time") or "")[:19],
+            str(event.get("type") or ""),
+            one_line(event.get("reason") or ""),
+            *([] if of_one else [_object(event)]),
+            one_line(event.get("message") or ""),
+        ]
+        for event in events
+    ]
+    return table(header, rows, width)
+
+
+def _object(event: dict[str, Any]) -> str:
+    name = str(event.get("name") or "")
+    space = f"{event['namespace']}/" if event.get("namespace") else ""
+    return f"{str(event.get('kind') or '').lower()} {space}{name}"

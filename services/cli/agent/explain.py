@@ -1,0 +1,160 @@
+"""`bulkhead explain`: prints what happened to a pod, an image or the node and why, from the agent's records.
+
+Works while the agent is down."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from asyncinotify import Inotify, Mask
+
+from services.cli.terminal.table import shortened, terminal_width
+from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions, read_story
+from shared.story.lines import Line, Story
+from shared.story.text import (
+    image_data,
+    image_text,
+    lines_text,
+    list_data,
+    list_text,
+    moment_text,
+    node_data,
+    node_text,
+    plain,
+    story_data,
+    story_text,
+)
+
+Write = Callable[[str], None]
+
+
+def explain_pod(
+    root_dir: str,
+    pod: str,
+    namespace: str,
+    form: str,
+    out: Write,
+    err: Write,
+    *,
+    since: float = 0.0,
+    follow: bool = False,
+) -> int:
+    """Print the story of `pod` (name, namespace/name or UID) as text or JSON; of the last `since` seconds, 0 = all.
+    With `follow` print new lines until Ctrl-C. Return the exit code: 0, or 1 if there is none."""
+    space, _, name = pod.rpartition("/")
+    directory = directory_of(root_dir)
+    begin = time.time() - since if since else 0.0
+    try:
+        found = find_stories(directory, name, space or namespace)
+        if not found:
+            err(_missing(directory, name, space or namespace))
+            return 1
+        story = found[0]
+        if form == "json":
+            out(json.dumps(story_data(story, begin), indent=2))
+            return 0
+        for line in story_text(story, begin):
+            out(line)
+        for other in found[1:]:
+            earlier = other.namespace == story.namespace
+            which = "an earlier pod of this name" if earlier else f"{other.namespace}/{other.name}"
+            err(plain(f"note: there is {which} as well: bulkhead explain {other.uid}"))
+        if follow:
+            _follow(directory, story, out)
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        return _unreadable(directory, error, err)
+    return 0
+
+
+def list_stories(root_dir: str, namespace: str, form: str, out: Write, err: Write, *, since: float = 0.0) -> int:
+    """Print the pods that have a story, the one with the newest line first; `since`: seconds back, 0 = all."""
+    directory, now = directory_of(root_dir), time.time()
+    try:
+        stories = newest_lines(directory)
+    except OSError as error:
+        return _unreadable(directory, error, err)
+    found = [
+        story
+        for story in stories
+        if (not namespace or story.namespace == namespace) and (not since or story.newest >= now - since)
+    ]
+    return _print(form, list_data(found), list_text(found, now), out)
+
+
+def explain_image(root_dir: str, image: str, form: str, out: Write, err: Write, *, since: float = 0.0) -> int:
+    """Print what pods did with the images whose names contain `image`; `since`: seconds back, 0 = all."""
+    directory = directory_of(root_dir)
+    try:
+        found = image_lines(directory, image)
+    except OSError as error:
+        return _unreadable(directory, error, err)
+    if since:
+        found = [(story, line) for story, line in found if _at(line) >= time.time() - since]
+    if form == "text" and not image_text(found):
+        err(f"no record of an image with {image!r} in its name (bulkhead explain lists the pods that have a record)")
+        return 1
+    return _print(form, image_data(found), image_text(found), out)
+
+
+def explain_node(root_dir: str, run_dir: str, form: str, out: Write, err: Write, *, since: float = 0.0) -> int:
+    """Print the changes of the node's conditions with their reasons; `since`: seconds back, 0 = all."""
+    try:
+        record = read_conditions(root_dir, run_dir)
+    except OSError as error:
+        return _unreadable(Path(root_dir), error, err)
+    if not record:
+        err(f"{root_dir}: no record of the node's conditions (the agent has not run yet, or name --root-dir)")
+        return 1
+    data = node_data(record, time.time() - since if since else 0.0)
+    return _print(form, data, node_text(data), out)
+
+
+def _print(form: str, data: Any, lines: list[str], out: Write) -> int:
+    if form == "json":
+        out(json.dumps(data, indent=2))
+        return 0
+    for line in lines:
+        out(shortened(line, terminal_width()))
+    return 0
+
+
+def _unreadable(directory: Path, error: OSError, err: Write) -> int:
+    err(f"{directory}: cannot be read: {error.strerror} (run it as the user of the agent, root)")
+    return 1
+
+
+def _missing(directory: Path, name: str, namespace: str) -> str:
+    if not directory.exists():
+        return f"{directory}: no such directory (name the agent's root directory with --root-dir)"
+    where = f" in namespace {namespace}" if namespace else ""
+    return f"pod {name}{where}: no story in {directory} (a name, namespace/name or UID of a pod this node has had)"
+
+
+def _follow(directory: Path, story: Story, out: Write) -> None:
+    """Print the lines that are written from now on."""
+    printed = story.lines
+    with Inotify() as inotify:
+        inotify.add_watch(directory, Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO)
+        while True:
+            lines = read_story(directory, story.uid).lines
+            new = lines[len(printed) :] if lines[: len(printed)] == printed else _after(lines, printed)
+            for text in lines_text(new, moment_text(_at(printed[-1]))[:10] if printed else ""):
+                out(text)
+            printed = lines
+            inotify.sync_get()
+
+
+def _after(lines: list[Line], printed: list[Line]) -> list[Line]:
+    """The lines behind the newest printed one; all where it had to make room."""
+    newest = next((number for number in range(len(lines), 0, -1) if printed and lines[number - 1] == printed[-1]), 0)
+    return lines[newest:]
+
+
+def _at(line: Any) -> float:
+    return float(line.get("at") or 0.0)

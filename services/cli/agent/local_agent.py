@@ -1,0 +1,179 @@
+"""The agent of this machine: its run directory, and one reading of its streams. Starts and changes nothing."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bus.client import Client, Question
+from bus.manifest import read_manifest
+from bus.messages.bootstrap import Manifest
+from bus.messages.followed import Followed, GetFollowed
+from bus.messages.services import SERVICES
+from bus.messages.snapshot import GetSnapshot, Snapshot
+from services.report.node import Report, ReportInputs, report
+from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
+from services.report.processes import process_of
+from shared.config.effective import EffectiveConfig
+from shared.config.loader import load_effective
+from shared.errors import OperatorError
+from shared.places import find_places
+
+TIMEOUT = 1.0  # seconds that a running process has to answer; one that is stopped is not waited for
+_PODS = {
+    "desired": "pods.desired",
+    "status": "pods.status",
+    "admitted": "pods.admitted",
+    "runtime": "runtime.pods",
+    "volumes": "volumes.mounted",
+    "pull": "pods.pulls",
+}
+_OWNERS = {  # of the streams that commands read
+    "pods.desired": "sources",
+    "node.object": "sources",
+    "objects.changed": "sources",
+    "pods.status": "podsync",
+    "pods.admitted": "podsync",
+    "pods.pulls": "podsync",
+    "runtime.pods": "pleg",
+    "node.observed": "pleg",
+    "volumes.mounted": "volume",
+    **{f"events/{service}": service for service in SERVICES},
+}
+Items = dict[str, dict[str, Any]]
+
+
+class Agent:
+    """The services of one run directory, asked from outside."""
+
+    def __init__(self, manifest: Manifest, config: EffectiveConfig, client: Client) -> None:
+        self.manifest, self.config, self.client = manifest, config, client
+
+    @property
+    def run_dir(self) -> str:
+        """The run directory."""
+        return self.manifest.run_dir
+
+    def report(self) -> Report:
+        """Everything there is to know now. Takes as long as the slowest process that runs, at most `TIMEOUT`."""
+        processes = {service: process_of(self.run_dir, service) for service in SERVICES}
+        able = {service for service, facts in processes.items() if facts.holder and not facts.stopped}
+        followed = {service: Question(service, GetFollowed(), Followed) for service in able}
+        names = ("node.observed", "node.object", *_PODS.values())
+        snapshots = {name: _snapshot(name) for name in names if _OWNERS[name] in able}
+        self._forget_beats_of(set(SERVICES) - able)
+        answers = self.client.ask([*followed.values(), *snapshots.values()], TIMEOUT, beats_of=able)
+        items = {name: _items(answers.get(question)) for name, question in snapshots.items()}
+        return report(
+            ReportInputs(
+                now=time.monotonic(),
+                node=self.config.node_name,
+                joins_cluster=self.config.joins_cluster,
+                run_dir=self.run_dir,
+                processes=processes,
+                beats=self.client.beats,
+                followed={
+                    service: answers[question]
+                    for service, question in followed.items()
+                    if isinstance(answers.get(question), Followed)
+                },
+                observed=_node_item(items.get("node.observed")),
+                node_object=_node_item(items.get("node.object")),
+                pods=pod_rows({kind: items.get(name) for kind, name in _PODS.items()}),
+            )
+        )
+
+    def streams(self, *names: str, timeout: float = TIMEOUT) -> dict[str, Items | None]:
+        """The items of these streams, by key; None = the owner did not answer."""
+        questions = {name: _snapshot(name) for name in names}
+        able = {s for s in SERVICES if (facts := process_of(self.run_dir, s)).holder and not facts.stopped}
+        answers = self.client.ask([q for q in questions.values() if q.service in able], timeout)
+        return {name: _items(answers.get(question)) for name, question in questions.items()}
+
+    def pods(self) -> tuple[list[PodRow], list[PodFacts]]:
+        """The pods of this node, sorted by namespace and name, and what the streams have of each."""
+        found = self.streams(*_PODS.values())
+        if found["pods.desired"] is None and found["runtime.pods"] is None:
+            raise OperatorError(
+                "neither sources nor pleg answers", where=self.run_dir, remedy="bulkhead status shows the processes"
+            )
+        facts = pod_facts({kind: found[name] for kind, name in _PODS.items()})
+        rows = sorted(((pod_row(one), one) for one in facts), key=_by_name)
+        return [row for row, _ in rows], [one for _, one in rows]
+
+    def _forget_beats_of(self, services: set[str]) -> None:
+        """A process that cannot answer now has no troubles that count."""
+        for service in services:
+            self.client.beats.pop(service, None)
+
+
+@contextlib.contextmanager
+def local_agent(run_dir: str = "") -> Iterator[Agent]:
+    """The agent of this run directory, "" = the configured one. Raises OperatorError where none was started."""
+    places = run_dir or find_places().run_dir
+    directory = Path(places).absolute()
+    try:
+        manifest = read_manifest(directory)
+        config = load_effective(str(directory))
+    except (OperatorError, OSError) as error:
+        if (directory / "manifest.json").exists():
+            raise OperatorError(str(error)) from error
+        raise OperatorError(
+            "no agent was started with this run directory",
+            where=str(directory),
+            remedy="start it, name its directory with --run-dir, or run this as root",
+        ) from error
+    with Client(manifest) as client:
+        yield Agent(manifest, config, client)
+
+
+def pod_facts(streams: dict[str, Items | None]) -> list[PodFacts]:
+    """What the streams have of each pod. `streams`: desired, status, admitted, runtime, volumes; None = no answer."""
+    uids = {uid for kind in ("desired", "admitted", "runtime") for uid in streams.get(kind) or {}}
+    return [
+        PodFacts(
+            uid=uid,
+            status_known=streams.get("status") is not None,
+            **{kind: (streams.get(kind) or {}).get(uid) or {} for kind in _PODS},
+        )
+        for uid in uids
+        if is_shown((streams.get("admitted") or {}).get(uid, {}).get("state"), uid in (streams.get("desired") or {}))
+    ]
+
+
+def pod_rows(streams: dict[str, Items | None]) -> list[PodRow]:
+    """A row for each pod, sorted by namespace and name."""
+    return [row for row, _ in sorted(((pod_row(one), one) for one in pod_facts(streams)), key=_by_name)]
+
+
+def _by_name(item: tuple[PodRow, PodFacts]) -> tuple[str, str, str]:
+    return item[0].namespace, item[0].name, item[0].uid
+
+
+def _snapshot(stream: str) -> Question:
+    return Question(_OWNERS[stream], GetSnapshot(stream=stream), Snapshot)
+
+
+def _items(answer: Any) -> Items | None:
+    if not isinstance(answer, Snapshot):
+        return None
+    return {key: orjson.loads(bytes(value)) for key, value in answer.entries.items()}
+
+
+def _node_item(items: Items | None) -> dict[str, Any] | None:
+    return None if items is None else items.get("node")
+
+
+def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
+    """The names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent answers."""
+    try:
+        with local_agent(run_dir) as agent:
+            rows, _ = agent.pods()
+    except OperatorError:
+        return []
+    here = (row for row in rows if namespace in ("", row.namespace))
+    names = (f"{row.namespace}/{row.name}" if "/" in typed else row.name for row in here)
+    return sorted({name for name in names if name.startswith(typed)})

@@ -1,0 +1,74 @@
+"""The options and arguments that several commands have: each is written once, with its help."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from shared.config.durations import parse_duration
+
+F = TypeVar("F", bound=Callable[..., Any])
+_LONGEST = 10 * 365 * 86_400.0  # seconds of --since
+
+
+def since_option(help_text: str) -> Callable[[F], F]:
+    """`--since`, a duration such as 90s, 5m or 1h30m, passed in seconds; 0 = not given."""
+
+    def seconds(_context: click.Context, _parameter: click.Parameter, given: str) -> float:
+        if not given:
+            return 0.0
+        try:
+            found = parse_duration(given)
+        except ValueError:
+            raise click.BadParameter(f"{given!r} is not a duration such as 90s, 5m or 1h30m") from None
+        if not 0 < found <= _LONGEST:
+            raise click.BadParameter("must be longer than 0s, and at most 87600h")
+        return found
+
+    return click.option("--since", metavar="DURATION", default="", callback=seconds, help=help_text)
+
+
+def run_dir_option(command: F) -> F:
+    """`--run-dir`, which every command about the agent has."""
+    return click.option(
+        "--run-dir",
+        default="",
+        help="Run directory of the agent; without it BULKHEAD_RUN_DIR, BULKHEAD_HOME, /run/bulkhead.",
+    )(command)
+
+
+def namespace_option(command: F) -> F:
+    """`-n`, which every command about pods has."""
+    return click.option("-n", "--namespace", default="", help="Namespace of the pod; without it, any.")(command)
+
+
+def space_option(command: F) -> F:
+    """`-n`, which every command that reads manifests has."""
+    return click.option("-n", "--namespace", default="", help="Namespace of what names none; without it, default.")(
+        command
+    )
+
+
+def pod_argument(*, required: bool = True) -> Callable[[F], F]:
+    """`POD`, completed with the pods of the running agent."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, typed: str) -> list[str]:
+        from services.cli.agent.local_agent import pod_names
+
+        return pod_names(context.params.get("run_dir") or "", context.params.get("namespace") or "", typed)
+
+    return click.argument("pod", required=required, default=None if required else "", shell_complete=complete)
+
+
+def container_option(command: F) -> F:
+    """`-c`, which every command about one container has."""
+    return click.option(
+        "-c", "--container", default="", help="Name of the container; without it, the default or first one."
+    )(command)
+
+
+def output_option(*forms: str) -> Callable[[F], F]:
+    """`-o`, the first form is the default."""
+    return click.option(
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help="Form of the output."
+    )

@@ -1,0 +1,188 @@
+"""`bulkhead status`: prints the state of the agent, once or again and again, or waits until the node is ready."""
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.terminal.output import dump
+from services.cli.terminal.table import CLEAR, Paint, duration, paint, shortened, size, table, terminal_width
+from services.report.node import ProcessRow, Report
+from services.report.pod_rows import PodRow, one_line
+from shared.errors import OperatorError
+
+Write = Callable[[str], None]
+READY, FAILED, NOT_READY = 0, 1, 3  # exit codes
+INTERVAL = 2.0  # seconds between two reports of --watch
+_BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
+
+
+def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, out: Write, err: Write) -> int:
+    """Print the state as text, wide, json or yaml. `wait_ready`: seconds to wait for a ready node; None = do not.
+
+    Return the exit code: 0 = ready, 3 = not, 1 = the agent cannot be asked.
+    """
+    deadline = time.monotonic() + (wait_ready or 0.0)
+    while True:
+        try:
+            with local_agent(run_dir) as agent:
+                if watch:
+                    return _watch(agent, form, out)
+                found = agent.report()
+                while found.problems and (left := deadline - time.monotonic()) > 0:
+                    agent.client.wait_for_beat(lambda beat: True, min(_BEAT, left))
+                    found = agent.report()
+        except OperatorError as error:
+            if (left := deadline - time.monotonic()) > 0:  # it may be about to start
+                time.sleep(min(_BEAT, left))
+                continue
+            err(str(error))
+            return FAILED
+        for line in status_lines(found, form, terminal_width(), paint()):
+            out(line)
+        return NOT_READY if found.problems else READY
+
+
+def status_lines(found: Report, form: str, width: int, colour: Paint, earlier: Report | None = None) -> list[str]:
+    """The report in one form. `width`: columns of the terminal, 0 = any. The share of a CPU is that since the `earlier`
+    report, without one since the start of the process."""
+    if form in ("json", "yaml"):
+        return [dump(as_data(found), form)]
+    lines = _head(found, width, colour)
+    lines += ["", *_processes(found, width, colour, earlier)]
+    troubles = [one_line(f"{row.service}: {line}") for row in found.processes for line in row.troubles]
+    if troubles:
+        lines += ["", colour.bad("troubles"), *(shortened(f"  {line}", width) for line in troubles)]
+    lines += ["", *_streams(found, form == "wide", width)]
+    return [*lines, "", *_pods(found, form == "wide", width)]
+
+
+def as_data(found: Report) -> dict[str, Any]:
+    """The report as JSON data; `ready` is the answer in short."""
+    return {"ready": not found.problems} | dataclasses.asdict(found)
+
+
+def pod_table(rows: list[PodRow] | tuple[PodRow, ...], width: int, *, waits: bool = True) -> list[str]:
+    """A table of pods."""
+    header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS"] + (["WAITS FOR"] if waits else [])
+    cells = [
+        [row.namespace, row.name, f"{row.ready}/{row.containers}", row.state, str(row.restarts)]
+        + ([row.waits_for] if waits else [])
+        for row in rows
+    ]
+    if 0 < width < 80:  # the namespace and the restarts make room
+        header, cells = _without(header, cells, (0, 4))
+    return table(header, cells, width)
+
+
+def _without(header: list[str], rows: list[list[str]], left_out: tuple[int, ...]) -> tuple[list[str], list[list[str]]]:
+    kept = [number for number in range(len(header)) if number not in left_out]
+    return [header[number] for number in kept], [[row[number] for number in kept] for row in rows]
+
+
+def _watch(agent: Agent, form: str, out: Write) -> int:
+    terminal = sys.stdout.isatty()
+    earlier: Report | None = None
+    try:
+        while True:
+            found = agent.report()
+            lines = status_lines(found, form, terminal_width(), paint(), earlier)
+            earlier = found
+            out((CLEAR if terminal and form in ("text", "wide") else "") + "\n".join(lines))
+            time.sleep(INTERVAL)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _head(found: Report, width: int, colour: Paint) -> list[str]:
+    verdict = colour.bad("not ready") if found.problems else colour.good("ready")
+    lines = [f"node {found.node}: {verdict}"]
+    lines += [colour.bad("! ") + shortened(one_line(line), width - 2 if width else 0) for line in found.problems]
+    if found.standalone:
+        lines.append("API server: none, the node runs alone")
+    else:
+        lines.append(shortened(one_line(f"API server: {found.api_server.removeprefix('API server ')}"), width))
+        lines.append(f"lease renewed: {duration(found.lease_age)} ago" if found.lease_age is not None else "lease: -")
+    runtime = found.runtime
+    state = "ready" if runtime.ready and runtime.network_ready else "not ready"
+    state = state if runtime.reachable else "not reachable"
+    named = f" ({runtime.name} {runtime.version})" if runtime.name else ""
+    lines.append(shortened(one_line(f"runtime: {state if runtime.known else 'not known'}{named}"), width))
+    return lines
+
+
+def _processes(found: Report, width: int, colour: Paint, earlier: Report | None) -> list[str]:
+    narrow = 0 < width < 60
+    header = ["SERVICE", "STATE", "PID", "RESTARTS", "AGE", "BEAT", "CPU", "MEMORY"]
+    before = {row.pid: row for row in earlier.processes} if earlier else {}
+    rows = [_process_cells(row, before.get(row.pid)) for row in found.processes]
+    if narrow:
+        header, rows = _without(header, rows, (3, 4, 6))
+    lines = table(header, rows, width)
+    marked = [
+        line if row.state == "running" else colour.bad(line)
+        for line, row in zip(lines[1:], found.processes, strict=True)
+    ]
+    return [lines[0], *marked]
+
+
+def _process_cells(row: ProcessRow, earlier: ProcessRow | None) -> list[str]:
+    return [
+        row.service,
+        row.state,
+        str(row.pid or "-"),
+        str(row.restarts) if row.restarts < 15 else "15+",
+        duration(row.age),
+        duration(row.beat_age),
+        _share(row, earlier),
+        size(row.memory_bytes),
+    ]
+
+
+def _share(row: ProcessRow, earlier: ProcessRow | None) -> str:
+    """Percent of one CPU."""
+    if row.cpu_seconds is None or row.age is None:
+        return "-"
+    used, passed = row.cpu_seconds, row.age
+    if earlier is not None and earlier.cpu_seconds is not None and earlier.age is not None:
+        used, passed = used - earlier.cpu_seconds, passed - earlier.age
+    return f"{100 * used / passed:.1f}%" if passed > 0 else "-"
+
+
+def _streams(found: Report, wide: bool, width: int) -> list[str]:
+    stale = [row for row in found.streams if row.stale_in]
+    if not wide:
+        if not stale:
+            return [f"streams: {len(found.streams)}, none stale"]
+        return [f"streams: {len(stale)} stale"] + [
+            shortened(f"  {row.name}: stale in {', '.join(row.stale_in)}", width) for row in stale
+        ]
+    rows = [
+        [
+            row.name,
+            row.owner or "-",
+            "-" if row.number is None else str(row.number),
+            "-" if row.items is None else str(row.items),
+            _stream_state(row.stale_in, row.incomplete_in, row.followers),
+        ]
+        for row in found.streams
+    ]
+    return table(["STREAM", "OWNER", "NUMBER", "ITEMS", "FOLLOWERS"], rows, width)
+
+
+def _stream_state(stale: tuple[str, ...], incomplete: tuple[str, ...], followers: tuple[str, ...]) -> str:
+    if not followers:
+        return "none"
+    parts = [f"stale in {', '.join(stale)}"] if stale else []
+    if only := [service for service in incomplete if service not in stale]:
+        parts.append(f"incomplete in {', '.join(only)}")
+    return "; ".join(parts) or f"in step: {', '.join(followers)}"
+
+
+def _pods(found: Report, wide: bool, width: int) -> list[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in found.pods_by_state.items())
+    lines = [shortened(f"pods: {len(found.pods)}" + (f" ({counts})" if counts else ""), width)]
+    shown = found.pods if wide else tuple(row for row in found.pods if row.waits_for)
+    return lines + pod_table(shown, width) if shown else lines

@@ -1,0 +1,195 @@
+"""`bulkhead support-bundle`: one archive with what is needed to find a fault from elsewhere, without secrets.
+
+A part that cannot be read is a line in `problems.txt`, so that a broken agent still has a bundle. Every part passes
+`masking`; files of credentials are not read.
+"""
+
+import asyncio
+import dataclasses
+import io
+import json
+import os
+import platform
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+from bus.client import Question
+from bus.messages.debugging import GetStacks, Stacks
+from bus.messages.services import SERVICES
+from services.cli.agent.events import events_of_agent
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.agent.local_server import local_server
+from services.cli.agent.status import as_data, status_lines
+from services.cli.config.masking import MASK, without_credentials
+from services.cli.config.show import masked
+from services.cli.terminal.table import Paint
+from services.report.processes import process_of
+from shared.config.effective import EffectiveConfig
+from shared.errors import OperatorError
+from shared.story.files import directory_of, read_conditions
+
+Write = Callable[[str], None]
+Part = tuple[str, Callable[[], str]]  # name in the archive, and what reads it
+
+MOST_BYTES = 20 << 20  # of the archive
+_MOST_TEXT = 19 << 20  # bytes of all parts before compression, which never makes them larger than the archive may be
+_MOST_OF_LOG = 1 << 20  # bytes of each log, the newest
+_MOST_OF_STORIES = 4 << 20
+_MOST_OF_PART = 2 << 20
+_LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd")  # other programs may log to the same directory
+_URL, _URL_FLAG = "staticPodURL", "manifest-url"
+_STACKS = 5.0  # seconds that a process has to show its stacks
+_LEVEL = 3  # of gzip: a tenth of the time of its default, for text that is a fifth larger
+_OVERHEAD = 2048  # bytes of an entry beside its content
+
+
+def make_bundle(run_dir: str, file: str, out: Write, err: Write) -> int:
+    """Write the archive to `file`, "" = a name with node and time in the working directory. Return the exit code."""
+    try:
+        with local_agent(run_dir) as agent:
+            name = f"bulkhead-{agent.config.node_name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+            path = Path(file or f"{name}.tar.gz")
+            _write(path, name, parts(agent))
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    out(f"{path}: {path.stat().st_size} bytes, without credentials (look into it before you send it)")
+    return 0
+
+
+def parts(agent: Agent) -> Iterator[Part]:
+    """What the bundle has, the most important first: later parts are left out where there is no more room."""
+    config = agent.config
+    yield "versions.txt", _versions
+    yield "status.txt", lambda: "\n".join(status_lines(agent.report(), "wide", 0, Paint(False)))
+    yield "status.json", lambda: json.dumps(as_data(agent.report()), indent=1)
+    yield "configuration.json", lambda: json.dumps(masked_configuration(config), indent=1)
+    yield "events.json", lambda: json.dumps(events_of_agent(agent), indent=1)
+    yield "conditions.json", lambda: json.dumps(read_conditions(config.root_dir, config.run_dir), indent=1)
+    yield "runtime.json", lambda: json.dumps(agent.streams("node.observed"), indent=1)
+    for service in SERVICES:
+        yield f"stacks/{service}.txt", _stacks(agent, service)
+    yield "metrics.txt", lambda: asyncio.run(_metrics(config.run_dir))
+    yield from _logs(config.log_dir, "log")
+    left = _MOST_OF_STORIES
+    for path in sorted(directory_of(config.root_dir).glob("*.jsonl"), key=_changed, reverse=True):
+        size = path.stat().st_size if path.exists() else 0
+        if (left := left - size) >= 0:
+            yield f"stories/{path.name}", _end_of(path, size)
+    yield from _logs(config.log_dir, "log.1")
+
+
+def _logs(directory: str, ending: str) -> Iterator[Part]:
+    for name in _LOGS:
+        path = Path(directory) / f"{name}.{ending}"
+        if path.exists():
+            yield f"logs/{path.name}", _end_of(path, _MOST_OF_LOG)
+
+
+def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
+    """The effective configuration by field; masked are the values of URL headers, a static pod URL with a user or a
+    query (the log has its host), and what credential plugins are given: each may be secret."""
+    headers, url = dict.fromkeys(config.static_pod_url_header, (MASK,)), config.static_pod_url
+    shown = MASK if "@" in url or "?" in url else url
+    flags = {name: shown if name == _URL_FLAG else text for name, text in config.given_flags.items()}
+    document = {key: shown if key == _URL else value for key, value in masked(config.document).items()}
+    changed = {"static_pod_url": shown, "static_pod_url_header": headers, "given_flags": flags, "document": document}
+    plugins = tuple(
+        dataclasses.replace(one, args=(MASK,) * len(one.args), env=tuple((name, MASK) for name, _ in one.env))
+        for one in config.credential_providers
+    )
+    return dataclasses.asdict(dataclasses.replace(config, credential_providers=plugins)) | changed
+
+
+def _write(path: Path, directory: str, found: Iterator[Part]) -> None:
+    """Write all parts that fit below `directory` of a new archive, which is readable by its owner alone."""
+    problems: list[str] = []
+    left = _MOST_TEXT - _MOST_OF_PART
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot be written: {error.strerror}", where=str(path), remedy="name another file with --file"
+        ) from error
+    try:
+        with (
+            os.fdopen(descriptor, "wb") as file,
+            tarfile.open(fileobj=file, mode="w:gz", compresslevel=_LEVEL) as archive,
+        ):
+            for name, read in found:
+                try:
+                    text = without_credentials(read())
+                except Exception as error:  # a broken agent still has a bundle
+                    problems.append(f"{name}: {type(error).__name__}: {error}")
+                    continue
+                content = text.encode("utf-8", "backslashreplace")
+                if len(content) > _MOST_OF_PART:
+                    problems.append(f"{name}: {len(content)} bytes, of which the first {_MOST_OF_PART} are here")
+                    content = content[:_MOST_OF_PART]
+                if (left := left - len(content) - _OVERHEAD) < 0:
+                    problems.append(f"{name} and what follows: left out, the bundle is full")
+                    break
+                _add(archive, f"{directory}/{name}", content)
+            lines = without_credentials("\n".join([*problems, ""])).encode("utf-8", "backslashreplace")
+            _add(archive, f"{directory}/problems.txt", lines[:_MOST_OF_PART])
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise OperatorError(
+            f"cannot be written: {error.strerror}", where=str(path), remedy="name a file on another disk with --file"
+        ) from error
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def _versions() -> str:
+    system = Path("/etc/os-release")
+    lines = [f"bulkhead {version_of('bulkhead-kubelet')}", f"Python {platform.python_version()}", platform.platform()]
+    return "\n".join([*lines, system.read_text(encoding="utf-8", errors="replace") if system.exists() else ""])
+
+
+def _stacks(agent: Agent, service: str) -> Callable[[], str]:
+    def read() -> str:
+        facts = process_of(agent.run_dir, service)
+        if facts.holder is None or facts.stopped:
+            raise OperatorError("is stopped by a signal" if facts.holder else "does not run")
+        question = Question(service, GetStacks(), Stacks)
+        answer = agent.client.ask([question], _STACKS).get(question)
+        if not isinstance(answer, Stacks):
+            raise OperatorError(f"does not answer within {_STACKS:.0f} s")
+        return f"{answer.threads}\n\n{answer.tasks}\n"
+
+    return read
+
+
+def _end_of(path: Path, most: int) -> Callable[[], str]:
+    def read() -> str:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - most, 0))
+            lines = file.read(most)
+        return (lines if size <= most else lines.partition(b"\n")[2]).decode("utf-8", "backslashreplace")
+
+    return read
+
+
+async def _metrics(run_dir: str) -> str:
+    async with local_server(run_dir) as server, server.get("/metrics", ()) as answer:
+        return (await answer.content.read(_MOST_OF_PART)).decode("utf-8", "replace")
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

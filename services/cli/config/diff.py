@@ -1,0 +1,187 @@
+"""`bulkhead config diff`: the effective values in which two configurations differ, with their origins and what a reload
+costs.
+
+Which services restart is the table of `shared.config.readers`, by which the agent itself reloads; what becomes of
+running pods is that of `shared.config.pod_costs`.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bus.messages.services import SERVICES
+from services.cli.config.found_configuration import running_configuration
+from services.cli.config.show import leaves, masked, own_flags
+from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import evaluate
+from shared.config.field_table import FIELDS
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.layers import Origin
+from shared.config.nested import value_of
+from shared.config.pod_costs import PodEffect, gravest
+from shared.config.readers import Change, changes, restarted_by
+from shared.config.resolve import Resolved
+from shared.places import find_places
+from shared.schema import MapOf
+
+Write = Callable[[str], None]
+SAME, DIFFERENT, REFUSED = 0, 1, 2  # exit codes, as those of diff
+RUNNING = "running"  # in place of a file: the configuration in force
+CHANGED = "changed"  # in place of a value that is not shown
+_ABSENT = "not set"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One configuration. `values`: by dotted key or flag, each with its origin."""
+
+    values: dict[str, tuple[Any, str]]
+    config: EffectiveConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One value. `services` restart for it at a reload; `fixed`: a reload refuses it; `pods`: what becomes of running
+    pods, a PodEffect, and `pods_note` in one phrase."""
+
+    name: str
+    old: Any
+    new: Any
+    old_origin: str
+    new_origin: str
+    services: tuple[str, ...]
+    fixed: bool
+    pods: str = str(PodEffect.NONE)
+    pods_note: str = ""
+
+
+def diff_configurations(
+    old: str, new: str, arguments: Callable[[], list[str]], form: str, out: Write, err: Write
+) -> int:
+    """Print the differences of two files, or of `running` and a file, with the same flags. Return the exit code."""
+    try:
+        flags = arguments()
+        sides = [_side(name, flags) for name in (old, new)]
+    except ConfigurationRefusedError as error:
+        for line in error.lines:
+            err(line)
+        return REFUSED
+    found = differences(*sides)
+    if form == "json":
+        out(json.dumps([vars(one) for one in found], indent=2))
+    else:
+        for line in _text(found, restarted_by(changes(sides[0].config, sides[1].config))):
+            out(line)
+    return DIFFERENT if found else SAME
+
+
+def differences(old: Side, new: Side) -> list[Difference]:
+    """Every value that differs, by name. A value that is not shown, such as a header of a URL, is `changed`."""
+    costs = changes(old.config, new.config)
+    absent = None, _ABSENT
+    found = {}
+    for name in old.values.keys() | new.values.keys():
+        before, after = old.values.get(name, absent), new.values.get(name, absent)
+        if before[0] != after[0]:
+            found[name] = _difference(name, before, after, [cost for cost in costs if _concerns(cost.name, name)])
+    for cost in costs:
+        if not any(_concerns(cost.name, name) for name in found):
+            found[cost.name] = _difference(cost.name, (None, ""), (CHANGED, ""), [cost])
+    return [found[name] for name in sorted(found)]
+
+
+def _side(name: str, flags: Sequence[str]) -> Side:
+    if name != RUNNING:
+        resolved = evaluate([*flags, f"--config={name}"])
+        values = {".".join(path): (value, str(origin)) for path, value, origin in _leaves_of(resolved)}
+        return Side(values | _flags_of(resolved), _placeless(resolved.config))
+    run_dir = find_places().run_dir
+    config = running_configuration(run_dir)
+    if config is None:
+        raise ConfigurationRefusedError((f"{run_dir}: no agent runs (start it, or name two files)",))
+    document = masked(config.document)
+    in_force = {name: (value, "in force") for name, value in settings(document)}
+    return Side(in_force | _flags_of(evaluate(list(flags))), _placeless(config))
+
+
+def _placeless(config: EffectiveConfig) -> EffectiveConfig:
+    """The configuration without the name of its file: the new file takes the place of the old one."""
+    return replace(config, config_file="", given_flags={})
+
+
+def _leaves_of(resolved: Resolved) -> Iterator[tuple[list[str], Any, Origin]]:
+    return leaves(resolved.layers, masked(resolved.layers.data))
+
+
+def _flags_of(resolved: Resolved) -> dict[str, tuple[Any, str]]:
+    return {f"--{name}": (value, origin) for name, value, origin in own_flags(resolved) if name != "config"}
+
+
+def settings(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield dotted key and value of every value that is set in an effective configuration; of a map each entry."""
+    for one in FIELDS:
+        value = value_of(document, one.key)
+        if isinstance(one.schema, MapOf) and value:
+            yield from ((f"{one.key}.{name}", item) for name, item in value.items())
+        elif value is not None:
+            yield one.key, value
+
+
+def _difference(name: str, before: tuple[Any, str], after: tuple[Any, str], costs: Sequence[Change]) -> Difference:
+    of_pods = gravest(tuple(cost.pods for cost in costs))
+    return Difference(
+        name=name,
+        old=before[0],
+        new=after[0],
+        old_origin=before[1],
+        new_origin=after[1],
+        services=_ordered(restarted_by(tuple(costs))),
+        fixed=any(cost.fixed for cost in costs),
+        pods=str(of_pods.effect),
+        pods_note=of_pods.phrase,
+    )
+
+
+def _concerns(cost: str, name: str) -> bool:
+    """Whether the change of a setting is that of the value, of one inside it, or of one that it is in."""
+    return cost == name or cost.startswith(f"{name}.") or name.startswith(f"{cost}.")
+
+
+def _text(found: Sequence[Difference], restarted: Collection[str]) -> Iterator[str]:
+    for one in found:
+        yield f"{one.name}: {_cost(one)}"
+        if one.pods_note:
+            yield f"  pods: {one.pods_note}"
+        if one.new == CHANGED:
+            continue
+        for sign, value, origin in (("-", one.old, one.old_origin), ("+", one.new, one.new_origin)):
+            shown = "" if value is None else f" {json.dumps(value)}"
+            yield f"  {sign}{shown}  # {origin}"
+    if not found:
+        yield "no effective value differs"
+        return
+    services = _ordered(restarted)
+    yield ""
+    if fixed := [one.name for one in found if one.fixed]:
+        yield f"a reload refuses this: stop the agent and start it again for {', '.join(fixed)}; then {_pods(found)}"
+    else:
+        yield f"a reload restarts {', '.join(services) or 'no service'}; {_pods(found)}"
+
+
+def _pods(found: Sequence[Difference]) -> str:
+    """What becomes of the pods that run, with the names of the values that cause it."""
+    texts = {PodEffect.RESTART: "pods restart", PodEffect.END: "some pods end", PodEffect.EVICT: "pods may be evicted"}
+    causes = {effect: [one.name for one in found if one.pods == effect] for effect in texts}
+    costs = [f"{text} for {', '.join(causes[effect])}" for effect, text in texts.items() if causes[effect]]
+    return "; ".join(costs) or "pods keep running"
+
+
+def _cost(one: Difference) -> str:
+    if one.fixed:
+        return "not by a reload"
+    return f"restarts {', '.join(one.services)}" if one.services else "restarts no service"
+
+
+def _ordered(services: Collection[str]) -> tuple[str, ...]:
+    return tuple(service for service in SERVICES if service in services)

@@ -1,0 +1,166 @@
+"""`bulkhead pods` and `bulkhead describe`: the pods of this node from the agent's streams, also without a cluster."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from services.cli.agent.events import event_lines, events_of_agent
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.agent.status import pod_table
+from services.cli.terminal.output import dump
+from services.cli.terminal.table import table, terminal_width
+from services.report.pod_rows import PodFacts, PodRow, one_line
+from shared.errors import OperatorError
+from shared.story.text import plain
+
+Write = Callable[[str], None]
+
+
+def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err: Write) -> int:
+    """Print a row for each pod, or of those that `pod` names. Return the exit code."""
+    try:
+        with local_agent(run_dir) as agent:
+            rows = [row for row, _ in matching_pods(agent, pod, namespace)]
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    if form != "text":
+        out(dump([dataclasses.asdict(row) for row in rows], form))
+    elif rows:
+        for line in pod_table(rows, terminal_width()):
+            out(line)
+    else:
+        err("no pods on this node" + (f" in namespace {namespace}" if namespace else ""))
+    return 0
+
+
+def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, err: Write) -> int:
+    """Print everything the streams have of one pod; as json or yaml the Pod with its present status."""
+    try:
+        with local_agent(run_dir) as agent:
+            row, facts = one_pod(agent, pod, namespace)
+            if form != "text":
+                known = dict(facts.desired.get("pod") or {"metadata": {"name": row.name, "namespace": row.namespace}})
+                if facts.status:
+                    known["status"] = facts.status.get("status")
+                out(dump(known, form))
+                return 0
+            events = [one for one in events_of_agent(agent) if one.get("uid") == row.uid or _named(one, row)]
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    for line in _description(row, facts, events):
+        out(plain(line))  # an image, for one, may have any characters
+    return 0
+
+
+def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, PodFacts]]:
+    """The pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and `namespace` mean.
+
+    Raises OperatorError where `pod` is given and there is none.
+    """
+    rows, facts = agent.pods()
+    space, _, name = pod.rpartition("/")
+    space = space or namespace
+    here = [(row, one) for row, one in zip(rows, facts, strict=True) if not space or row.namespace == space]
+    if not pod:
+        return here
+    exact = [item for item in here if name in (item[0].name, item[0].uid)]
+    found = exact or [
+        item
+        for item in here
+        if item[0].source in ("file", "http") and item[0].name == f"{name}-{agent.config.node_name}"
+    ]
+    if not found:
+        where = f" in namespace {space}" if space else ""
+        raise OperatorError(
+            f"no pod {pod!r}{where} on this node",
+            remedy="bulkhead pods lists them, bulkhead explain knows earlier ones",
+        )
+    return found
+
+
+def one_pod(agent: Agent, pod: str, namespace: str) -> tuple[PodRow, PodFacts]:
+    """The one pod that is meant. Raises OperatorError for none or several."""
+    found = matching_pods(agent, pod, namespace)
+    if len(found) > 1:
+        names = ", ".join(f"{row.namespace}/{row.name} ({row.uid})" for row, _ in found[:5])
+        raise OperatorError(f"{pod!r} means {len(found)} pods: {names}", remedy="name the namespace or the UID")
+    return found[0]
+
+
+def _named(event: dict[str, Any], row: PodRow) -> bool:
+    return not event.get("uid") and (event.get("namespace"), event.get("name")) == (row.namespace, row.name)
+
+
+def _description(row: PodRow, facts: PodFacts, events: list[dict[str, Any]]) -> Iterator[str]:
+    status = facts.status.get("status") or {}
+    spec = (facts.desired.get("pod") or {}).get("spec") or {}
+    yield f"{row.namespace}/{row.name}"
+    for name, value in (
+        ("UID", row.uid),
+        ("Source", row.source),
+        ("State", row.state),
+        ("Waits for", row.waits_for or "nothing"),
+        ("Started", row.started),
+        ("IP", row.ip),
+        ("Priority", str(spec.get("priority", 0))),
+        ("QoS class", str(status.get("qosClass") or "")),
+        ("Message", one_line(status.get("message") or "")),
+    ):
+        if value:
+            yield f"  {name + ':':11} {value}"
+    yield from _containers(spec, status, facts)
+    yield from _volumes(facts)
+    conditions = status.get("conditions") or []
+    if conditions:
+        yield "Conditions"
+        rows = [[str(one.get("type")), str(one.get("status")), one_line(one.get("reason") or "")] for one in conditions]
+        yield from (f"  {line}" for line in table(["TYPE", "STATUS", "REASON"], rows, terminal_width()))
+    yield "Events" if events else "Events: none"
+    yield from (f"  {line}" for line in event_lines(events, terminal_width(), of_one=True))
+
+
+def _containers(spec: dict[str, Any], status: dict[str, Any], facts: PodFacts) -> Iterator[str]:
+    runtime = {str(one.get("id")): one for one in facts.runtime.get("containers") or []}
+    for title, kind in (("Init containers", "initContainers"), ("Containers", "containers"),
+                        ("Ephemeral containers", "ephemeralContainers")):  # fmt: skip
+        statuses = {one.get("name"): one for one in status.get(kind[:-1] + "Statuses") or []}
+        if spec.get(kind):
+            yield title
+        for container in spec.get(kind) or []:
+            found = statuses.get(container.get("name")) or {}
+            identifier = str(found.get("containerID") or "").rpartition("//")[2]
+            yield f"  {container.get('name')}: {_container_state(found)}"
+            yield f"    image     {container.get('image')}"
+            yield f"    ready     {'yes' if found.get('ready') else 'no'}, {found.get('restartCount', 0)} restarts"
+            if identifier:
+                process = (runtime.get(identifier) or {}).get("pid")
+                yield f"    container {identifier[:13]}" + (f", process {process}" if process else "")
+            if last := (found.get("lastState") or {}).get("terminated"):
+                yield f"    before    {_ended(last)}"
+
+
+def _container_state(status: dict[str, Any]) -> str:
+    state = status.get("state") or {}
+    if running := state.get("running"):
+        return f"running since {running.get('startedAt')}"
+    if ended := state.get("terminated"):
+        return _ended(ended)
+    waiting = state.get("waiting") or {}
+    reason, message = waiting.get("reason") or "not known", waiting.get("message") or ""
+    return one_line(f"waiting: {reason}" + (f" ({message})" if message else ""))
+
+
+def _ended(ended: dict[str, Any]) -> str:
+    reason = ended.get("reason") or "ended"
+    return one_line(f"{reason} with exit code {ended.get('exitCode')} at {ended.get('finishedAt')}")
+
+
+def _volumes(facts: PodFacts) -> Iterator[str]:
+    volumes = facts.volumes.get("volumes") or {}
+    if volumes:
+        yield "Volumes"
+    for name, volume in sorted(volumes.items()):
+        error = f": {one_line(volume['error'])}" if volume.get("error") else ""
+        yield f"  {name}: {volume.get('state')}{error}"

@@ -1,0 +1,79 @@
+"""`bulkhead logs POD`: the log of a container, as `kubectl logs` shows it, from the agent itself."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from services.cli.agent.local_agent import local_agent
+from services.cli.agent.local_server import Query, local_server
+from services.cli.pods.listing import one_pod
+from services.report.pod_rows import PodFacts, container_names, default_container
+from shared.errors import OperatorError
+
+Write = Callable[[str], None]
+_BLOCK = 256 << 10  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Which part of the log. `tail`: lines; `since`: seconds, 0 = all."""
+
+    container: str = ""
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail: int | None = None
+    since: int = 0
+
+    def query(self) -> Query:
+        """The query of /containerLogs."""
+        given = [(name, "true") for name in ("follow", "previous", "timestamps") if getattr(self, name)]
+        if self.tail is not None:
+            given.append(("tailLines", str(self.tail)))
+        return [*given, ("sinceSeconds", str(self.since))] if self.since else given
+
+
+def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, err: Write) -> int:
+    """Write the log to standard output as bytes. Return the exit code."""
+    try:
+        with local_agent(run_dir) as agent:
+            directory = agent.run_dir
+            row, facts = one_pod(agent, pod, namespace)
+        container = chosen_container(facts, options.container, err)
+        path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, container))
+        asyncio.run(_copy(directory, f"/containerLogs/{path}", options.query()))
+    except OperatorError as error:
+        err(str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def chosen_container(facts: PodFacts, wanted: str, err: Write) -> str:
+    """The container that is meant; where the pod has several and none is named, a note names the one that is taken.
+
+    Raises OperatorError for one that the pod does not have.
+    """
+    names = container_names(facts)
+    if wanted:
+        if names and wanted not in names:
+            raise OperatorError(f"the pod has no container {wanted!r}", remedy=f"it has {', '.join(names)}")
+        return wanted
+    if not names:
+        raise OperatorError("the containers of the pod are not known", remedy="name one with -c")
+    chosen = default_container(facts) or names[0]
+    if len(names) > 1:
+        err(f"container {chosen} of {', '.join(names)} (choose another one with -c)")
+    return chosen
+
+
+async def _copy(run_dir: str, path: str, query: Query) -> None:
+    output = sys.stdout.buffer
+    async with local_server(run_dir) as server, server.get(path, query) as answer:
+        async for block in answer.content.iter_any():
+            for start in range(0, len(block), _BLOCK):
+                output.write(block[start : start + _BLOCK])
+            output.flush()

@@ -1,0 +1,137 @@
+"""`bulkhead exec`: runs a command in a container, over the agent's WebSocket; with -t on a terminal of its own."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, nullcontext, suppress
+from urllib.parse import quote
+
+import aiohttp
+
+from services.cli.agent.local_agent import local_agent
+from services.cli.agent.local_server import Query, local_server
+from services.cli.pods.listing import one_pod
+from services.cli.pods.logs import chosen_container
+from shared.errors import OperatorError
+
+Write = Callable[[str], None]
+_PROTOCOL = "v5.channel.k8s.io"
+_STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = b"\x00", 1, 2, 3, b"\x04", b"\xff"
+_BLOCK = 32 << 10  # bytes of standard input in one message
+_NO_EXIT_CODE = 1  # exit code where the command has none
+
+
+def run_in_container(
+    run_dir: str,
+    pod: str,
+    namespace: str,
+    container: str,
+    command: Sequence[str],
+    err: Write,
+    *,
+    stdin: bool,
+    terminal: bool,
+) -> int:
+    """Run the command and return its exit code; 1 = it did not run, 130 = ended by Ctrl-C."""
+    try:
+        with local_agent(run_dir) as agent:
+            directory = agent.run_dir
+            row, facts = one_pod(agent, pod, namespace)
+        chosen = chosen_container(facts, container, err)
+        path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, chosen))
+        if terminal and not sys.stdin.isatty():
+            err("standard input is no terminal: -t has no effect")
+            terminal = False
+        wanted = {"input": stdin, "output": True, "error": not terminal, "tty": terminal}
+        query = [("command", word) for word in command] + [(name, "1") for name, on in wanted.items() if on]
+        # Without input the keys stay those of this terminal: Ctrl-C then ends this command.
+        with _raw_terminal() if terminal and stdin else nullcontext():
+            status = asyncio.run(run(directory, f"/exec/{path}", query, stdin=stdin, terminal=terminal))
+        code, message = outcome(status)
+    except OperatorError as error:
+        err(str(error))
+        return _NO_EXIT_CODE
+    except KeyboardInterrupt:
+        return 130
+    if message:
+        err(message)
+    return code
+
+
+def outcome(status: bytes) -> tuple[int, str]:
+    """Exit code and error line of a session, from its status document; b"" = it broke off."""
+    if not status:
+        return _NO_EXIT_CODE, "the connection ended before the command (bulkhead logs --service server)"
+    try:
+        document = json.loads(status)
+        if document["status"] == "Success":
+            return 0, ""
+        causes = (document.get("details") or {}).get("causes") or []
+        codes = [int(cause["message"]) for cause in causes if cause.get("reason") == "ExitCode"]
+        return (codes[0], "") if codes else (_NO_EXIT_CODE, str(document.get("message") or "failed"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return _NO_EXIT_CODE, "the end of the command cannot be read (bulkhead logs --service server)"
+
+
+async def run(run_dir: str, path: str, query: Query, *, stdin: bool, terminal: bool) -> bytes:
+    """Serve a session between the standard streams and `path` to its end; return its status document, b"" = it broke
+    off. Raise OperatorError where it is refused."""
+    status = bytearray()
+    async with local_server(run_dir) as server, server.websocket(path, query, _PROTOCOL) as socket:
+        loop = asyncio.get_running_loop()
+        if terminal:
+            await _send_size(socket)
+            loop.add_signal_handler(signal.SIGWINCH, lambda: loop.create_task(_send_size(socket)))
+        if stdin:
+            threading.Thread(target=_copy_input, args=(socket, loop), daemon=True).start()
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, data = message.data[0], message.data[1:]
+            if channel == _STATUS:
+                status += data
+            elif channel in (_STDOUT, _STDERR):
+                _write(sys.stdout.fileno() if channel == _STDOUT else sys.stderr.fileno(), data)
+    return bytes(status)
+
+
+def _copy_input(socket: aiohttp.ClientWebSocketResponse, loop: asyncio.AbstractEventLoop) -> None:
+    """Send standard input, a block when the one before is sent, then its end. Runs in a thread that ends with the
+    process."""
+    descriptor = sys.stdin.fileno()
+    with suppress(OSError, RuntimeError, CancelledError):  # the session has ended
+        while data := os.read(descriptor, _BLOCK):
+            asyncio.run_coroutine_threadsafe(socket.send_bytes(_STDIN + data), loop).result()
+        asyncio.run_coroutine_threadsafe(socket.send_bytes(_CLOSE + _STDIN), loop).result()
+
+
+async def _send_size(socket: aiohttp.ClientWebSocketResponse) -> None:
+    size = shutil.get_terminal_size()
+    with suppress(ConnectionError):
+        await socket.send_bytes(_RESIZE + json.dumps({"Width": size.columns, "Height": size.lines}).encode())
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Keys go to the command as they are typed; the terminal is as before at the end."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
+    try:
+        tty.setraw(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

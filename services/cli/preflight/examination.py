@@ -1,0 +1,166 @@
+"""`bulkhead preflight`: whether this agent would run the pods of the node, found out before anything is changed.
+
+Runs the checks beside each other, each in a thread with a deadline, and puts their findings together; what does not
+answer is a finding. Writes nothing. `findings`, `pod_verdicts` and `skew` are pure; each other module reads one thing.
+`bulkhead takeover` uses `examine` too.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from services.cli.preflight.cluster import read_cluster
+from services.cli.preflight.configuration import read_configuration
+from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity
+from services.cli.preflight.machine import disk_findings, machine_findings, port_findings, running_agent
+from services.cli.preflight.pod_files import named_pods
+from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
+from services.cli.preflight.runtime import runtime_findings
+from shared.config.effective import EffectiveConfig
+from shared.config.nested import value_of
+from shared.devices.checkpoint import DeviceCheckpoint
+from shared.model.objects import Object
+from shared.places import find_places
+
+T = TypeVar("T")
+_BEYOND = 5.0  # seconds that a check may take beyond the time of its own requests
+_ORDER = {section: number for number, section in enumerate(Section)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is examined. `unit`: of systemd; `flags`: of a kubelet, in place of the unit's; `pods`: a file or directory
+    in place of the node's own pods, "-" = standard input; `timeout`: seconds of each check."""
+
+    unit: str = "kubelet.service"
+    flags: tuple[str, ...] = ()
+    pods: str = ""
+    timeout: float = 10.0
+
+
+def examine(options: Options) -> Report:
+    """Examine this node. Changes nothing and raises nothing for what it finds; takes three times `timeout` at most."""
+    configuration = _Check(
+        "the configuration", Section.CONFIGURATION, lambda: read_configuration(options.unit, options.flags)
+    ).result(options.timeout + _BEYOND)
+    machine = _Check("the machine", Section.MACHINE, machine_findings)
+    resolved = configuration.value.resolved if configuration.value is not None else None
+    findings = [*(configuration.value.findings if configuration.value is not None else ()), *configuration.findings]
+    checks: list[_Check[list[Finding]]] = [machine]
+    pods: tuple[PodVerdict, ...] = ()
+    if resolved is None:
+        what = "API server, runtime, ports and disk are not checked: the configuration cannot be used"
+        findings.append(_finding(Section.CONFIGURATION, Severity.NOTE, what))
+        checks.append(_Check("the agent", Section.MACHINE, lambda: running_agent(find_places().run_dir)))
+    else:
+        config = resolved.config
+        checks += [
+            _Check("the agent", Section.MACHINE, lambda: running_agent(config.run_dir)),
+            _Check("the runtime", Section.RUNTIME, lambda: runtime_findings(config, options.timeout)),
+            _Check("the ports", Section.PORTS, lambda: port_findings(config)),
+            _Check("the disk", Section.DISK, lambda: disk_findings(config)),
+        ]
+    reading = _Check("the pods", Section.PODS, lambda: _pods(options, resolved.config if resolved else None))
+    until = time.monotonic() + 2 * options.timeout + _BEYOND
+    for check in checks:
+        done = check.result(until - time.monotonic())
+        findings += [*(done.value or ()), *done.findings]
+    read = reading.result(until - time.monotonic())
+    findings += read.findings
+    if read.value is not None:
+        support = _support(resolved.config if resolved else None, read.value)
+        checked = _Check("the fields of the pods", Section.PODS, partial(verdicts, read.value.pods, support))
+        done_pods = checked.result(options.timeout + _BEYOND)
+        pods = done_pods.value or ()
+        findings += done_pods.findings
+        findings += read.value.findings
+        if read.value.origin:
+            what = f"{len(pods)} pods, read from {read.value.origin}"
+            findings.append(_finding(Section.PODS, Severity.OK if pods else Severity.NOTE, what))
+    findings.sort(key=lambda finding: _ORDER[finding.section])
+    return Report(node=resolved.config.node_name if resolved else "", findings=tuple(findings), pods=pods)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PodsRead:
+    """`node`: the Node, {} = not known."""
+
+    pods: tuple[Object, ...] = ()
+    origin: str = ""
+    findings: tuple[Finding, ...] = ()
+    claims: dict[str, Object] = field(default_factory=dict)
+    devices: frozenset[str] = frozenset()
+
+
+def _pods(options: Options, config: EffectiveConfig | None) -> _PodsRead:
+    pods: list[Object] = []
+    if options.pods:
+        pods, named = named_pods(options.pods)
+        origin = "standard input" if options.pods == "-" else options.pods
+        return _PodsRead(pods=tuple(pods), origin=origin, findings=tuple(named), devices=_devices())
+    if config is None:
+        return _PodsRead()
+    found = read_cluster(config, options.timeout)
+    return _PodsRead(
+        pods=found.pods, origin=found.origin, findings=found.findings, claims=found.claims, devices=_devices()
+    )
+
+
+def _devices() -> frozenset[str]:
+    """The resources that device plugins of the kubelet provide."""
+    return DeviceCheckpoint().resources()
+
+
+def _support(config: EffectiveConfig | None, read: _PodsRead) -> NodeSupport:
+    document: dict[str, Any] = config.document if config is not None else {}
+    return NodeSupport(
+        devices=read.devices,
+        static_cpus=value_of(document, "cpuManagerPolicy") == "static",
+        static_memory=value_of(document, "memoryManagerPolicy") == "Static",
+        claims=read.claims,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Done(Generic[T]):
+    """What a check returned; None = it failed or did not end, which is in `findings`."""
+
+    value: T | None
+    findings: tuple[Finding, ...] = ()
+
+
+class _Check(Generic[T]):
+    """A check that runs in a thread of its own; one that hangs does not keep the command from ending."""
+
+    def __init__(self, what: str, section: Section, function: Callable[[], T]) -> None:
+        self._what, self._section, self._function = what, section, function
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=what, daemon=True)
+        self._thread.start()
+
+    def result(self, timeout: float) -> _Done[T]:
+        """What it found within `timeout` seconds."""
+        self._thread.join(max(timeout, 0.0))
+        if self._thread.is_alive():
+            what = f"the check of {self._what} did not end in time"
+            return self._failed(what, "is a network file system in its way?")
+        if self._error is not None:
+            return self._failed(f"the check of {self._what} failed: {type(self._error).__name__}: {self._error}")
+        return _Done(value=self._value)
+
+    def _failed(self, what: str, remedy: str = "") -> _Done[T]:
+        return _Done(value=None, findings=(_finding(self._section, Severity.PROBLEM, what, remedy),))
+
+    def _run(self) -> None:
+        try:
+            self._value = self._function()
+        except Exception as error:
+            self._error = error
+
+
+def _finding(section: Section, severity: Severity, what: str, remedy: str = "") -> Finding:
+    return Finding(section=section, severity=severity, what=what[:500], remedy=remedy)

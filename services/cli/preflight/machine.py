@@ -1,0 +1,155 @@
+"""What this machine is: rights, systemd, kernel, cgroups, swap, ports, disk, and an agent that runs. Reads only."""
+
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+from services.cli.preflight.findings import Finding, Section, Severity
+from services.report.processes import process_of
+from shared.cgroup_layout import Hierarchies, controllers_of, find_hierarchies
+from shared.config.effective import EffectiveConfig
+from shared.config.host_facts import read_host_facts
+from shared.listening_sockets import listening, owner_of
+from shared.model.eviction import threshold_amount
+
+_NEEDED = frozenset(("cpu", "cpuset", "memory", "pids"))
+_LEAST_BYTES = 64 << 20
+_LEAST_INODES = 1000
+_KUBELET = "kubelet"  # the name of the process, of the Go kubelet and of ours
+
+
+def machine_findings() -> list[Finding]:
+    """Rights, systemd, kernel, cgroups and swap."""
+    facts = read_host_facts()
+    found = []
+    if os.geteuid():
+        remedy = "run it as root: what this user may not read is not checked"
+        found.append(_machine(Severity.WARNING, "this command runs without root's rights", remedy))
+    if facts.systemd:
+        found.append(_machine(Severity.OK, "systemd is process 1"))
+    else:
+        remedy = "start the agent in another way: it needs no systemd"
+        found.append(
+            _machine(Severity.WARNING, "systemd did not boot this machine: there is no unit to take over", remedy)
+        )
+    found.append(_kernel())
+    found += cgroup_findings(find_hierarchies())
+    if facts.swap_on:
+        found.append(_machine(Severity.NOTE, "swap is on: containers get some with memorySwap LimitedSwap only"))
+    return found
+
+
+def cgroup_findings(hierarchies: Hierarchies) -> list[Finding]:
+    """Which version there is, and the controllers that are missing."""
+    if hierarchies.unified is not None:
+        version, there = "v2", controllers_of(hierarchies.unified)
+    else:
+        version = "v1 and v2 (hybrid)" if hierarchies.beside else "v1"
+        there = frozenset(hierarchies.by_controller)
+    if not there:
+        return [_machine(Severity.PROBLEM, "no cgroups are mounted", "mount cgroup2 at /sys/fs/cgroup")]
+    found = [_machine(Severity.OK, f"cgroup {version} with {', '.join(sorted(there))}")]
+    if missing := sorted(_NEEDED - there):
+        remedy = "enable them in the kernel's command line or configuration"
+        found.append(_machine(Severity.PROBLEM, f"cgroup controllers are missing: {', '.join(missing)}", remedy))
+    return found
+
+
+def _kernel() -> Finding:
+    release = platform.release()
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except OSError:
+        return _machine(Severity.PROBLEM, f"the kernel {release} has no pidfd", "boot Linux 5.3 or newer")
+    return _machine(Severity.OK, f"kernel {release}")
+
+
+def running_agent(run_dir: str) -> list[Finding]:
+    """An agent that holds the locks of the run directory."""
+    holder = process_of(run_dir, "bootstrap").holder
+    if holder is None:
+        return []
+    what = f"an agent runs already: process {holder.pid}, run directory {run_dir}"
+    return [_machine(Severity.WARNING, what, "there is nothing to take over, if it is the one of this node")]
+
+
+def port_findings(config: EffectiveConfig) -> list[Finding]:
+    """Who holds the ports of the configuration; the running kubelet may."""
+    wanted = [("port", config.port)] if config.enable_server else []
+    wanted += [("readOnlyPort", config.read_only_port), ("healthzPort", config.healthz_port)]
+    wanted.append(("--node-page-port", config.node_page_port))
+    server = process_of(config.run_dir, "server").holder
+    return [_port(key, port, server.pid if server else None) for key, port in wanted if port]
+
+
+def _port(key: str, port: int, ours: int | None) -> Finding:
+    sockets = listening(port)
+    where = f"{key} {port}"
+    if not sockets:
+        return _ports(Severity.OK, where, "is free")
+    owner = owner_of(sockets)
+    if owner is None:
+        remedy = "run this command as root"
+        return _ports(Severity.WARNING, where, "is in use by a process that this user may not see", remedy)
+    name = _name_of(owner)
+    what = f"is in use by {name} (process {owner})"
+    if name == _KUBELET or owner == ours:
+        return _ports(Severity.OK, where, what)
+    return _ports(Severity.PROBLEM, where, what, "stop that process, or choose another port")
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "?"
+
+
+def disk_findings(config: EffectiveConfig) -> list[Finding]:
+    """Room for the agent's files, and whether the threshold of eviction is reached."""
+    places = {"root directory": config.root_dir, "run directory": config.run_dir, "logs": config.log_dir}
+    return [finding for what, path in places.items() for finding in _room(what, path, config)]
+
+
+def _room(what: str, path: str, config: EffectiveConfig) -> Iterator[Finding]:
+    there = next((each for each in (Path(path), *Path(path).parents) if each.exists()), Path("/"))
+    where = f"{what} {path}"
+    try:
+        disk = os.statvfs(there)
+    except OSError as error:
+        yield _disk(Severity.PROBLEM, where, f"cannot be read: {error.strerror}")
+        return
+    free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail
+    size = f"{free >> 20} MiB" if free < 10 << 30 else f"{free >> 30} GiB"
+    shown = f"{size}{f' and {inodes} inodes' if disk.f_files else ''} free"
+    if disk.f_flag & os.ST_RDONLY:
+        yield _disk(Severity.PROBLEM, where, "is on a filesystem that is mounted read-only", "mount it writable")
+    elif free < _LEAST_BYTES or (disk.f_files and inodes < _LEAST_INODES):
+        yield _disk(Severity.PROBLEM, where, shown, f"free {_LEAST_BYTES >> 20} MiB and {_LEAST_INODES} inodes")
+    elif not os.access(there, os.W_OK):
+        yield _disk(Severity.WARNING, where, f"{shown}; this user may not write there", "run this command as root")
+    else:
+        yield _disk(Severity.OK, where, shown)
+    if path != config.root_dir:
+        return
+    for signal, amount, capacity in (
+        ("nodefs.available", free, disk.f_blocks * disk.f_frsize),
+        ("nodefs.inodesFree", inodes, disk.f_files),
+    ):
+        threshold = config.eviction_hard.get(signal)
+        if threshold and capacity and amount < threshold_amount(threshold, capacity):
+            below = f"is below the eviction threshold {signal} {threshold}: pods are evicted, as by the kubelet"
+            yield _disk(Severity.WARNING, where, below, "free room on this disk first")
+
+
+def _machine(severity: Severity, what: str, remedy: str = "") -> Finding:
+    return Finding(section=Section.MACHINE, severity=severity, what=what, remedy=remedy)
+
+
+def _ports(severity: Severity, where: str, what: str, remedy: str = "") -> Finding:
+    return Finding(section=Section.PORTS, severity=severity, what=what, where=where, remedy=remedy)
+
+
+def _disk(severity: Severity, where: str, what: str, remedy: str = "") -> Finding:
+    return Finding(section=Section.DISK, severity=severity, what=what, where=where, remedy=remedy)

@@ -1,0 +1,85 @@
+"""What becomes of each pod of the node under this agent. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from services.cli.preflight.findings import PodVerdict, Verdict
+from shared.model.objects import Object, name, namespace, uid
+from shared.podspec.containers import used_volumes
+from shared.podspec.defaults import apply_defaults
+from shared.podspec.pod_source import is_mirror, is_static
+from shared.podspec.references import claim_name
+from shared.podspec.schema import plain_copy, type_errors
+from shared.podspec.support import Effect, Unsupported, unsupported, unsupported_persistent_volume
+
+_MOST_REASONS = 20  # of one pod
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSupport:
+    """What the verdicts depend on beside the pod. `devices`: resources that device plugins provide; `claims`: by
+    namespace/name, the spec of the PersistentVolume that a claim is bound to."""
+
+    devices: Collection[str] = ()
+    static_cpus: bool = False
+    static_memory: bool = False
+    claims: Mapping[str, Object] = field(default_factory=dict)
+
+
+def verdicts(pods: Iterable[Object], node: NodeSupport) -> tuple[PodVerdict, ...]:
+    """One for each pod. `pods`: any JSON objects, as a file or an API has them."""
+    return tuple(verdict_on(pod, node) for pod in pods)
+
+
+def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
+    """The verdict on one pod. `given` is left as it is."""
+    pod, errors = plain_copy(given)
+    if errors := errors or type_errors(pod):
+        field_path, _, text = errors[0].partition(": ")
+        wrong = Unsupported(field_path, Effect.REJECTED, f"the pod is invalid: {text}")
+        return _named(given, Verdict.CANNOT, running=False, reasons=(wrong,))
+    phase = str(_object(pod.get("status")).get("phase") or "")
+    if phase in ("Succeeded", "Failed"):
+        return _named(pod, Verdict.ENDED, running=False)
+    if not uid(pod):  # a manifest: the API server has not given it its defaults
+        apply_defaults(pod)
+    found = unsupported(pod, node.devices, static_cpus=node.static_cpus, static_memory=node.static_memory)
+    reasons = (*found, *_of_claims(pod, node.claims))[:_MOST_REASONS]
+    return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
+
+
+def _verdict(pod: Object, phase: str, reasons: tuple[Unsupported, ...]) -> Verdict:
+    if any(reason.effect is not Effect.WITHOUT for reason in reasons):
+        return Verdict.CANNOT
+    if phase and (is_static(pod) or is_mirror(pod)):
+        return Verdict.RESTARTS
+    return Verdict.WITHOUT if reasons else Verdict.RUNS
+
+
+def _of_claims(pod: Object, claims: Mapping[str, Object]) -> list[Unsupported]:
+    found = []
+    used = used_volumes(pod)
+    for index, volume in enumerate((pod.get("spec") or {}).get("volumes") or ()):
+        claim = claim_name(pod, volume) if volume.get("name") in used else ""
+        for wrong in unsupported_persistent_volume(claims.get(f"{namespace(pod)}/{claim}", {})) if claim else ():
+            kind = "ephemeral" if "ephemeral" in volume else "persistentVolumeClaim"
+            path = f"spec.volumes[{index}].{kind}"
+            text = f"PersistentVolume {wrong.field}: {wrong.consequence}"
+            found.append(Unsupported(path, wrong.effect, text))
+    return found
+
+
+def _named(pod: Object, verdict: Verdict, *, running: bool, reasons: tuple[Unsupported, ...] = ()) -> PodVerdict:
+    held = {"metadata": _object(pod.get("metadata"))}
+    return PodVerdict(
+        namespace=namespace(held) or "default",
+        name=name(held),
+        uid=uid(held),
+        verdict=verdict,
+        running=running,
+        reasons=reasons,
+    )
+
+
+def _object(value: object) -> Object:
+    return value if isinstance(value, dict) else {}

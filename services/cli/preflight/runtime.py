@@ -1,0 +1,55 @@
+"""Asks the container runtime: is it there, is it ready, which cgroup driver it has. Reads only."""
+
+import asyncio
+
+from services.cli.preflight.findings import Finding, Section, Severity
+from shared.config.effective import EffectiveConfig
+from shared.cri.client import CriRuntime
+from shared.cri.interface import RuntimeCallError
+
+_STARTS = "containerd starts with the agent (embeddedContainerd)"
+
+
+def runtime_findings(config: EffectiveConfig, timeout: float) -> list[Finding]:
+    """The findings, within about `timeout` seconds."""
+    if config.embedded_containerd is not None:
+        return [_finding(Severity.OK, _STARTS)]
+    return asyncio.run(_asked(config, timeout))
+
+
+async def _asked(config: EffectiveConfig, timeout: float) -> list[Finding]:
+    endpoint = config.container_runtime_endpoint
+    runtime = CriRuntime(endpoint, config.image_service_endpoint, timeout)
+    try:
+        async with asyncio.timeout(timeout):
+            version = await runtime.version()
+            found = [_finding(Severity.OK, f"{version.name} {version.version}, CRI {version.api_version}", endpoint)]
+            for condition in await runtime.status():
+                if not condition.status:
+                    severity = Severity.PROBLEM if condition.type == "RuntimeReady" else Severity.WARNING
+                    what = f"{condition.type} is false: {condition.reason} {condition.message}"
+                    found.append(
+                        _finding(severity, what, endpoint, "see the log of the runtime, and its CNI configuration")
+                    )
+            return [*found, *_driver(await runtime.runtime_config(), config)]
+    except RuntimeCallError as error:
+        return [_finding(Severity.PROBLEM, error.description, endpoint, "start the runtime, or correct the endpoint")]
+    except TimeoutError:
+        return [_finding(Severity.PROBLEM, f"does not answer within {timeout:.0f} s", endpoint, "restart the runtime")]
+    finally:
+        await runtime.close()
+
+
+def _driver(reported: str | None, config: EffectiveConfig) -> list[Finding]:
+    """Whether the runtime and the configuration name the same cgroup driver; that of the runtime is used."""
+    if reported is None:
+        what = f"does not report its cgroup driver; the configuration has {config.cgroup_driver}"
+        return [_finding(Severity.NOTE, what, remedy="see that both are the same")]
+    if reported == config.cgroup_driver:
+        return [_finding(Severity.OK, f"cgroup driver {reported}, as in the configuration")]
+    what = f"cgroup driver {reported}, and {config.cgroup_driver} in the configuration: that of the runtime is used"
+    return [_finding(Severity.WARNING, what, remedy=f"set cgroupDriver to {reported}")]
+
+
+def _finding(severity: Severity, what: str, where: str = "", remedy: str = "") -> Finding:
+    return Finding(section=Section.RUNTIME, severity=severity, what=what, where=where, remedy=remedy)

@@ -1,0 +1,28 @@
+"""Whether this agent's release may be used with an API server of another one (the skew policy of Kubernetes). Pure."""
+
+import re
+
+from services.cli.preflight.findings import Finding, Section, Severity
+from shared.version import KUBERNETES_VERSION
+
+OLDER_BY = 3  # minor releases that a kubelet may be older than the API server; it may never be newer
+TESTED = "1.20"  # of the API server that the tests run with
+
+
+def skew(git_version: str) -> Finding:
+    """The finding for an API server of this `gitVersion`, such as v1.36.2."""
+    release = re.match(r"v?(\d{1,4})\.(\d{1,4})", git_version)
+    shown = git_version[:40]
+    if release is None:
+        what = f"reports the version {shown!r}, which is no release of Kubernetes"
+        return Finding(section=Section.CLUSTER, severity=Severity.WARNING, what=what)
+    ours = tuple(int(part) for part in KUBERNETES_VERSION.split("."))
+    theirs = (int(release[1]), int(release[2]))
+    what = f"is {shown}; this agent behaves as a kubelet {KUBERNETES_VERSION}"
+    if theirs[0] != ours[0] or theirs[1] > ours[1] + OLDER_BY:
+        remedy = f"a kubelet may be at most {OLDER_BY} minor releases older than the API server"
+        return Finding(section=Section.CLUSTER, severity=Severity.WARNING, what=what, remedy=remedy)
+    if theirs < ours:
+        remedy = f"Kubernetes supports no kubelet that is newer; this agent is tested with {TESTED}"
+        return Finding(section=Section.CLUSTER, severity=Severity.WARNING, what=what, remedy=remedy)
+    return Finding(section=Section.CLUSTER, severity=Severity.OK, what=what)

@@ -1,0 +1,64 @@
+"""The containers of the node before, during and after a switch: read from the runtime itself, compared without it."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.cli.takeover.record import SeenContainer
+from services.frame.container_runtime import runtime_at
+from shared.cri.interface import RuntimeCallError
+from shared.errors import OperatorError
+from shared.model.runtime import ContainerState
+
+TIMEOUT = 10.0  # seconds for one look at the runtime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What became of the containers that ran before. `restarted`: pods in which another container runs now, or that are
+    started again; `ended`: the other pods in which a container has ended."""
+
+    kept: int
+    restarted: tuple[str, ...]
+    ended: tuple[str, ...]
+
+
+def running_containers(endpoint: str) -> tuple[SeenContainer, ...]:
+    """The containers of pods that the runtime runs now. Raises OperatorError."""
+    try:
+        return asyncio.run(_running(endpoint))
+    except TimeoutError:
+        what = f"has not answered within {TIMEOUT:.0f} s"
+    except RuntimeCallError as error:
+        what = f"does not answer: {error}"
+    raise OperatorError(what, where=f"the container runtime at {endpoint}", remedy="systemctl status containerd")
+
+
+def compare(
+    before: Iterable[SeenContainer], now: Iterable[SeenContainer], static: frozenset[str] = frozenset()
+) -> Change:
+    """Compare the containers that ran before with those that run now. `static`: pods that are started again."""
+    now = tuple(now)
+    ids, pods = {one.id for one in now}, {one.pod for one in now} | static
+    before = tuple(before)
+    gone = {one.pod for one in before if one.id not in ids}
+    return Change(
+        kept=sum(one.id in ids for one in before),
+        restarted=tuple(sorted(gone & pods)),
+        ended=tuple(sorted(gone - pods)),
+    )
+
+
+async def _running(endpoint: str) -> tuple[SeenContainer, ...]:
+    runtime = runtime_at(endpoint, TIMEOUT)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            pods = await runtime.observe()
+    finally:
+        await runtime.close()
+    return tuple(
+        SeenContainer(id=one.id, name=one.name, pod=f"{pod.namespace}/{pod.name}")
+        for pod in pods.values()
+        for one in pod.containers
+        if one.state is ContainerState.RUNNING
+    )

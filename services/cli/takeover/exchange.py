@@ -1,0 +1,297 @@
+"""`bulkhead takeover` and `bulkhead give-back`: exchange the kubelet of a node that systemd runs, in both directions.
+
+Mechanism
+    One drop-in for kubelet.service, which replaces the program in ExecStart= and keeps its words and variables. systemd
+    runs one main process for a unit, so two kubelets cannot run, and the unit's Restart= starts one that is missing.
+    A second unit with Conflicts= would need two changes (enable one, disable the other), with a moment of none or two
+    between them, and `systemctl restart kubelet`, which kubeadm uses, would act on the wrong one.
+Owns
+    `<unit>.d/90-bulkhead.conf` in /etc/systemd/system; no file of the kubelet is changed.
+Persists
+    `/var/lib/bulkhead/takeover.json` (`takeover_record`): the intent, the next step, and the containers that ran
+    before. It is saved before each step. `takeover.lock` beside it is held while a command works.
+On restart
+    `takeover_plan` derives the next step from the intent and from what systemd shows, not from the saved step. A second
+    command therefore continues from any point at which the first one was killed, in its own direction: `takeover`
+    forward, `give-back` backward; a roll-back that was begun is completed first.
+Modules
+    `plan` and `unit` decide (pure); `systemd`, `record` and `node` act; `operation` is the loop; `prerequisites`
+    refuses before anything is changed. This one decides what is run, and what an operator reads of it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from services.cli.agent.local_agent import local_agent
+from services.cli.preflight.examination import Options as Preflight
+from services.cli.preflight.examination import examine
+from services.cli.preflight.text import report_text
+from services.cli.takeover.api_server import node_ready
+from services.cli.takeover.containers import compare, running_containers
+from services.cli.takeover.node import SystemdNode, Target, describe, running_kubelet
+from services.cli.takeover.operation import DONE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
+from services.cli.takeover.plan import Intent, Kubelet, Step, intent_after, steps_of
+from services.cli.takeover.prerequisites import Found, check_takeover, configuration, kubelet_unit, preflight_problems
+from services.cli.takeover.record import Record, RecordFile, held_lock
+from services.cli.takeover.systemd import DROP_INS
+from services.cli.takeover.unit import DROP_IN, UNIT, KubeletUnit
+from services.cli.terminal.table import paint
+from shared.config.effective import EffectiveConfig
+from shared.errors import OperatorError
+from shared.places import find_places
+
+Write = Callable[[str], None]
+STATE = Path("/var/lib/bulkhead")
+_PROGRAM = "kubelet"
+_FILE = DROP_INS / f"{UNIT}.d" / DROP_IN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a takeover is given. `timeout`: seconds that the node has to be ready; `run_dir`: "" = the configured one;
+    `needs_api_server`: Ready is to be seen in the cluster; `ignore_preflight`: its problems do not count."""
+
+    timeout: float = 60.0
+    run_dir: str = ""
+    needs_api_server: bool = True
+    ignore_preflight: bool = False
+
+
+def take_over(options: Options, out: Write, err: Write, *, dry_run: bool = False) -> int:
+    """Run Bulkhead in place of the unit's kubelet. Return the exit code (`takeover_operation`)."""
+    try:
+        unit = kubelet_unit()
+        if dry_run:
+            return _show_plan(unit, options, out, err)
+        with held_lock(STATE):
+            return _take_over(unit, options, out, err)
+    except OperatorError as error:
+        err(str(error))
+    except OSError as error:
+        err(f"{error.filename or STATE}: {error.strerror} (nothing was changed)")
+    except KeyboardInterrupt:
+        err("interrupted: nothing was changed")
+        return INTERRUPTED
+    return REFUSED
+
+
+def give_back(timeout: float, run_dir: str, out: Write, err: Write) -> int:
+    """Run the unit's own kubelet again. Return the exit code (`takeover_operation`)."""
+    try:
+        unit = kubelet_unit()
+        with held_lock(STATE):
+            return _give_back(unit, timeout, run_dir, out, err)
+    except OperatorError as error:
+        err(str(error))
+    except OSError as error:
+        err(f"{error.filename or STATE}: {error.strerror} (bulkhead give-back continues)")
+    except KeyboardInterrupt:
+        err("interrupted (bulkhead give-back continues)")
+        return INTERRUPTED
+    return REFUSED
+
+
+def our_program() -> str:
+    """The `kubelet` beside the interpreter of this command."""
+    return str(Path(sys.executable).parent / _PROGRAM)
+
+
+def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
+    run_dir, timeout, needs_api_server = options.run_dir, options.timeout, options.needs_api_server
+    file, program = RecordFile(STATE), our_program()
+    record = file.load()
+    unfinished = record if record is not None and not record.done else None
+    if unfinished and intent_after(unfinished.intent, Intent.TAKEOVER) is Intent.ROLL_BACK:
+        out(f"the last takeover failed ({unfinished.reason}) and is not rolled back yet: this is done now")
+        node = SystemdNode(_target_of_the_own(run_dir, out), file)
+        _end_with_ctrl_c()
+        return _rolled_back(Operation(node, unfinished, timeout, out).roll_back(unfinished.reason), err)
+    loaded = unit.loaded(program) is Kubelet.BULKHEAD
+    begun = bool(unfinished) or loaded or _FILE.exists()
+    found = _begun(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
+    if not begun and not found.problems and not options.ignore_preflight:
+        problems = preflight_problems(examine(Preflight()), needs_api_server=needs_api_server)
+        found = replace(found, problems=tuple(problems))
+    if found.problems or found.config is None:
+        for line in found.problems:
+            err(line)
+        err(f"nothing was changed: {UNIT} is as it was")
+        return REFUSED
+    for line in found.notes:
+        out(f"note: {line}")
+    if not begun:
+        out(f"{UNIT} runs {unit.program} ({found.version}); {_counted(found)}")
+    first = Record(intent=Intent.TAKEOVER, step=Step.WRITE, words=_words(unit), containers=found.containers)
+    if loaded and record:
+        first = record
+    elif record and _is_replaced(unit):  # by a Bulkhead of another directory: the words are not the kubelet's own
+        first = replace(first, words=record.words)
+    needs = needs_api_server and bool(found.config.kubeconfig)
+    target = Target(program=program, config=found.config, run_dir=_run_dir(run_dir), needs_api_server=needs)
+    _end_with_ctrl_c()
+    outcome = Operation(SystemdNode(target, file), first, timeout, out).take_over()
+    if outcome.code != DONE:
+        if first.done:
+            err(outcome.line)
+            return outcome.code
+        return _rolled_back(outcome, err)
+    compared = _compared(first, found.config, _static_pods(run_dir))
+    out(f"Bulkhead runs as {UNIT}, {'Ready' if needs else 'ready'}{_after(outcome)}; {compared}")
+    out("bulkhead status shows the agent, bulkhead give-back returns to the unit's own kubelet")
+    return DONE
+
+
+def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err: Write) -> int:
+    file, program = RecordFile(STATE), our_program()
+    try:
+        record = file.load()
+    except OperatorError as error:  # the way back does not depend on it
+        out(f"note: {error}; it is not used")
+        record = None
+    if (record is None or record.done) and not _FILE.exists() and unit.loaded(program) is not Kubelet.BULKHEAD:
+        out(f"{UNIT} is not taken over; it runs {unit.program or 'nothing'}")
+        return DONE
+    if record is not None and not os.access(record.words[0], os.X_OK):
+        err(f"{record.words[0]} is not there or not executable: {UNIT} is as it was (install the kubelet first)")
+        return REFUSED
+    target = _target_of_the_own(run_dir, out)
+    first = record or Record(intent=Intent.GIVE_BACK, step=Step.REMOVE, words=_words(unit))
+    if running_kubelet(unit, program) is Kubelet.BULKHEAD and target.config:
+        with suppress(OperatorError):  # the runtime may be the reason
+            first = replace(first, containers=running_containers(target.config.container_runtime_endpoint))
+    _end_with_ctrl_c()
+    outcome = Operation(SystemdNode(target, file), first, timeout, out).give_back()
+    if outcome.code != DONE:
+        err(outcome.line)
+        return outcome.code
+    ready = "Ready" if target.needs_api_server else "running"
+    compared = _compared(first, target.config) if target.config else "containers are not compared"
+    out(f"{UNIT} runs its own kubelet again, {ready}{_after(outcome)}; {compared}")
+    return DONE
+
+
+def _target_of_the_own(run_dir: str, out: Write) -> Target:
+    """The unit's own kubelet, which has to work also where Bulkhead refuses its configuration."""
+    config, needs = None, False
+    try:
+        config = configuration()
+        if config.kubeconfig:
+            node_ready(config.kubeconfig, config.node_name)
+            needs = True
+    except OperatorError as error:
+        out(f"note: {error}; Ready is not waited for")
+    return Target(program=our_program(), config=config, run_dir=_run_dir(run_dir), needs_api_server=needs)
+
+
+def _words(unit: KubeletUnit) -> tuple[str, ...]:
+    """Those of the unit's ExecStart=; of a unit without one, which a begun takeover may meet, none."""
+    return (unit.program, *unit.commands[-1][1:]) if unit.commands else ("",)
+
+
+def _is_replaced(unit: KubeletUnit) -> bool:
+    """Whether the drop-in names the program that systemd has loaded."""
+    try:
+        lines = _FILE.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return False
+    return [f"ExecStart={unit.program}"] in [line.split()[:1] for line in lines]
+
+
+def _checked(unit: KubeletUnit, run_dir: str, *, needs_api_server: bool) -> Found:
+    directories = (DROP_INS, STATE, Path(_run_dir(run_dir)), Path(find_places().log_dir))
+    return check_takeover(unit, our_program(), _run_dir(run_dir), directories, needs_api_server=needs_api_server)
+
+
+def _begun(unit: KubeletUnit) -> Found:
+    """A takeover that was begun or done is not refused: the loop leads it to an end."""
+    config = configuration()
+    containers = running_containers(config.container_runtime_endpoint)
+    return Found(unit=unit, config=config, containers=containers)
+
+
+def _show_plan(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
+    report = examine(Preflight())
+    for line in report_text(report, paint()):
+        out(line)
+    found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)
+    problems = [*found.problems]
+    if not options.ignore_preflight:
+        problems += preflight_problems(report, needs_api_server=options.needs_api_server)
+    out("")
+    for line in found.notes:
+        out(f"note: {line}")
+    if not found.problems:
+        out(f"{UNIT} runs {unit.program} {f'({found.version})' if found.version else ''}; {_counted(found)}")
+    steps = steps_of(Intent.TAKEOVER)
+    for number, step in enumerate(steps, 1):
+        out(f"would do {number}/{len(steps)}: {describe(step, _FILE)}")
+    for line in problems:
+        err(f"prevents it: {line}")
+    return REFUSED if problems else DONE
+
+
+def _rolled_back(outcome: Outcome, err: Write) -> int:
+    if outcome.code == REFUSED:
+        err(f"{outcome.line}: nothing was exchanged, {UNIT} runs its own kubelet")
+    elif outcome.code in (ROLLED_BACK, INTERRUPTED):
+        err(f"{outcome.line}: rolled back, {UNIT} runs its own kubelet")
+    else:
+        err(outcome.line)
+    return outcome.code
+
+
+def _counted(found: Found) -> str:
+    pods = len({one.pod for one in found.containers})
+    return f"{len(found.containers)} containers of {pods} pods run"
+
+
+def _static_pods(run_dir: str) -> frozenset[str]:
+    """Namespace and name of the pods that Bulkhead has from manifests."""
+    try:
+        with local_agent(run_dir) as agent:
+            return frozenset(f"{row.namespace}/{row.name}" for row in agent.pods()[0] if row.source in ("file", "http"))
+    except OperatorError:
+        return frozenset()
+
+
+def _compared(record: Record, config: EffectiveConfig, static: frozenset[str] = frozenset()) -> str:
+    """One phrase about the containers that ran before."""
+    try:
+        change = compare(record.containers, running_containers(config.container_runtime_endpoint), static)
+    except OperatorError as error:
+        return str(error)
+    text = f"{change.kept} of {len(record.containers)} containers run on"
+    if change.restarted:
+        text += f"; restarted: {', '.join(change.restarted)}"
+    if change.ended:
+        text += f"; ended or not started again yet: {', '.join(change.ended)}"
+    return text
+
+
+def _after(outcome: Outcome) -> str:
+    return f" after {outcome.seconds:.1f} s" if outcome.seconds is not None else ""
+
+
+def _run_dir(given: str) -> str:
+    return given or find_places().run_dir
+
+
+def _end_with_ctrl_c() -> None:
+    """A closed terminal and SIGTERM roll back as Ctrl-C does; a signal that is ignored, as under nohup, stays so."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in numbers:  # the end of a session sends two of them, and the second would end what the first began
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            with suppress(ValueError):
+                signal.signal(number, interrupt)

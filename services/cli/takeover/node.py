@@ -1,0 +1,235 @@
+"""The node of a takeover on this machine: files, systemd, the two kubelets, runtime and API server.
+
+What a kubelet has reached shows only where it is asked, so the loop asks again every `INTERVAL`.
+"""
+
+import http.client
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.takeover import systemd
+from services.cli.takeover.api_server import node_ready
+from services.cli.takeover.containers import running_containers
+from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
+from services.cli.takeover.record import Record, RecordFile
+from services.cli.takeover.unit import DROP_IN, UNIT, KubeletUnit, drop_in_text, unit_of
+from shared.config.effective import EffectiveConfig
+from shared.errors import OperatorError
+from shared.files import remove_unfinished, sync_directory, write_atomically
+
+INTERVAL = 0.25  # seconds
+_HEALTHZ = 2.0  # seconds
+_NAMED = 3  # containers of one line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The node's kubelet and what replaces it. `program`: the path of Bulkhead's kubelet; `config`: the effective
+    configuration of the unit's flags, None = Bulkhead refuses it; `needs_api_server`: Ready is to be seen in the
+    cluster."""
+
+    program: str
+    config: EffectiveConfig | None
+    run_dir: str
+    needs_api_server: bool
+    drop_in: Path = systemd.DROP_INS / f"{UNIT}.d" / DROP_IN
+
+
+class SystemdNode:
+    """What `takeover_operation` acts on."""
+
+    def __init__(self, target: Target, record: RecordFile) -> None:
+        self._target, self._record = target, record
+        self._text = ""  # that the drop-in should have
+
+    def observe(self, record: Record, *, restarted: bool) -> Observed:
+        """Files, systemd and, where the wanted kubelet runs, what the node lacks."""
+        target = self._target
+        unit = unit_of(systemd.properties(UNIT))
+        text = _text(target.drop_in)
+        running = running_kubelet(unit, target.program)
+        forward = record.intent is Intent.TAKEOVER
+        missing: list[str] = []
+        if running is (Kubelet.BULKHEAD if forward else Kubelet.OWN):
+            missing = self._lacks_under_bulkhead(unit, record) if forward else self._lacks_under_own(unit, record)
+        return Observed(
+            drop_in=text is not None,
+            current=text == drop_in_text(target.program, record.words[1:]),
+            loaded=unit.loaded(target.program),
+            reload_needed=unit.reload_needed,
+            running=running,
+            restarted=restarted,
+            missing=tuple(missing),
+        )
+
+    def save(self, record: Record) -> None:
+        """Save the record."""
+        self._record.save(record)
+
+    def forget(self) -> None:
+        """Remove the record."""
+        self._record.remove()
+
+    def write(self, record: Record) -> None:
+        """Write the drop-in."""
+        path = self._target.drop_in
+        created = not path.parent.exists()
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        try:
+            write_atomically(path, drop_in_text(self._target.program, record.words[1:]).encode(), 0o644)
+        except OSError:
+            if created:
+                path.parent.rmdir()
+            raise
+        sync_directory(path.parent.parent)
+
+    def remove(self) -> None:
+        """Remove the drop-in, and its directory where that is empty then."""
+        path = self._target.drop_in
+        path.unlink(missing_ok=True)
+        remove_unfinished(path)
+        sync_directory(path.parent)
+        try:
+            path.parent.rmdir()
+        except OSError:  # the operator's own drop-ins are in it
+            return
+        sync_directory(path.parent.parent)
+
+    def reload(self) -> None:
+        """systemctl daemon-reload."""
+        systemd.reload()
+
+    def restart(self) -> None:
+        """systemctl restart."""
+        systemd.restart(UNIT)
+
+    def now(self) -> float:
+        """CLOCK_MONOTONIC."""
+        return time.monotonic()
+
+    def wait(self) -> None:
+        """Until the next look."""
+        time.sleep(INTERVAL)
+
+    def describe(self, step: Step) -> str:
+        """The step as an operator would do it."""
+        return describe(step, self._target.drop_in)
+
+    def ignore_interrupts(self) -> None:
+        """A roll-back is not interrupted."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    def _lacks_under_bulkhead(self, unit: KubeletUnit, record: Record) -> list[str]:
+        try:
+            with local_agent(self._target.run_dir) as agent:
+                found = agent.report()
+                problems = [line for line in found.problems if self._target.needs_api_server or not _of_cluster(line)]
+                if problems:
+                    return problems[:_NAMED]
+                if self._target.needs_api_server and found.lease_age is None:
+                    return ["the lease is not renewed yet"]
+                unknown = self._not_recognised(agent, record)
+        except OperatorError as error:
+            return [str(error)]
+        return unknown or self._not_ready(unit)
+
+    def _not_recognised(self, agent: Agent, record: Record) -> list[str]:
+        """Containers from before the switch that run, and that no pod's status names."""
+        streams = agent.streams("pods.status", "runtime.pods")
+        known = {one for status in (streams["pods.status"] or {}).values() for one in status.get("container_ids") or ()}
+        if not self._target.needs_api_server:  # pods of an API server that is away have no status yet
+            pods = (streams["runtime.pods"] or {}).values()
+            known |= {one["id"] for pod in pods for one in pod.get("containers") or ()}
+        running = {one.id for one in running_containers(agent.config.container_runtime_endpoint)}
+        lost = [f"{one.pod}/{one.name}" for one in record.containers if one.id in running - known]
+        if not lost:
+            return []
+        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+        return [f"containers that are not recognised: {', '.join(sorted(lost)[:_NAMED])}{more}"]
+
+    def _lacks_under_own(self, unit: KubeletUnit, record: Record) -> list[str]:
+        if (unit.active_state, unit.sub_state) != ("active", "running"):
+            return [f"{UNIT} is {unit.active_state} ({unit.sub_state}; journalctl -u {UNIT} shows why)"]
+        config = self._target.config
+        if config is None:
+            return []
+        if config.healthz_port and not _is_healthy(config.healthz_bind_address, config.healthz_port):
+            return [f"port {config.healthz_port} does not answer /healthz with ok (journalctl -u {UNIT} shows why)"]
+        return self._not_ready(unit, may_be_away=record.intent is Intent.ROLL_BACK)
+
+    def _not_ready(self, unit: KubeletUnit, *, may_be_away: bool = False) -> list[str]:
+        """Whether the main process itself has written a Node that is Ready. `may_be_away`: the API server, whose outage
+        may be the reason for a roll-back."""
+        config = self._target.config
+        if config is None or not self._target.needs_api_server:
+            return []
+        try:
+            seen = node_ready(config.kubeconfig, config.node_name)
+        except OperatorError as error:
+            return [] if may_be_away else [str(error)]
+        if not seen.ready:
+            return ["the Node is not Ready"]
+        return [] if seen.written >= unit.main_started // 1 else ["the Node's status is not written yet"]
+
+
+def describe(step: Step, drop_in: Path) -> str:
+    """The step as an operator would do it."""
+    match step:
+        case Step.WRITE:
+            return f"write {drop_in}"
+        case Step.REMOVE:
+            return f"remove {drop_in}"
+        case Step.RESTART:
+            return f"systemctl restart {UNIT}"
+        case Step.WAIT:
+            return "wait until the node is ready and every container is recognised"
+    return step.value
+
+
+def running_kubelet(unit: KubeletUnit, program: str) -> Kubelet:
+    """Which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument. One of
+    another directory is neither ours nor the unit's own: both a takeover and a give-back restart it."""
+    if not unit.main_pid:
+        return Kubelet.NONE
+    try:
+        words = Path(f"/proc/{unit.main_pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return Kubelet.NONE
+    return kubelet_of(words, program)
+
+
+def kubelet_of(words: Sequence[bytes], program: str) -> Kubelet:
+    """Which kubelet a process with this command line is."""
+    if program.encode() in words[:3]:
+        return Kubelet.BULKHEAD
+    names = [PurePath(os.fsdecode(word)).name for word in words[:3]]
+    return Kubelet.NONE if names[0].startswith("python") and "kubelet" in names[1:] else Kubelet.OWN
+
+
+def _of_cluster(problem: str) -> bool:
+    return problem.startswith(("API server", "the Node "))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def _is_healthy(address: str, port: int) -> bool:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    connection = http.client.HTTPConnection(host, port, timeout=_HEALTHZ)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,186 @@
+"""The loop of a takeover and of a give-back: observe, choose the next step, save it, do it; rolls back what fails.
+
+`Node` is what it acts on: systemd and the kubelets of this machine, or a simulated node.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from services.cli.takeover.plan import Intent, Observed, Step, next_step, steps_of
+from services.cli.takeover.record import Record
+from shared.crash import crash_point
+from shared.errors import OperatorError
+
+Write = Callable[[str], None]
+DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes
+
+LEAST = 120.0  # seconds that the unit's own kubelet has in a roll-back
+MOST_RELOADS = 3  # of one direction: some units show NeedDaemonReload= after each of them
+
+
+class Node(Protocol):
+    """What the loop observes and changes. Every method may raise OSError or OperatorError."""
+
+    def observe(self, record: Record, *, restarted: bool) -> Observed:
+        """The node at this moment, with the intent of the record."""
+
+    def save(self, record: Record) -> None:
+        """Save the record; it lasts from then on."""
+
+    def forget(self) -> None:
+        """Remove the record."""
+
+    def write(self, record: Record) -> None:
+        """Write the drop-in, atomically."""
+
+    def remove(self) -> None:
+        """Remove the drop-in."""
+
+    def reload(self) -> None:
+        """systemd reads its files again."""
+
+    def restart(self) -> None:
+        """Request a restart of the unit."""
+
+    def now(self) -> float:
+        """CLOCK_MONOTONIC."""
+
+    def wait(self) -> None:
+        """Wait until it is worth to observe again."""
+
+    def describe(self, step: Step) -> str:
+        """The step with the names of this node."""
+
+    def ignore_interrupts(self) -> None:
+        """From now on Ctrl-C does not end this process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How an operation ended. `line`: for the operator; `seconds`: from the restart to the end, None = no restart."""
+
+    code: int
+    line: str
+    seconds: float | None = None
+
+
+class Operation:
+    """One command on one node. `timeout`: seconds that a kubelet has after its restart."""
+
+    def __init__(self, node: Node, record: Record, timeout: float, out: Write) -> None:
+        self._node, self._record, self._timeout, self._out = node, record, timeout, out
+        self._began: float | None = None  # of the newest restart
+
+    def take_over(self) -> Outcome:
+        """Carry out the takeover, or what is left of it; roll back where it fails. One that an earlier command has
+        completed is not rolled back: the node may lack something, as its API server, that no roll-back brings."""
+        was_done = self._record.done
+        try:
+            reason = self._reach(Intent.TAKEOVER)
+            if not reason:
+                self._node.ignore_interrupts()
+                self._save(replace(self._record, done=True))
+                return Outcome(code=DONE, line="", seconds=self._seconds())
+            code = ROLLED_BACK
+        except KeyboardInterrupt:
+            reason, code = "interrupted", INTERRUPTED
+        except (OSError, OperatorError) as error:
+            reason, code = str(error), ROLLED_BACK
+        if was_done:
+            return self._stay(reason, REFUSED if code == ROLLED_BACK else code)
+        return self.roll_back(reason, code)
+
+    def roll_back(self, reason: str, code: int = ROLLED_BACK) -> Outcome:
+        """Return to the unit's own kubelet, also where nothing can be saved."""
+        self._node.ignore_interrupts()
+        self._record = replace(self._record, reason=self._record.reason or reason)
+        try:
+            failed = self._reach(Intent.ROLL_BACK)
+            if not failed:
+                self._node.forget()
+        except (OSError, OperatorError) as error:
+            failed = str(error)
+        if failed:
+            line = f"{reason}; the roll-back is not complete: {failed} (bulkhead give-back completes it)"
+            return Outcome(code=INCOMPLETE, line=line, seconds=self._seconds())
+        if self._began is None and code == ROLLED_BACK:
+            code = REFUSED  # the unit's own kubelet was never stopped
+        return Outcome(code=code, line=reason, seconds=self._seconds())
+
+    def give_back(self) -> Outcome:
+        """Return to the unit's own kubelet, as asked."""
+        try:
+            failed = self._reach(Intent.GIVE_BACK)
+            if not failed:
+                self._node.forget()
+        except KeyboardInterrupt:
+            return Outcome(code=INTERRUPTED, line="interrupted (bulkhead give-back continues)")
+        except (OSError, OperatorError) as error:
+            failed = str(error)
+        if failed:
+            return Outcome(code=INCOMPLETE, line=failed, seconds=self._seconds())
+        return Outcome(code=DONE, line="", seconds=self._seconds())
+
+    def _stay(self, reason: str, code: int) -> Outcome:
+        """Leave a completed takeover as it is."""
+        with suppress(OSError, OperatorError):
+            self._save(replace(self._record, done=True))
+        line = f"{reason}; it was taken over before and is not rolled back (bulkhead give-back returns to the kubelet)"
+        return Outcome(code=code, line=line, seconds=self._seconds())
+
+    def _reach(self, intent: Intent) -> str:
+        """Do the steps. Return "", or why the intent is not reached."""
+        node, restarted = self._node, False
+        self._began = None
+        timeout = max(self._timeout, LEAST) if intent is Intent.ROLL_BACK else self._timeout
+        deadline = node.now() + timeout
+        self._record = replace(self._record, intent=intent, done=False)
+        acts: dict[Step, Callable[[], None]] = {
+            Step.WRITE: lambda: node.write(self._record),
+            Step.REMOVE: node.remove,
+            Step.RELOAD: node.reload,
+            Step.RESTART: node.restart,
+            Step.WAIT: node.wait,
+        }
+        shown: Step | None = None
+        reloads = 0
+        while True:
+            seen = node.observe(self._record, restarted=restarted)
+            if reloads >= MOST_RELOADS:
+                seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
+            step = next_step(intent, seen, late=node.now() >= deadline)
+            if step is Step.DONE:
+                return ""
+            if step is Step.OVERRIDDEN:
+                return "systemd would not start the program that the drop-in names or leaves (systemctl cat shows why)"
+            if step is Step.LATE:
+                return f"not within {timeout:.0f} s: {'; '.join(seen.missing) or 'the kubelet does not run'}"
+            if step is not shown:
+                self._save(replace(self._record, step=step))
+                self._show(intent, step)
+                shown = step
+            if step is Step.RESTART:
+                self._began = node.now()
+                deadline, restarted = self._began + timeout, True
+            reloads += step is Step.RELOAD
+            crash_point(f"takeover.saved.{step.name}")
+            acts[step]()
+            crash_point(f"takeover.acted.{step.name}")
+
+    def _save(self, record: Record) -> None:
+        """A roll-back goes on where its step cannot be saved: the disk may be the reason for it."""
+        try:
+            self._node.save(record)
+        except OSError:
+            if record.intent is Intent.TAKEOVER:
+                raise
+        self._record = record
+
+    def _show(self, intent: Intent, step: Step) -> None:
+        steps = steps_of(intent)
+        self._out(f"{intent} {steps.index(step) + 1}/{len(steps)}: {self._node.describe(step)}")
+
+    def _seconds(self) -> float | None:
+        return None if self._began is None else self._node.now() - self._began

@@ -1,0 +1,1 @@
+"""What every command writes: lines to a terminal, a pipe or a file."""

@@ -1,0 +1,164 @@
+"""`bulkhead what-if`: asks podsync what would become of the pods of files, and prints it. Nothing is started.
+
+podsync decides with the code that admits pods; which Secrets and ConfigMaps exist is read of sources.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from bus.client import Question, Refusal
+from bus.messages.pod_preview import GetPodPreview, PodPreview
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.pods.manifest_files import Document, read_manifest_file
+from services.cli.terminal.output import dump
+from services.cli.what_if.candidates import KINDS, Candidate, NodeIdentity, candidate
+from services.cli.what_if.text import Answer, Reference, Verdict, lines
+from services.report.processes import process_of
+from shared.errors import OperatorError
+from shared.listening_sockets import listening_ports
+from shared.model.objects import Object
+from shared.podspec.containers import used_volumes
+from shared.podspec.references import claim_names, referenced_objects
+from shared.podspec.support import unsupported
+
+Write = Callable[[str], None]
+
+ADMITTED, NOT_ADMITTED, WRONG_USAGE, NO_ANSWER = 0, 1, 2, 3  # exit codes
+MOST_BYTES = 16 << 20  # of one file, and of what its aliases expand to: a pod has at most 8 MiB
+MOST_PODS = 500
+SECONDS = 5.0  # for an answer of podsync, which waits for the runtime and sources, and for one of sources
+_OBJECTS = ("ConfigMap", "Secret", "PersistentVolumeClaim")
+_OPTIONAL = {"configMap", "secret", "configMapRef", "secretRef", "configMapKeyRef", "secretKeyRef"}
+
+
+def print_what_if(
+    run_dir: str, files: Sequence[str], namespace: str, form: str, out: Write, err: Write, *, static: bool
+) -> int:
+    """Print what would become of each pod of the files ("-" = standard input). Return the exit code."""
+    try:
+        documents = [(file, document) for file in files for document in read_manifest_file(file, MOST_BYTES)]
+        asked = [(file, one) for file, one in documents if one.get("kind") in KINDS]
+        if not asked:
+            raise OperatorError(f"no pod: kind is none of {', '.join(KINDS)}", where=files[0], remedy="name others")
+        if len(asked) > MOST_PODS:
+            raise OperatorError(f"{len(asked)} pods, {MOST_PODS} are the most", where=files[0], remedy="divide them")
+    except OperatorError as error:
+        err(str(error))
+        return WRONG_USAGE
+    try:
+        with local_agent(run_dir) as agent:
+            answers = [*_answers(agent, asked, _given(documents, namespace), namespace, static=static)]
+    except OperatorError as error:
+        err(str(error))
+        return NO_ANSWER
+    if form != "text":
+        out(dump({"pods": [one.data for one in answers]}, form))
+    else:
+        for number, one in enumerate(answers):
+            for line in [""] * (number > 0) + lines(one):
+                out(line)
+    verdicts = {one.verdict for one in answers}
+    if verdicts <= {Verdict.ADMITTED}:
+        return ADMITTED
+    return NOT_ADMITTED if verdicts & {Verdict.REJECTED, Verdict.INVALID} else NO_ANSWER
+
+
+def _given(documents: Sequence[tuple[str, Document]], namespace: str) -> set[str]:
+    """The objects that the files have beside the pods, as `<kind>/<namespace>/<name>`."""
+    found = set()
+    for _, document in documents:
+        metadata = document.get("metadata")
+        if document.get("kind") in _OBJECTS and isinstance(metadata, dict):
+            space = metadata.get("namespace") or namespace or "default"
+            found.add(f"{document['kind']}/{space}/{metadata.get('name')}")
+    return found
+
+
+def _answers(
+    agent: Agent, asked: Sequence[tuple[str, Document]], given: Collection[str], namespace: str, *, static: bool
+) -> Iterator[Answer]:
+    """Raises OperatorError where podsync does not answer."""
+    config = agent.config
+    alone = not config.joins_cluster
+    if static and not config.static_pod_path:
+        raise OperatorError("the agent has no staticPodPath", where="--static", remedy="configure it, or omit --static")
+    node = NodeIdentity(name=config.node_name, root_dir=config.root_dir, static_pod_path=config.static_pod_path)
+    _check_podsync(agent.run_dir)
+    known = agent.streams("objects.changed", timeout=SECONDS)["objects.changed"]
+    listening = listening_ports()
+    static_cpus = config.document.get("cpuManagerPolicy") == "static"
+    static_memory = config.document.get("memoryManagerPolicy") == "Static"
+    for file, document in asked:
+        found = candidate(document, file, namespace, node, static=static or alone, applied=alone and not static)
+        if found.pod is None:
+            yield Answer(candidate=found)
+            continue
+        yield Answer(
+            candidate=found,
+            preview=_preview(agent, found, found.pod),
+            references=tuple(_references(found.pod, given, known, alone=alone)),
+            unsupported=unsupported(found.pod, static_cpus=static_cpus, static_memory=static_memory),
+            listening=listening,
+        )
+
+
+def _check_podsync(run_dir: str) -> None:
+    """Raises OperatorError where podsync cannot answer now."""
+    process = process_of(run_dir, "podsync")
+    if process.holder is None:
+        raise OperatorError("podsync does not run", remedy="bulkhead logs --service podsync")
+    if process.stopped:
+        remedy = f"kill -CONT {process.holder.pid}, or bulkhead restart podsync"
+        raise OperatorError("podsync is stopped by a signal", remedy=remedy)
+
+
+def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:
+    question = Question("podsync", GetPodPreview(source=found.source, pod=pod), PodPreview)
+    answer = agent.client.ask([question], SECONDS).get(question)
+    if isinstance(answer, PodPreview):
+        return answer
+    why = f"refuses: {answer.line}" if isinstance(answer, Refusal) else f"does not answer within {SECONDS:g} s"
+    raise OperatorError(f"podsync {why}", where=agent.run_dir, remedy="bulkhead status shows the processes")
+
+
+def _references(
+    pod: Object, given: Collection[str], known: Mapping[str, Mapping[str, Any]] | None, *, alone: bool
+) -> Iterator[Reference]:
+    """What the pod names, and whether it exists. `known`: what sources has versions of, None = it did not answer. A
+    volume that no container uses is not set up, so what it names does not matter."""
+    space, used = str(pod["metadata"]["namespace"]), used_volumes(pod)
+    volumes = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") in used]
+    pod = {**pod, "spec": {**pod["spec"], "volumes": volumes}}
+    named = [(one.kind, one.name) for one in referenced_objects(pod)]
+    named += [("PersistentVolumeClaim", name) for name in claim_names(pod)]
+    optional = optional_names(pod)
+    for kind, name in named:
+        key = f"{kind}/{space}/{name}"
+        if known is not None and key in known:
+            state = "present" if known[key].get("resource_version") else "absent"
+        else:
+            state = "absent" if alone and known is not None else "not known"
+        if state != "present" and key in given:
+            state = "given"
+        yield Reference(kind=kind, namespace=space, name=name, state=state, optional=(kind, name) in optional)
+
+
+def optional_names(pod: Object) -> set[tuple[str, str]]:
+    """Kind and name of the Secrets and ConfigMaps without which the pod runs, too."""
+    needed: set[tuple[str, Any]] = set()
+    optional: set[tuple[str, Any]] = set()
+    waiting: list[Any] = [pod.get("spec")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            for field in _OPTIONAL & value.keys():
+                one = value[field] if isinstance(value[field], dict) else {}
+                kind = "Secret" if field.startswith("secret") else "ConfigMap"
+                (optional if one.get("optional") is True else needed).add(
+                    (kind, one.get("name") or one.get("secretName"))
+                )
+    pull_secrets = {("Secret", one.get("name")) for one in (pod.get("spec") or {}).get("imagePullSecrets") or ()}
+    return (optional - needed) | (pull_secrets - needed)
