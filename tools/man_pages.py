@@ -52,7 +52,8 @@ def pages() -> dict[str, str]:
     context = click.Context(bulkhead, info_name="bulkhead")
     names = list(_commands(bulkhead, "bulkhead"))
     found = {f"{name.replace(' ', '-')}.1": command_page(name, command, names) for name, command in names}
-    found["bulkhead.1"] += _entries("ENVIRONMENT", _ENVIRONMENT) + _entries("FILES", _FILES) + _see_also(names)
+    below = names[1:]  # without the page itself
+    found["bulkhead.1"] += _entries("ENVIRONMENT", _ENVIRONMENT) + _entries("FILES", _FILES) + _see_also(below)
     context.close()
     return {**found, "bulkhead-kubelet.8": _kubelet_page()}
 
@@ -73,12 +74,12 @@ def command_page(name: str, command: click.Command, names: list[tuple[str, click
     codes = [text for text in paragraphs if _EXIT_CODES in text]
     parts = [
         _title(name.replace(" ", "-"), 1),
-        _name(name.replace(" ", "-"), command.get_short_help_str(200)),
+        _name(name.replace(" ", "-"), _summary(command)),
         f".SH SYNOPSIS\n.B {_roff(name)}\n{_roff(usage)}\n",
         ".SH DESCRIPTION\n" + "\n.PP\n".join(_text(text) for text in paragraphs if text not in codes) + "\n",
     ]
     if isinstance(command, click.Group):
-        below = ((child, command.commands[child].get_short_help_str(200)) for child in sorted(command.commands))
+        below = ((child, _summary(command.commands[child])) for child in sorted(command.commands))
         parts.append(_entries("COMMANDS", below))
     records = (parameter.get_help_record(context) for parameter in command.get_params(context))
     parts.append(_entries("OPTIONS", (record for record in records if record and record[1])))
@@ -134,10 +135,15 @@ def _title(name: str, section: int) -> str:
     return f'.TH "{name.upper()}" {section} "" "Bulkhead" "Bulkhead"\n.nh\n.ad l\n'
 
 
+def _summary(command: click.Command) -> str:
+    """The first sentence of the help, without the example at its end."""
+    text = command.get_short_help_str(200).removeprefix("Bulkhead: ")
+    return re.sub(r": [`]?bulkhead .*$", "", text).rstrip(".").replace("`", "")
+
+
 def _name(name: str, summary: str) -> str:
-    """The line that apropos reads: the summary without the example at its end."""
-    words = re.sub(r":? [`]?bulkhead .*$", "", summary.removeprefix("Bulkhead: ")).rstrip(".")
-    return f".SH NAME\n{_roff(name)} \\- {_roff(words)}\n"
+    """The line that apropos reads."""
+    return f".SH NAME\n{_roff(name)} \\- {_roff(summary)}\n"
 
 
 def _entries(title: str, entries: Iterable[tuple[str, ...]]) -> str:
