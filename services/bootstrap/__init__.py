@@ -1,10 +1,10 @@
 """bootstrap: evaluates the configuration and keeps the credentials that the other six services start with.
 
 Purpose
-    Reads flags and configuration, refuses what cannot work with one readable line per problem, sees to the serving
-    certificate, resolves the kubeconfig, and writes the manifest of bus addresses. Starts the embedded containerd where
-    the configuration asks for it. Asks the API server for the client certificate (with the bootstrap kubeconfig first,
-    with the present certificate later) and for the serving certificate, where the configuration requests it, and renews
+    Reads flags and configuration, refuses what cannot work with one line per problem, provides the serving certificate,
+    resolves the kubeconfig, and writes the manifest of bus addresses. Starts the embedded containerd where the
+    configuration has one. Where the configuration requires it, requests the client certificate (with the bootstrap
+    kubeconfig first, with the present certificate later) and the serving certificate from the API server, and renews
     them. Keeps the utility chains of iptables.
 Owns
     Streams `certificates`, `node.config` and `events/bootstrap`; config.json, manifest.json, credentials/ and
@@ -12,7 +12,7 @@ Owns
     kubeconfig where there is a bootstrap kubeconfig; the directory of `--dynamic-config-dir`; supervisord's program
     `containerd`.
 Follows
-    `node.object`, for the addresses of a serving certificate that is asked for, and for the configuration that the Node
+    `node.object`, for the addresses of a serving certificate that is requested, and for the configuration that the Node
     names, with `objects.changed` (sources answers GetObject for that ConfigMap); only then. `pods.desired` and
     `pods.status`, with `runOnce` only: when all pods are done it ends supervisord. The beats of all, where systemd
     waits for READY or the lock file is watched; of sources with `runOnce`. The files: configuration, flags, serving
@@ -22,9 +22,9 @@ Answers
     RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses.
 Persists
     config.json, manifest.json and credentials/ (0600, atomic), in the run directory, with `runOnce` run-once.json with
-    the outcomes so far; the self-signed pair; the certificate stores. While a certificate is asked for: its key and
+    the outcomes so far; the self-signed pair; the certificate stores. While a certificate is requested: its key and
     request in `<run dir>/<which>-certificate.pending` (without rotation `kubelet-client.key.tmp`), and in `<run
-    dir>/requesting/` as whom it is asked for.
+    dir>/requesting/` the identity that requests it.
 On restart
     Under the same supervisord it goes on with the configuration in config.json, which names its generation: a service
     that restarts never works by another configuration than the others. An edit, good or bad, is reported and changes
@@ -43,7 +43,7 @@ On restart
     service crash within the first 10 minutes is rejected, by a record: the last known good one, or the local
     configuration, comes into force. A start of bootstrap looks for crashes before it uses config.json, as bootstrap may
     be the service that crashes.
-    A request for a certificate that waits for its answer is taken up again, with its key: no second one is made. A
+    A request for a certificate that waits for its answer is continued, with its key: no second one is made. A
     certificate that is missing, or expired while the API server answers, ends a kubelet, whose next start bootstraps
     again; here bootstrap itself returns to the bootstrap kubeconfig, and nothing ends. Until the first certificate is
     there the agent has no credentials, and static pods run.
