@@ -27,8 +27,8 @@ Follows
 
 Answers
     GetMetrics, GetStacks, GetProfile and SetVerbosity, as every service does. It requests the same of all services for
-    its clients, and readings of usage from pleg, asks
-    status to review tokens and access, and the runtime for the URLs of streams.
+    its clients, readings of usage from pleg, reviews of tokens and access from status, and the URLs of streams from the
+    runtime.
 
 Persists
     Nothing.
@@ -43,13 +43,13 @@ On restart
     what the present processes have counted. A check of `/healthz` that depends on another service fails only after 30 s
     without a beat of it.
 
-Clients that are not authorized cost little: they have few connections (`core/connections.py`), of which an old one ends
-for a new one; a head has 10 s, 200 fields and 1 MiB, and what such clients have sent is bounded together. A token over
+Clients that are not authorized have few connections (`core/connections.py`), of which an old one ends for a new one.
+The head of a request is bounded in time, fields and bytes, and so are all bytes of such clients together. A token over
 16 KiB or not ASCII is refused at once, and so is one beyond the number that may be under review. docs/limits.md has the
 numbers.
 
-A log is read from a regular file in its pod's log directory, and no link below that directory is followed; only under
-docker, whose log files are links, are they.
+A log is read from a regular file in its pod's log directory. No link below that directory is followed, except with
+docker, whose log files are links.
 
 `/logs/` shows /var/log. A link is followed only where it ends below it, and a FIFO or device is not opened. Queries run
 journalctl, which is killed when the client leaves. An archive of `/checkpoint` is written by the runtime.
