@@ -29,7 +29,7 @@ class Costs:
 
     new_pod: float | None = None  # hit -> Ready of the pod created then
     back: float | None = None  # hit -> the first beat of the last killed service's next process
-    level: float | None = None  # hit -> everything wanted is Ready, everything unwanted gone, all processes back
+    in_sync: float | None = None  # hit -> every desired pod is Ready, all others are gone, all processes work
     away: float = 0.0  # of these, how long we kept the victim from coming back (stopped, not started again)
     restarted: tuple[str, ...] = ()  # containers replaced or restarted though nothing was wrong with them
     pod_flaps: tuple[str, ...] = ()

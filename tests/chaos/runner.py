@@ -98,7 +98,7 @@ class Runner:
         found = await self._compare(stage, staying, made_again(cell))
         if cell.trigger is Trigger.UPDATE:
             await stage.agent.wait_for(stage.settings_are_shown, "the changed ConfigMap to be shown", SETTLED_WITHIN)
-        level = time.monotonic() - struck.at
+        in_sync = time.monotonic() - struck.at
         await self._until(stage, lambda: _renewed(stage, struck.at), "the lease to be renewed")
         gap = stage.sight.lease_gap(time.monotonic())
         lost = await stage.sessions_lost()
@@ -110,7 +110,7 @@ class Runner:
         return Costs(
             new_pod=ready,
             back=back if struck.pids and cell.hit is Hit.KILL else None,
-            level=level,
+            in_sync=in_sync,
             away=away,
             restarted=restarted,
             pod_flaps=tuple(stage.sight.pod_flaps),

@@ -8,7 +8,7 @@ from tests.chaos.costs import DIRECT, PROXIED, Again, Costs, Limits, complaints,
 
 LIMITS = Limits(2.0, {Moment.IDLE: 0.5, Moment.MID_FLIGHT: 4.0})
 LENIENT = replace(LIMITS, lenient=True)
-FREE = Costs(new_pod=1.5, back=1.2, level=2.0, lease_gap=2.1)
+FREE = Costs(new_pod=1.5, back=1.2, in_sync=2.0, lease_gap=2.1)
 
 
 def pod(name: str = "web", *, box: str = "s1", attempt: int = 0, containers: tuple[Container, ...] = ()) -> RuntimePod:
@@ -52,7 +52,7 @@ def test_a_stop_gives_its_time_only_to_those_on_the_way_of_a_pod() -> None:
     assert complaints(Cell(("supervisord",)), stopped, LIMITS)
 
 
-def test_after_the_api_server_is_back_all_is_level_within_ten_seconds() -> None:
+def test_after_the_api_server_is_back_all_is_in_sync_within_ten_seconds() -> None:
     cell = Cell(("api-server",))
     assert complaints(cell, replace(FREE, new_pod=13.9, away=4.0), LIMITS) == []
     assert complaints(cell, replace(FREE, new_pod=14.1, away=4.0), LIMITS)

@@ -6,7 +6,7 @@ from tests.chaos import report
 from tests.chaos.cells import Cell
 from tests.chaos.costs import Costs
 
-GOOD = report.Row("kubelet", Cell(("pleg",)), Costs(new_pod=1.234, back=1.0, level=2.0, lease_gap=2.1), ())
+GOOD = report.Row("kubelet", Cell(("pleg",)), Costs(new_pod=1.234, back=1.0, in_sync=2.0, lease_gap=2.1), ())
 BAD = report.Row("kubelet", Cell(("podsync",)), Costs(trouble="waited 90 s"), ("waited 90 s",))
 
 
