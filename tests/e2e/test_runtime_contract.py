@@ -1,7 +1,10 @@
 """The runtime contract against a real containerd."""
 
+import asyncio
 import os
+import re
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -35,6 +38,16 @@ class ContainerdWorld(World):
 
     def kill(self, container: Container) -> None:
         os.kill(container.pid, signal.SIGKILL)
+
+    async def wait_for_trap(self, container: Container) -> None:
+        def caught() -> int:
+            status = Path(f"/proc/{container.pid}/status").read_text()
+            return int(re.search(r"^SigCgt:\s*(\w+)$", status, re.M)[1], 16)  # type: ignore[index]
+
+        deadline = time.monotonic() + 60
+        while not caught() >> (signal.SIGTERM - 1) & 1:
+            assert time.monotonic() < deadline, f"process {container.pid} does not handle SIGTERM"
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

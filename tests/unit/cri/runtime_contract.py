@@ -30,6 +30,10 @@ class World(ABC):
     def kill(self, container: Container) -> None:
         """SIGKILL the container's first process."""
 
+    async def wait_for_trap(self, container: Container) -> None:
+        """Wait until the container's shell handles SIGTERM: a real one runs before it has set its trap."""
+        return  # a fake runtime has no shell
+
     def new_pod(self, *, attempt: int = 0) -> Message:
         """The sandbox configuration of a pod never seen before."""
         uid = f"uid-{time.time_ns():x}-{next(_uids)}"
@@ -197,6 +201,7 @@ class RuntimeContract:
         assert running.state is ContainerState.RUNNING
         assert running.started_at >= running.created_at > 0 and running.pid > 0
 
+        await world.wait_for_trap(running)
         world.termination_file(pod).write_text("so long")
         await world.runtime.stop_container(container_id, 5)
         (exited,) = (await look(world, pod)).containers
