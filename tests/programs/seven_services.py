@@ -95,6 +95,16 @@ def publish(bus: ProcessBus, count: int) -> None:
                 type="Normal", reason=reason, message="x", time=STARTED, namespace="shop", name="web-0", uid="u0"
             )
             events.put(str(number), event)
+        of_static = KubeEvent(
+            type="Normal",
+            reason="Killing",
+            message="x",
+            time=STARTED,
+            namespace="shop",
+            name="static-here",
+            uid="u-static",
+        )
+        events.put("2", of_static)
         statuses.mark_complete()
         admitted.mark_complete()
         bus.answer(GetPodPreview, preview)

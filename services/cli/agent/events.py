@@ -19,12 +19,10 @@ def list_events(run_dir: str, pod: str, namespace: str, form: str, out: Write, e
     space = space or namespace
     try:
         with local_agent(run_dir) as agent:
-            found = [
-                event
-                for event in events_of_agent(agent)
-                if (not space or event.get("namespace") == space)
-                and (not name or name in (event.get("name"), event.get("uid")))
-            ]
+            here = [event for event in events_of_agent(agent) if not space or event.get("namespace") == space]
+            found = [event for event in here if not name or name in (event.get("name"), event.get("uid"))]
+            # of a static pod the name in its manifest
+            found = found or [event for event in here if event.get("name") == f"{name}-{agent.config.node_name}"]
     except OperatorError as error:
         err(str(error))
         return 1

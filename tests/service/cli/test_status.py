@@ -175,6 +175,9 @@ def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
     events = json.loads(stage.command("events", "web-0", "-o", "json").stdout)
     assert [event["reason"] for event in events] == ["Pulling", "Failed"]
     assert events[0]["from"] == "podsync"
+    of_static = json.loads(stage.command("events", "static", "-o", "json").stdout)  # the name in its manifest
+    assert [event["reason"] for event in of_static] == ["Killing"]
+    assert json.loads(stage.command("events", "no-such-pod", "-o", "json").stdout) == []
 
 
 def test_restart_ends_the_process_and_waits_for_the_next_one(stage: Stage) -> None:
