@@ -10,6 +10,7 @@ from typing import Any
 INTERVAL = 10  # seconds between two samples
 LENGTH = 360  # samples: one hour
 _HOUR = INTERVAL * LENGTH
+_MOST_SERIES = 64  # of a saved history
 
 Values = Mapping[str, float | None]  # series -> value; None = it could not be read
 
@@ -43,6 +44,24 @@ class NodeHistory:
             self._at.popleft()
             for series in self._values.values():
                 series.popleft()
+
+    def restore(self, saved: Any, wall: float) -> bool:
+        """Take the samples of the last hour before `wall` from what `data` returned in an earlier process. False = it
+        is something else, or newer than now: the clock was set back."""
+        moments, values = (saved.get("at"), saved.get("values")) if isinstance(saved, dict) else (None, None)
+        if not (isinstance(moments, list) and isinstance(values, dict)) or not 0 < len(moments) <= LENGTH:
+            return False
+        if not all(type(one) is int for one in moments) or moments != sorted(moments) or moments[-1] > wall + 1:
+            return False
+        series = [one for one in values.values() if isinstance(one, list) and len(one) == len(moments)]
+        if len(series) != len(values) or len(series) > _MOST_SERIES:
+            return False
+        if not all(value is None or type(value) in (int, float) for one in series for value in one):
+            return False
+        old = sum(moment < wall - _HOUR for moment in moments)
+        self._at = deque(moments[old:], maxlen=LENGTH)
+        self._values = {name: deque(one[old:], maxlen=LENGTH) for name, one in values.items()}
+        return True
 
     def data(self) -> dict[str, Any]:
         """`at`: the moments, oldest first; `values`: by series, one for each moment."""

@@ -115,3 +115,40 @@ WAITS: dict[str, Any] = {"waiting": {"reason": "x"}}
 def test_a_pod_has_started_when_each_container_has(states: list[dict[str, Any]], started: bool) -> None:
     spec = {"containers": [{"name": "a"}, {"name": "b"}]}
     assert have_started(spec, {"containerStatuses": [{"state": state} for state in states]}) is started
+
+
+def test_a_restarted_process_continues_with_the_saved_hour() -> None:
+    history = NodeHistory()
+    for at in (10, 20, 3700):
+        history.add(at, {"a": at / 4, "b": None})
+    restored = NodeHistory()
+    assert restored.restore(history.data(), 3720.0) and restored.data() == history.data()
+    assert restored.restore({"at": [10, 3700], "values": {"a": [1, 2.5]}}, 3720.0)
+    assert restored.data() == {"at": [3700], "values": {"a": [2.5]}}
+    restored.add(3730, {"a": 3, "c": 1})
+    assert restored.data() == {"at": [3700, 3730], "values": {"a": [2.5, 3], "c": [None, 1]}}
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        None,
+        [],
+        {},
+        {"at": [], "values": {}},
+        {"at": [10], "values": []},
+        {"at": [20, 10], "values": {}},
+        {"at": ["10"], "values": {}},
+        {"at": [10], "values": {"a": [1, 2]}},
+        {"at": [10], "values": {"a": ["1"]}},
+        {"at": [10], "values": {"a": None}},
+        {"at": [1000], "values": {"a": [1]}},
+        {"at": list(range(LENGTH + 1)), "values": {}},
+        {"at": [10], "values": {f"s{number}": [1] for number in range(65)}},
+    ],
+)
+def test_a_file_that_is_no_history_or_is_newer_than_now_is_not_taken(saved: Any) -> None:
+    history = NodeHistory()
+    history.add(5, {"a": 1})
+    assert not history.restore(saved, 100.0)
+    assert history.data() == {"at": [5], "values": {"a": [1]}}
