@@ -22,7 +22,7 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--no-proxy-server", "--remote-debugging-port=0",
     "--force-color-profile=srgb", "about:blank",
 )  # fmt: skip
-_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
 _TEXTS = {"Enter": "\r", " ": " "}
 
 

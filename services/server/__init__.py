@@ -15,7 +15,7 @@ Purpose
 
 Owns
     No stream. The listeners, the PodResources socket, open streams and log files, a cache of who may do what, the
-    counters of processes that have ended, and the samples of the last hour for the node page, in memory.
+    counters of processes that have ended, and the samples of the last hour for the node page.
 
 Follows
     `pods.desired`, `pods.api_status` and `pods.status` (what `/pods` shows and which container a request means),
@@ -31,17 +31,17 @@ Answers
     runtime.
 
 Persists
-    Nothing.
+    The samples of the node page, once a minute, in `<run dir>/node-history.json` (atomic). Nothing decides by them.
 
 On restart
     Listeners are back as soon as the process is; open streams end and clients reconnect. Where the process is replaced
     by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. An open
     stream needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
-    complete again. Open node pages connect again and get the complete state; the hour of their charts begins again. The
-    PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` begin at
-    what the present processes have counted. A check of `/healthz` that depends on another service fails only after 30 s
-    without a beat of it.
+    complete again. Open node pages connect again and get the complete state; their charts lack at most the minute
+    before the restart. The PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` begin
+    at what the present processes have counted. A check of `/healthz` that depends on another service fails only after
+    30 s without a beat of it.
 
 Clients that are not authorized have few connections (`core/connections.py`), of which an old one ends for a new one.
 The head of a request is bounded in time, fields and bytes, and so are all bytes of such clients together. A token over

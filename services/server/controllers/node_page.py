@@ -9,6 +9,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from aiohttp import web
@@ -16,6 +17,7 @@ from aiohttp import web
 from services.frame.launch import Context
 from services.report.document import document
 from services.server.adapters.listener import SERVER_NAME
+from services.server.adapters.node_history_file import NodeHistoryFile
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.node_state import NodeState
 from services.server.controllers.pod_streams import PodStreams
@@ -23,19 +25,24 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.log_interval import LogInterval
 from services.server.core.node_history import until_next
 from services.server.core.page_feed import PageFeed
-from services.server.core.routes import PAGE_NOT_FOUND, Endpoint
+from services.server.core.routes import PAGE_NOT_FOUND, Endpoint, is_of_another_site
 
 log = logging.getLogger(__name__)
 
 TICK = 2.0  # seconds between two readings while a page is open
+SAVED_EVERY = 6  # samples: what a killed process loses of the charts is a minute
 MOST_PAGES = 64  # open streams
-HEARTBEAT = 15.0  # seconds without an event
+HEARTBEAT = 10.0  # seconds without a change, until a page gets an event all the same
 SLOWEST = 30.0  # seconds in which a page takes an event
-LONGEST = 3600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
+LONGEST = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
+_BEGIN = b"retry: 1000\n\n"  # milliseconds until a browser connects again
+_UNCHANGED = b"event: unchanged\ndata: {}\n\n"  # a browser shows no comments to a page
 
 _FILES = {
     "": ("index.html", "text/html"),
     "page.css": ("page.css", "text/css"),
+    "texts.js": ("texts.js", "text/javascript"),
+    "charts.js": ("charts.js", "text/javascript"),
     "page.js": ("page.js", "text/javascript"),
 }
 _POLICY = (
@@ -57,6 +64,7 @@ class NodePage:
     def __init__(self, context: Context, streams: PodStreams) -> None:
         self._clock = context.clock
         self.state, self._feed = NodeState(context, streams), PageFeed()
+        self._saved = NodeHistoryFile(Path(context.config.run_dir))
         directory = Path(__file__).parents[1] / "page"
         self._files = {name: ((directory / file).read_bytes(), kind) for name, (file, kind) in _FILES.items()}
         self._version = hashlib.sha256(b"".join(content for content, _ in self._files.values())).hexdigest()[:16]
@@ -79,7 +87,8 @@ class NodePage:
         return self._pages
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Add the loops to `tasks`."""
+        """Continue the history of an earlier process, and add the loops to `tasks`."""
+        self.state.history.restore(self._saved.read(), self._clock.wall())
         tasks.create_task(self._sample(), name="node-history")
         tasks.create_task(self._follow(), name="node-page")
 
@@ -89,7 +98,10 @@ class NodePage:
         self._changed.set()
 
     async def answer(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /bulkhead/ and below it page.css, page.js, state, events."""
+        """GET /bulkhead/ and below it its files, state, events. A page of another site may link to it, no more: it
+        could not read an answer, but keep the event streams of this process busy."""
+        if is_of_another_site(request.headers):
+            return plain(403, "the node page answers no other site\n")
         match parameters[0] if parameters else "":
             case "events":
                 return await self._events(request)
@@ -105,7 +117,7 @@ class NodePage:
         content, kind = self._files[name]
         tag = f'"{self._version}"'
         headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
-        if request.headers.get("If-None-Match") == tag:
+        if tag in request.headers.get("If-None-Match", ""):  # perhaps one of several, or W/"…" by a proxy
             return web.Response(status=304, headers=headers)
         return web.Response(body=content, headers={**headers, "Content-Type": f"{kind}; charset=utf-8"})
 
@@ -132,9 +144,10 @@ class NodePage:
     async def _send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Send events until the page is to connect again, or is too slow."""
         number = 0
+        await response.write(_BEGIN)
         while not self._closed:
             changed = self._changed
-            event = self._feed.since(number) if number != self._feed.number else b":\n\n"
+            event = self._feed.since(number) if number != self._feed.number else _UNCHANGED
             number = self._feed.number
             try:
                 async with asyncio.timeout(SLOWEST):
@@ -188,14 +201,16 @@ class NodePage:
 
     async def _sample(self) -> None:
         """At multiples of ten seconds of the monotonic clock, when the beats wake this process anyway."""
-        while True:
+        for number in count(1):
             await asyncio.sleep(until_next(self._clock.monotonic()))
             await self._unless_it_fails(self.state.sample())
+            if number % SAVED_EVERY == 0 and not self._closed:  # else the successor writes it
+                await asyncio.to_thread(self._saved.write, self.state.history.data())
 
     async def _unless_it_fails(self, work: Awaitable[None]) -> None:
         """A bug of the page must not end this process, and the streams of containers with it."""
         try:
             await work
         except Exception:
-            if count := self._log.count("page", self._clock.monotonic()):
-                log.exception("the state of the node page cannot be read (%d since the last line)", count)
+            if failures := self._log.count("page", self._clock.monotonic()):
+                log.exception("the state of the node page cannot be read (%d since the last line)", failures)

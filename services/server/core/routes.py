@@ -5,7 +5,7 @@ refuses methods and sub-paths after it. Knows nothing of who asks.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
@@ -235,6 +235,13 @@ def _redirect(method: str, path: str, query: str) -> Refusal:
 def is_loopback_host(host: str) -> bool:
     """Whether a Host header names this machine as 127.0.0.1 or localhost, with or without a port."""
     return re.fullmatch(r"(127\.0\.0\.1|localhost)(:\d+)?", host, re.ASCII) is not None
+
+
+def is_of_another_site(headers: Mapping[str, str]) -> bool:
+    """Whether a browser requests it for a page of another origin, by what browsers send and pages cannot change. A
+    link that the user follows is none."""
+    site, mode, target = (headers.get(f"Sec-Fetch-{name}", "") for name in ("Site", "Mode", "Dest"))
+    return site in ("cross-site", "same-site") and (mode, target) != ("navigate", "document")
 
 
 def clean_path(path: str) -> str:

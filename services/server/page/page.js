@@ -3,55 +3,18 @@
 
 const RELOAD_SECONDS = 10; // between two readings of `state` while there is no event stream
 const RETRY_SECONDS = 30; // until the event stream is tried again after a refusal
-const HOUR = 3600;
-const SVG = "http://www.w3.org/2000/svg";
-const CHARTS = [
-  { series: "node.cpu", title: "CPU of the node", unit: cores },
-  { series: "node.memory", title: "Memory of the node", unit: bytes },
-  { series: "agent.cpu", title: "CPU of the agent", unit: percent },
-  { series: "agent.memory", title: "Memory of the agent", unit: bytes },
-  { series: "beats.interval", title: "Longest time between two beats", unit: seconds },
-  { series: "messages.delay", title: "Longest delay of a beat", unit: seconds },
-  { series: "pods.start", title: "Longest start of a pod", unit: seconds, points: true },
-];
+const BROKEN_SECONDS = 3; // without a connection until the page counts as out of date
+const LATE_SECONDS = 25; // without an event until it does: the node sends one at least every ten
+const LOST_SECONDS = 45; // without an event until the stream is opened again: its other end may be gone without a sign
+const MOST_WAITS = 8; // pods in the list at the begin of the page
 
-const byId = (id) => document.getElementById(id);
 let state = null; // the newest state of the node
 let received = 0; // when the ages in it were right, milliseconds
 const rows = new Map(); // UID of a pod -> its table row
 const order = { key: "waits_for", descending: true }; // what waits comes first
 let story = null; // the pod whose story is open
+let opener = null; // the button that has opened it
 
-// Texts
-
-function element(name, text = "", className = "") {
-  const made = document.createElement(name);
-  made.textContent = text;
-  if (className) made.className = className;
-  return made;
-}
-
-function words(target, text) { // a line may break between the words of ImagePullBackOff
-  for (const word of text.split(/(?=[A-Z][a-z])/)) target.append(document.createElement("wbr"), word);
-  return target;
-}
-
-function cores(value) { return value >= 10 ? `${value.toFixed(0)} cores` : `${value.toFixed(2)} cores`; }
-function percent(value) { return `${value.toFixed(1)} %`; }
-function seconds(value) { return value < 1 ? `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms` : `${value.toFixed(1)} s`; }
-function bytes(value) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
-  return `${value.toFixed(value < 10 && unit ? 1 : 0)} ${units[unit]}`;
-}
-function duration(age) {
-  if (age === null || Number.isNaN(age)) return "-";
-  for (const [unit, length, limit] of [["s", 1, 120], ["m", 60, 7200], ["h", 3600, 172800]]) {
-    if (age < limit) return `${Math.max(0, Math.floor(age / length))}${unit}`;
-  }
-  return `${Math.floor(age / 86400)}d`;
-}
 function sinceThen() { return (Date.now() - received) / 1000; }
 
 // The state, complete and changed
@@ -63,7 +26,7 @@ function takeState(complete) {
   for (const uid of rows.keys()) if (!(uid in state.pods)) removePod(uid);
   for (const uid of Object.keys(state.pods)) showPod(uid);
   arrangePods();
-  showNode(); showProcesses(); showTroubles(); showCharts();
+  showNode(); showProcesses(); showTroubles(); showCharts(state.history);
 }
 
 function takeChange(change) {
@@ -77,7 +40,7 @@ function takeChange(change) {
   if (change.history) addToHistory(change.history);
   if (change.processes || change.history) showProcesses();
   if (change.troubles) { state.troubles = change.troubles; showTroubles(); }
-  if (change.history) showCharts();
+  if (change.history) showCharts(state.history);
 }
 
 function addToHistory(added) {
@@ -96,16 +59,20 @@ function addToHistory(added) {
 function showNode() {
   const node = state.node;
   byId("node").textContent = node.name;
-  document.title = `${node.ready ? "" : "Not ready: "}${node.name} - Bulkhead`;
-  const verdict = byId("verdict");
-  setText(verdict, node.ready ? "Ready" : "Not ready");
-  verdict.className = `verdict ${node.ready ? "good" : "bad"}`;
+  showVerdict();
   byId("facts").replaceChildren(...node.facts.map((fact) => element("li", fact)));
   byId("problems-section").hidden = node.ready;
   byId("problems").replaceChildren(...node.problems.map((problem) => element("li", problem)));
 }
 
-function setText(target, text) { if (target.textContent !== text) target.textContent = text; } // a screen reader reads changes
+function showVerdict() {
+  const { ready, name } = state.node;
+  const verdict = byId("verdict");
+  const text = ready ? "Ready" : "Not ready";
+  setText(verdict, old ? `Was ${text.toLowerCase()}` : text);
+  verdict.className = `verdict ${old ? "old" : ready ? "good" : "bad"}`;
+  document.title = `${old ? "No connection: " : ready ? "" : "Not ready: "}${name} - Bulkhead`;
+}
 
 function showTroubles() {
   byId("no-troubles").hidden = state.troubles.length > 0;
@@ -147,12 +114,11 @@ function showPod(uid) {
   name.scope = "row";
   const button = element("button", pod.name);
   button.type = "button";
-  button.addEventListener("click", () => openStory(uid));
+  button.addEventListener("click", () => openStory(uid, button));
   name.append(button, element("span", pod.namespace, "namespace"));
-  const well = !pod.waits_for && ["Running", "Completed", "Succeeded"].includes(pod.state);
   row.append(
     name,
-    words(element("td", "", `state ${well ? "good" : "warn"}`), pod.state),
+    words(element("td", "", `state ${isWell(pod) ? "good" : "warn"}`), pod.state),
     element("td", pod.waits_for || "-", pod.waits_for ? "" : "muted"),
     element("td", `${pod.ready}/${pod.containers}`, "number wide"),
     element("td", `${pod.restarts}`, "number wide"),
@@ -166,6 +132,35 @@ function showPod(uid) {
   }
   rows.set(uid, row);
   if (story === uid) readStory();
+}
+
+function isWell(pod) { return !pod.waits_for && ["Running", "Completed", "Succeeded"].includes(pod.state); }
+
+function showWaits(all) { // what an operator came for: the pods that are not well, before everything that is
+  const shown = all.filter(([, pod]) => !isWell(pod)).sort(([, one], [, other]) => byName(one, other));
+  const list = byId("waits");
+  const focused = list.contains(document.activeElement) ? document.activeElement.dataset.pod : null;
+  const items = shown.slice(0, MOST_WAITS).map(([uid, pod]) => {
+    const button = element("button", pod.name);
+    button.type = "button";
+    button.dataset.pod = uid;
+    button.addEventListener("click", () => openStory(uid, button));
+    const item = element("li");
+    item.append(button, element("span", pod.namespace, "namespace"), words(element("b"), pod.state));
+    if (pod.waits_for) item.append(element("span", `waits for ${pod.waits_for}`, "reason"));
+    return item;
+  });
+  if (shown.length > MOST_WAITS) {
+    const rest = element("a", `and ${shown.length - MOST_WAITS} more`);
+    rest.href = "#pods-title";
+    items.push(element("li"));
+    items[MOST_WAITS].append(rest);
+  }
+  byId("waits-section").hidden = shown.length === 0;
+  if (items.map((item) => item.textContent).join("\n") !== [...list.children].map((item) => item.textContent).join("\n")) {
+    list.replaceChildren(...items);
+    if (focused) list.querySelector(`[data-pod="${CSS.escape(focused)}"]`)?.focus();
+  }
 }
 
 function podAge(pod) { return pod.started ? duration((Date.now() - Date.parse(pod.started)) / 1000) : "-"; }
@@ -189,7 +184,10 @@ function arrangePods() {
   const waiting = all.filter(([, pod]) => pod.waits_for).length;
   const count = shown.length === all.length ? `${all.length} pods` : `${shown.length} of ${all.length} pods`;
   setText(byId("counts"), `${count}, ${waiting} wait`);
+  setText(byId("pods-link"), waiting ? `Pods (${all.length}, ${waiting} wait)` : `Pods (${all.length})`);
+  setText(byId("no-pods"), all.length ? "No pod fits the filter." : "This node has no pods.");
   byId("no-pods").hidden = shown.length > 0;
+  showWaits(all);
 }
 
 function byName(one, other) { return one.namespace.localeCompare(other.namespace) || one.name.localeCompare(other.name); }
@@ -217,8 +215,9 @@ function sortBy(button) {
 
 // The story of one pod
 
-function openStory(uid) {
+function openStory(uid, button = null) {
   story = uid;
+  opener = button;
   byId("story-title").textContent = `${state.pods[uid].namespace}/${state.pods[uid].name}`;
   byId("story-body").replaceChildren(element("p", "Loading", "muted"));
   byId("story").showModal();
@@ -235,7 +234,7 @@ async function readStory() {
   let shown;
   try {
     const path = `explain/${encodeURIComponent(pod?.namespace || "default")}/${encodeURIComponent(uid)}?output=json`;
-    const answer = await fetch(path, { cache: "no-store" });
+    const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(RELOAD_SECONDS * 1000) });
     shown = answer.ok ? storyLines(await answer.json()) : [element("p", (await answer.text()).slice(0, 300))];
   } catch {
     shown = [element("p", "The node does not answer.")];
@@ -276,106 +275,73 @@ function storyLines(data) {
   return parts;
 }
 
-// Charts
-
-function showCharts() {
-  const { at, values } = state.history;
-  const span = at.length ? at[at.length - 1] - at[0] : 0;
-  const begin = at.length ? new Date(at[0] * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false }) : "";
-  byId("since").textContent = !at.length ? "The first sample comes within ten seconds."
-    : span < HOUR - 60 ? `Since ${begin}, when the process server started. It keeps the samples in memory.` : `Since ${begin}.`;
-  byId("charts").replaceChildren(...CHARTS.map((chart) => figure(chart, at, values[chart.series] || [])));
-}
-
-function figure(chart, at, series) {
-  const known = series.filter((value) => value !== null && value !== undefined);
-  const highest = known.length ? Math.max(...known) : 0;
-  const newest = [...series].reverse().find((value) => value !== null && value !== undefined);
-  const present = newest === undefined ? "no value" : `${chart.points ? "newest" : "now"} ${chart.unit(newest)}`;
-  const summary = known.length ? `${present}, highest ${chart.unit(highest)}` : "no value yet";
-  const made = element("figure");
-  const caption = element("figcaption");
-  caption.append(element("b", chart.title), element("span", summary));
-  const image = drawing("chart", `${chart.title} in the last hour: ${summary}`, 360, 96);
-  const limit = highest > 0 ? highest * 1.1 : 1;
-  const end = at.length ? at[at.length - 1] : 0;
-  const points = series.map((value, index) => [360 * (1 - (end - at[index]) / HOUR), value === null || value === undefined ? null : 96 - 96 * value / limit]);
-  for (const y of [0, 48, 96]) image.append(shape("line", { x1: 0, x2: 360, y1: y, y2: y }));
-  if (chart.points) image.append(shape("path", { d: points.filter(([, y]) => y !== null).map(([x, y]) => `M${x.toFixed(1)} 96V${y.toFixed(1)}`).join("") }));
-  else image.append(...curve(points, 96));
-  const axis = element("p", "", "axis");
-  axis.append(element("span", "1 h ago"), element("span", "now"));
-  made.append(caption, image, axis);
-  return made;
-}
-
-function sparkline(series, label) {
-  const known = series.filter((value) => value !== null && value !== undefined);
-  const highest = Math.max(1, ...known);
-  const image = drawing("spark", known.length ? `${label}: highest ${percent(highest)}` : `${label}: no value yet`, 360, 20);
-  image.append(...curve(series.map((value, index) => [360 - series.length + index + 1, value === null || value === undefined ? null : 19 - 18 * value / highest]), 20));
-  return image;
-}
-
-function drawing(className, label, width, height) {
-  const image = shape("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label, class: className });
-  return image;
-}
-
-function shape(name, attributes) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  return made;
-}
-
-function curve(points, floor) { // a gap where a sample has no value
-  let line = "", area = "", part = [];
-  const finish = () => {
-    if (part.length) {
-      const path = part.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L");
-      line += `M${path}${part.length === 1 ? "h0.5" : ""}`;
-      area += `M${part[0][0].toFixed(1)} ${floor}L${path}V${floor}Z`;
-    }
-    part = [];
-  };
-  for (const point of points) if (point[1] === null) finish(); else part.push(point);
-  finish();
-  return [shape("path", { d: area, class: "area" }), shape("path", { d: line })];
-}
-
 // The connection
 
 let source = null, reloads = 0, retry = 0;
+let old = false; // what the page shows is out of date
+let opened = 0; // when the stream was requested, milliseconds
+let updated = 0; // when the newest event or state arrived, milliseconds
+let broken = Date.now(); // since when there is no connection, milliseconds; 0 = there is one
+let reason = "Connecting"; // how the page is connected, or why not
 
 function connect() {
   clearTimeout(retry);
   source?.close();
+  opened = Date.now();
   source = new EventSource("events");
-  source.addEventListener("state", (event) => { connected(); takeState(JSON.parse(event.data)); });
-  source.addEventListener("change", (event) => { connected(); takeChange(JSON.parse(event.data)); });
+  source.addEventListener("state", (event) => { takeState(JSON.parse(event.data)); connected("Connected"); });
+  source.addEventListener("change", (event) => { takeChange(JSON.parse(event.data)); connected("Connected"); });
+  source.addEventListener("unchanged", () => connected("Connected"));
   source.onerror = () => {
-    if (source.readyState !== EventSource.CLOSED) { setText(byId("connection"), "No connection; trying again"); return; }
+    if (source.readyState !== EventSource.CLOSED) { disconnected("No connection; trying again"); return; }
     reload(); // refused: too many pages are open, or the right was withdrawn
     retry = setTimeout(connect, RETRY_SECONDS * 1000);
   };
 }
 
-function connected() {
-  clearTimeout(reloads);
-  setText(byId("connection"), "Connected");
+function connected(how) {
+  if (how === "Connected") clearTimeout(reloads);
+  updated = Date.now();
+  broken = 0;
+  reason = how;
+  showConnection();
+}
+
+function disconnected(why) {
+  broken ||= Date.now();
+  reason = why;
+  showConnection();
+}
+
+function showConnection() {
+  const now = Date.now(), seconds = (now - updated) / 1000;
+  const late = seconds > LATE_SECONDS;
+  old = late || (broken > 0 && now - broken > BROKEN_SECONDS * 1000);
+  const shown = broken || !late ? reason : "No connection; trying again";
+  if (old || !broken || !updated) setText(byId("connection"), shown);
+  setText(byId("updated"), old && updated ? `Last update ${duration(seconds)} ago` : "");
+  document.body.classList.toggle("old", old && updated > 0);
+  if (state) showVerdict();
 }
 
 async function reload() {
   clearTimeout(reloads);
   try {
-    const answer = await fetch("state", { cache: "no-store" });
-    if (!answer.ok) throw new Error(`${answer.status}`);
-    takeState(await answer.json());
-    setText(byId("connection"), `Reloaded every ${RELOAD_SECONDS} s`);
-  } catch (error) {
-    setText(byId("connection"), `No connection (${error.message}); trying again`);
+    const answer = await fetch("state", { cache: "no-store", signal: AbortSignal.timeout(RELOAD_SECONDS * 1000) });
+    if (answer.ok) { takeState(await answer.json()); connected(`Reloaded every ${RELOAD_SECONDS} s`); }
+    else if (answer.status === 401 || answer.status === 403) disconnected(`Refused (${answer.status}): the right to get nodes/proxy is missing`);
+    else disconnected(`No connection (${answer.status}); trying again`);
+  } catch {
+    disconnected("No connection; trying again");
   }
   if (!document.hidden) reloads = setTimeout(reload, RELOAD_SECONDS * 1000);
+}
+
+function watchConnection() {
+  if (document.hidden) return;
+  showConnection();
+  const now = Date.now();
+  if (source && source.readyState !== EventSource.CLOSED && now - Math.max(updated, opened) > LOST_SECONDS * 1000) connect();
 }
 
 function showAges() {
@@ -388,12 +354,13 @@ byId("filter").addEventListener("input", () => state && arrangePods());
 byId("waiting").addEventListener("change", () => state && arrangePods());
 byId("story-close").addEventListener("click", () => byId("story").close());
 byId("story").addEventListener("close", () => {
-  rows.get(story)?.querySelector("button").focus();
-  story = null;
+  (opener?.isConnected ? opener : rows.get(story)?.querySelector("button"))?.focus();
+  story = opener = null;
 });
 setInterval(showAges, 10000);
+setInterval(watchConnection, 1000);
 document.addEventListener("visibilitychange", () => { // a page that is not visible costs the node nothing
-  if (!document.hidden) connect();
+  if (!document.hidden) { disconnected("Connecting"); connect(); }
   else { source?.close(); clearTimeout(retry); clearTimeout(reloads); }
 });
 if (!document.hidden) connect(); // a tab may be opened in the background

@@ -31,7 +31,8 @@ def node(tmp_path: Path) -> PageNode:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, node: PageNode) -> AsyncIterator[MainListener]:
+async def server(tmp_path: Path, node: PageNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MainListener]:
+    monkeypatch.setattr(node_page, "TICK", 0.2)
     (tmp_path / "root" / "pod-resources").mkdir(parents=True)
     async with main_listener(configuration(tmp_path), node=node) as server:
         node.publish(10)
@@ -91,14 +92,16 @@ async def test_the_page_loads_nothing_from_outside(server: MainListener) -> None
     assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in headers["Content-Security-Policy"] and headers["X-Content-Type-Options"] == "nosniff"
     named = re.findall(r'(?:src|href)="([^"#]*)"', html)
-    assert sorted(named) == ["data:,", "explain", "page.css", "page.js", "state"]
-    for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+    assert sorted(named) == ["charts.js", "data:,", "explain", "page.css", "page.js", "state", "texts.js"]
+    for name in ("page.css", "page.js", "charts.js", "texts.js"):
+        kind = "text/css" if name.endswith("css") else "text/javascript"
         status, content, headers = await server.request("GET", f"/bulkhead/{name}")
         assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
         assert "//" not in re.sub(r"http://www\.w3\.org/2000/svg|//[ ].*|/\*.*?\*/", "", content)
         assert "innerHTML" not in content and "eval(" not in content
-        again = await server.request("GET", f"/bulkhead/{name}", b"", **{"If-None-Match": headers["ETag"]})
-        assert again[:2] == (304, "")
+        for known in (headers["ETag"], f'"other", W/{headers["ETag"]}'):
+            again = await server.request("GET", f"/bulkhead/{name}", b"", **{"If-None-Match": known})
+            assert again[:2] == (304, "")
     assert (await server.request("GET", "/bulkhead"))[0] == 301
 
 
@@ -145,9 +148,9 @@ async def test_a_page_shows_how_far_a_pull_is(server: MainListener, node: PageNo
 async def test_the_history_has_samples_of_all_series(server: MainListener, node: PageNode, opened: Open) -> None:
     events = await opened()
     assert (await events.next())[1]["history"]["at"] == []
-    await server.running.service.page.state.sample()
     intervals: list[float] = []  # 0 in a sample that follows another one before any beat
     while not any(intervals):
+        await server.running.service.page.state.sample()
         while not (history := (await events.next())[1].get("history")):
             pass
         intervals += [value for value in history["values"]["beats.interval"] if value is not None]
@@ -251,7 +254,69 @@ async def test_the_streams_end_when_the_ports_are_handed_over(server: MainListen
     assert (await server.request("GET", "/bulkhead/events"))[0] == 503
 
 
-@pytest.mark.parametrize("path", ["", "page.css", "page.js", "state", "events"])
+async def test_an_event_without_a_change_shows_that_the_connection_works(
+    server: MainListener, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    monkeypatch.setattr(node_page, "HEARTBEAT", 0.05)
+    events = await opened()
+    assert (await events.response.content.readline(), (await events.next())[0]) == (b"retry: 1000\n", "state")
+    while (found := await events.next())[0] != "unchanged":
+        pass
+    assert found[1] == {}
+
+
+async def test_a_stream_ends_after_a_while_so_that_the_right_is_reviewed_again(
+    server: MainListener, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    monkeypatch.setattr(node_page, "LONGEST", 0.5)
+    events = await opened()
+    async with asyncio.timeout(DEADLINE):
+        content = await events.response.content.read()
+    assert content.endswith(b"\n\n") and events.response.closed
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "target", "status"),
+    [
+        ("cross-site", "cors", "empty", 403),
+        ("same-site", "no-cors", "script", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("none", "navigate", "document", 200),
+    ],
+)
+async def test_a_page_of_another_site_gets_nothing(
+    server: MainListener, site: str, mode: str, target: str, status: int
+) -> None:
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": target}
+    for path in ("", "page.js", "state"):
+        assert (await server.request("GET", f"/bulkhead/{path}", b"", **headers))[0] == status
+    if status == 403:
+        assert (await server.request("GET", "/bulkhead/events", b"", **headers))[0] == status
+
+
+async def test_the_charts_continue_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_page, "SAVED_EVERY", 1)
+    monkeypatch.setattr(node_page, "until_next", lambda _now: 0.05)
+    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+    file = tmp_path / "run" / "node-history.json"
+    node = PageNode(tmp_path)
+    async with main_listener(configuration(tmp_path), node=node) as server:
+        node.publish(1)
+        async with asyncio.timeout(DEADLINE):
+            while not file.exists():
+                await asyncio.sleep(0.05)
+    saved = json.loads(file.read_bytes())
+    async with main_listener(configuration(tmp_path), node=PageNode(tmp_path)) as server:
+        history = server.running.service.page.state.history.data()
+        assert history["at"][: len(saved["at"])] == saved["at"] and saved["values"].keys() <= history["values"].keys()
+    file.write_bytes(b"{" * 2000)
+    async with main_listener(configuration(tmp_path), node=PageNode(tmp_path)) as server:
+        assert (await server.request("GET", "/bulkhead/state"))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["", "page.css", "charts.js", "state", "events"])
 async def test_all_of_it_needs_the_right_to_proxy(tmp_path: Path, path: str) -> None:
     asked: list[Attributes] = []
 

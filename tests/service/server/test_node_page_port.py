@@ -1,9 +1,12 @@
 """The port of the node page on 127.0.0.1: what it serves without credentials, and to whom."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.page_node import PageNode
@@ -72,3 +75,19 @@ async def test_names_of_this_machine_are_served_also_through_a_tunnel(server: Ru
 async def test_the_port_is_closed_by_default(tmp_path: Path) -> None:
     async with running(configuration(tmp_path)) as server:
         assert "page" not in server.service.listeners and not server.config.node_page_port
+
+
+async def test_fifty_pages_outlast_a_hundred_connections_without_a_complete_request(server: Running) -> None:
+    port = server.config.node_page_port
+    async with AsyncExitStack() as stack:
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+        address = f"http://127.0.0.1:{port}/bulkhead/events"
+        pages = [await stack.enter_async_context(session.get(address)) for _ in range(50)]
+        for _ in range(100):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            slow.sendall(b"GET /bulkhead/state HTTP/1.1\r\nHost: localhost\r\nX-")
+            await asyncio.sleep(0)
+        assert (await get(server, "/bulkhead/state"))[0] == 200
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(page.content.readuntil(b'"uid-1"') for page in pages))
+        assert server.service.page.pages == 50
