@@ -1,6 +1,6 @@
-"""What containers write down while they live and die, on the host, for their own logs go with them: moments and words.
+"""What containers write into a directory of the host, because their logs are removed with them: moments and words.
 
-Moments are /proc/uptime, which reads the same in every container and on the host.
+Moments are /proc/uptime, which is the same in every container and on the host.
 """
 
 import asyncio

@@ -28,6 +28,7 @@ from shared.config.effective import EffectiveConfig
 from shared.manifests_api import DIRECTORY, PATH, SOCKET
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
+from tests.service.running_service import running_service
 
 JSON = dict[str, Any]
 HOST_NETWORK = b"spec:\n  hostNetwork: true\n  containers: [{name: main, image: busybox}]\n"
@@ -74,16 +75,9 @@ class Node:
         )
         bus = self.network.bus("sources")
         service = build(Context("sources", config, bus, self.network.clock, asyncio.Event()))
-        await bus.start()
-        running = asyncio.create_task(service.run())
-        try:
+        async with running_service(self.network, bus, service):
             await self.desired.until_complete()
             yield
-        finally:
-            self.network.kill("sources")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
     async def send(self, method: str, path: str, body: bytes = b"") -> tuple[int, JSON]:
         """Answer of the API; `path` is below that of manifests and is sent as it is."""

@@ -22,6 +22,7 @@ from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
+from tests.service.running_service import running_service
 
 MANIFEST = """
 apiVersion: v1
@@ -75,15 +76,8 @@ class Node:
         )
         bus = self.network.bus("sources")
         service = build(Context("sources", config, bus, clock or self.network.clock, asyncio.Event()))
-        await bus.start()
-        running = asyncio.create_task(service.run())
-        try:
+        async with running_service(self.network, bus, service):
             yield
-        finally:
-            self.network.kill("sources")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
     def write(self, name: str, text: str) -> Path:
         self.manifests.mkdir(exist_ok=True)

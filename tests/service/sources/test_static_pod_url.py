@@ -24,6 +24,7 @@ from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from shared.podspec.static_pod import LARGEST_POD
 from tests.fakes.followed import FollowedStream
+from tests.service.running_service import running_service
 
 Answer = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
 
@@ -117,15 +118,8 @@ class Node:
         )
         bus = self.network.bus("sources")
         service = build(Context("sources", config, bus, self.network.clock, asyncio.Event()))
-        await bus.start()
-        running = asyncio.create_task(service.run())
-        try:
+        async with running_service(self.network, bus, service):
             yield
-        finally:
-            self.network.kill("sources")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
     async def start(self) -> None:
         await self._follower.start()

@@ -25,6 +25,7 @@ from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
 from tests.fakes.followed import FollowedStream
+from tests.service.running_service import running_service
 
 WELL = NodeObserved(
     observed_at=0,
@@ -133,15 +134,8 @@ class Node:
         bus = self.network.bus("status")
         service = build(Context("status", config, bus, self.network.clock, asyncio.Event()))
         self.decided.watch(service)
-        await bus.start()
-        running = asyncio.create_task(service.run())
-        try:
+        async with running_service(self.network, bus, service):
             yield
-        finally:
-            self.network.kill("status")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
     async def until_ready_is(self, status: str, text: str) -> dict[str, str]:
         def holds(conditions: Conditions) -> bool:

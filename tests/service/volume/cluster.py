@@ -24,6 +24,7 @@ from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from tests.fakes.followed import FollowedStream
+from tests.service.running_service import running_service
 
 ACCESS = {
     "name": "access",
@@ -142,15 +143,8 @@ class Cluster:
         )  # fmt: skip
         bus = self.network.bus("volume")
         service = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
-        await bus.start()
-        running = asyncio.create_task(service.run())
-        try:
+        async with running_service(self.network, bus, service):
             yield
-        finally:
-            self.network.kill("volume")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
     def directory(self, uid: str, volume: str) -> Path:
         return self.root / "pods" / uid / "volumes" / f"kubernetes.io~{FOLDERS[volume]}" / volume

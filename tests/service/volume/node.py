@@ -22,6 +22,7 @@ from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
 from shared.metrics.registry import Registry, Series
 from tests.fakes.followed import FollowedStream
+from tests.service.running_service import running_service
 
 TIMEOUT = 60.0  # seconds, for what a beat or a stream reports
 
@@ -98,15 +99,8 @@ class Node:
         self.metrics = Registry("volume")
         context = Context("volume", config, bus, SystemClock(), asyncio.Event(), self.deadlines, self.metrics)
         volume = Volume(context, self.plugins)
-        await bus.start()
-        running = asyncio.create_task(volume.run())
-        try:
+        async with running_service(self.network, bus, volume):
             yield
-        finally:
-            self.network.kill("volume")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
 
     def counted(self, name: str) -> Series:
         """The series of a metric of the newest volume."""
