@@ -105,7 +105,17 @@ class ApiFault:
     times: int
 
 
-Fault = BusFault | Kill | ClockStep | RuntimeFault | ApiFault
+@dataclass(frozen=True)
+class OtherAgentRuns:
+    """Every service is killed and starts again after `seconds`; meanwhile another agent runs the static pod with this
+    full name. Not drawn: what users and that agent do would depend on each other."""
+
+    at: float
+    seconds: float
+    pod: str
+
+
+Fault = BusFault | Kill | ClockStep | RuntimeFault | ApiFault | OtherAgentRuns
 
 
 def draw_faults(rng: Random, until: float) -> tuple[Fault, ...]:

@@ -25,10 +25,11 @@ from shared.kube import paths
 from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
-from tests.simulation.faults import SERVICES, BusFaults, ClockStep, Fault, Kill
+from tests.simulation.faults import SERVICES, BusFaults, ClockStep, Fault, Kill, OtherAgentRuns
 from tests.simulation.loop import INCARNATION, ApiClock, Incarnation, Killed, SimulationLoop
 from tests.simulation.network import SimulationNetwork, Transfer
 from tests.simulation.oracle import Oracle
+from tests.simulation.other_agent import OtherAgent
 from tests.simulation.pidfds import SimulationPidfds
 from tests.simulation.runtime import SimulationRuntime
 from tests.simulation.story import Story
@@ -72,6 +73,7 @@ class Node:
             events=workload.runtime_events,
         )
         self.oracle.runtime = self.users.runtime = self.runtime
+        self.other_agent = OtherAgent(self.runtime, self.story)
         self._bus_faults = BusFaults(faults)
         self.network = SimulationNetwork(self.clock, self.story, self._transfer)
         self.network.on_publish = self.oracle.published
@@ -117,6 +119,8 @@ class Node:
                 self._later(fault.at, self._arm, fault)
             elif isinstance(fault, ClockStep):
                 self._later(fault.at, self._set_clock, fault)
+            elif isinstance(fault, OtherAgentRuns):
+                self._later(fault.at, self._give_node, fault)
 
     def live(self, service: str) -> None:
         """A new incarnation."""
@@ -202,6 +206,13 @@ class Node:
             incarnation.lines = kill.lines
             incarnation.kill_in = kill.steps
             self._later(ARMED_SECONDS, incarnation.die)
+
+    def _give_node(self, fault: OtherAgentRuns) -> None:
+        for service in SERVICES:
+            self._down[service] = fault.seconds  # type: ignore[assignment]
+            if (incarnation := self.incarnations.get(service)) is not None:
+                incarnation.die()
+        self.other_agent.take_node(fault.pod)
 
     def crash_point(self, name: str) -> bool:
         """An incarnation comes to a named point, where it may be killed."""

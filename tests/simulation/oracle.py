@@ -67,7 +67,7 @@ class Oracle:
     @property
     def _restartable(self) -> set[str]:
         """Static pods come back under their UID when their manifest does."""
-        return {uid for uid in self._ending if not uid.startswith("0000ab1e")}
+        return {uid for uid in self._ending if not _is_of_api(uid)}
 
     def changed(self, change: Change) -> None:
         """The API server wrote a pod."""
@@ -156,6 +156,15 @@ class Oracle:
         if beside:
             self.violated(f"container {container} of pod {uid[-12:]} is started while {beside[0]} initializes")
 
+    def one_of_a_name(self, uid: str) -> None:
+        """A container of the pod begins to run: no other static pod of its name may run (pods.md 4.5)."""
+        pods = self.runtime.pods()
+        for other, seen in pods.items():
+            if other == uid or _is_of_api(other) or _is_of_api(uid) or seen.name != pods[uid].name:
+                continue
+            if any(container.state is ContainerState.RUNNING for container in seen.containers):
+                self.violated(f"pod {seen.name} runs twice, as {other[-12:]} and as {uid[-12:]}")
+
     def stopping(self, container_id: str) -> None:
         """A stop of it was requested."""
         self._stopped.setdefault(container_id, self._story.seconds)
@@ -196,6 +205,10 @@ class Oracle:
             return str(request["sandbox_config"]["metadata"]["uid"])
         held = self.runtime._containers.get(request["container_id"])
         return self.runtime._uid_of(held.container.sandbox_id) if held is not None else ""
+
+
+def _is_of_api(uid: str) -> bool:
+    return uid.startswith("0000ab1e")
 
 
 def _summary(pod: Object | None) -> str:

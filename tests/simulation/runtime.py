@@ -133,6 +133,7 @@ class SimulationRuntime(FakeRuntime):
         uid = self._uid_of(container.sandbox_id)
         number = self._oracle.started(uid, container.name, container_id, before)
         others = [c for c in self.pods()[uid].containers if c.state is ContainerState.RUNNING and c.id != container_id]
+        self._oracle.one_of_a_name(uid)
         self._oracle.begins_beside(uid, container.name, [c.name for c in others])
         run = self.run_of(uid, container.name, number)
         self._runs[container_id] = (run, self.clock.monotonic())

@@ -119,7 +119,10 @@ class PodSync:
             assert record.uid not in self.node_state.unclaimed
             if record.saved.state is PodState.SYNC:
                 assert not record.saved.deleted, f"{record.description} is deleted and not terminating"
-            if record.saved.state in (PodState.TERMINATED, PodState.FINISHED) and record.observed.is_current:
+            is_over = record.saved.state is PodState.TERMINATED
+            if record.saved.state is PodState.FINISHED and record.call is None:
+                is_over = self.node_state.admissions.sources_complete
+            if is_over and record.observed.is_current:
                 assert not record.alive, f"{record.description} is {record.saved.state} with running containers"
             if record.saved.state is PodState.SYNC and record.instances and record.is_static:
                 other = started.setdefault(record.full_name, uid)
@@ -336,6 +339,8 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
     """Of two pods of one full name, the one that was started, or is ending, goes first (pods.md 4.5)."""
     if other.saved.state in (PodState.TERMINATING, PodState.TERMINATED):
         return True
+    if other.may_run_after_end:
+        return not record.alive
     if other.saved.state is not PodState.SYNC or record.instances:
         return False
     return bool(other.instances) or not other.observed.is_current or other.uid < record.uid

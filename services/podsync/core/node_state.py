@@ -86,6 +86,10 @@ class NodeState:
 
     def take_in(self, event: Event, now: float) -> list[str]:
         """Change what is known; return the UIDs of the pods to advance, in this order."""
+        touched = [(uid, *self._resume_or_end(uid, now)) for uid in self._apply(event, now)]
+        return list(dict.fromkeys(uid for uids in touched for uid in uids))
+
+    def _apply(self, event: Event, now: float) -> list[str]:
         match event:
             case PodDesired():
                 return self._on_desired(event, now)
@@ -199,7 +203,38 @@ class NodeState:
             if other.saved.source == record.saved.source:
                 self.desired.pop(other.uid, None)
                 touched += [] if other.saved.deleted else self._on_unwanted(other.uid, now)
+            touched += [other.uid] if other.runs_after_end else []
         return touched
+
+    def _resume_or_end(self, uid: str, now: float) -> list[str]:
+        """A finished pod runs, as another agent of the node started it since: take it as a new pod with its containers
+        if a source lists it again (pods.md 4.7), end it again if none does. Returns UIDs that this concerns too."""
+        record, desired = self.records.get(uid), self.desired.get(uid)
+        if record is None or not record.runs_after_end or not record.observed.is_current or record.call is not None:
+            return []
+        listed_again = record.saved.restart_requested or (record.is_static and not record.saved.deleted)
+        if desired is not None and listed_again and not record.saved.rejected:
+            resumed = replace(
+                self._new_record(desired, now),
+                attempts=record.attempts,
+                observed=record.observed,
+                last_written=record.last_written,
+                instance_facts=record.instance_facts,
+                new_to_node=False,
+            )
+            self.pods.add(resumed)
+            return self.admissions.on_listed(uid, now, first=True)
+        if self._is_unwanted(record):
+            self.pods.put(lifecycle.with_second_termination(record, now))
+        return []
+
+    def _is_unwanted(self, record: PodRecord) -> bool:
+        """No source can list this pod any more, or list it as one that runs: those of the API server never come back,
+        and a source lists one pod of a name at a time."""
+        if not record.saved.deleted or record.saved.source == "api" or self.admissions.sources_complete:
+            return True
+        sources = {other.saved.source for other in self.pods.namesakes(record) if other.uid in self.desired}
+        return bool(sources - {"api"}) if not record.saved.source else record.saved.source in sources
 
     def _on_evicted(self, event: PodEvicted, now: float) -> list[str]:
         record = self.records.get(event.uid)
@@ -247,6 +282,8 @@ class NodeState:
             for uid in [u for u in self.records if u not in event.listed]:
                 if not self.records[uid].saved.deleted:
                     touched += self._on_unwanted(uid, now)
+                elif self.records[uid].runs_after_end:
+                    touched.append(uid)
             touched += [*self._claim_orphans(now), *self.admissions.decide_waiting(now), *self.resizes.decide(now)]
         return touched
 

@@ -36,7 +36,9 @@ def save_and_publish(
         urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
         written = replace(written, saved=(record.saved, record.attempts))
         out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-    if written.published_from is not record.saved and record.saved.admission_decided:
+    # Volumes of a pod that may run are not unmounted: `finished` is published once nothing of it is there.
+    is_known = record.saved.admission_decided and not record.may_run_after_end
+    if written.published_from is not record.saved and is_known:
         shown = published(record.uid, record.name, record.namespace, record.saved)
         if shown != written.published:
             out.append(PublishAdmitted(cause=cause, published=shown))

@@ -6,6 +6,7 @@ pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 from typing import Any
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.performed import PodSetup
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.pod.saved import with_containers
 from shared.frozen_copy import replace
@@ -17,6 +18,7 @@ LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
         (PodState.SYNC, PodState.FINISHED),  # rejected at admission: nothing was ever made
         (PodState.TERMINATING, PodState.TERMINATED),
         (PodState.TERMINATED, PodState.FINISHED),
+        (PodState.FINISHED, PodState.TERMINATING),  # another agent of the node started it again
     }
 )
 
@@ -68,6 +70,13 @@ def with_termination(record: PodRecord, *, reason: str, now: float, override: in
     saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
     retry = replace(record.retry, at=0.0, failures=0)
     return moved(replace(record, saved=saved, retry=retry), PodState.TERMINATING)
+
+
+def with_second_termination(record: PodRecord, now: float) -> PodRecord:
+    """The record of a finished pod that runs, as another agent of the node started it again, and that is not wanted: it
+    ends with its own grace period. Its verdict and its phase stay."""
+    record = replace(record, saved=replace(record.saved, grace_seconds=0), setup=PodSetup())
+    return with_termination(record, reason="another agent started the pod after it had finished here", now=now)
 
 
 def deadline(record: PodRecord) -> float | None:

@@ -152,6 +152,18 @@ class PodRecord:
         return [s for s in self.sandboxes if s.state is SandboxState.READY]
 
     @property
+    def runs_after_end(self) -> bool:
+        """The pod has finished here and something of it runs: another agent of the node started it since."""
+        return self.saved.state is PodState.FINISHED and bool(self.alive or self.ready_sandboxes)
+
+    @property
+    def may_run_after_end(self) -> bool:
+        """`runs_after_end`, or an earlier process finished the pod and this one has yet to list it in the runtime. A
+        pod of the API server that is still listed, and a rejected one, need no list: they never run again."""
+        unseen = self.restored and not self.observed.since_start and (self.saved.deleted or self.is_static)
+        return self.runs_after_end or (self.saved.state is PodState.FINISHED and unseen and not self.saved.rejected)
+
+    @property
     def evicted(self) -> bool:
         """The pod is to end, or has ended, because of an eviction."""
         return self.saved.ending.get("reason") == "Evicted"

@@ -68,7 +68,7 @@ def _stays_listed(record: PodRecord, inputs: StepInputs) -> Step:
     evicted or they are garbage. Nothing was made of a rejected pod."""
     if record.saved.rejected:
         return Step(record=record, done=record.saved.deleted and not inputs.still_listed)
-    if not record.evicted and not record.garbage:
+    if not record.evicted and not record.garbage and not record.may_run_after_end:
         return Step(record=record)
     if not record.observed.is_current:
         return _look(record, inputs)
