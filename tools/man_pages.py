@@ -1,8 +1,9 @@
 """Writes the man pages into a directory, from the commands' own help and the table of flags: `python -m tools.man_pages
-OUT`. `bulkhead.1`, one page for each command below it, and `bulkhead-kubelet.8` with every flag. The same tree gives
-the same bytes."""
+OUT`. `bulkhead.1`, one page for each command below it, `kubectl-bulkhead.1`, and `bulkhead-kubelet.8` with every flag.
+The same tree gives the same bytes."""
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from shared.config.flag_table import FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.help_text import gate_lines
 from shared.version import KUBERNETES_VERSION
+from tools.home import CHECKOUT
 
 _EXIT_CODES = "Exit codes:"
 _ENVIRONMENT = (
@@ -55,7 +57,7 @@ def pages() -> dict[str, str]:
     below = names[1:]  # without the page itself
     found["bulkhead.1"] += _entries("ENVIRONMENT", _ENVIRONMENT) + _entries("FILES", _FILES) + _see_also(below)
     context.close()
-    return {**found, "bulkhead-kubelet.8": _kubelet_page()}
+    return {**found, "kubectl-bulkhead.1": _plugin_page(), "bulkhead-kubelet.8": _kubelet_page()}
 
 
 def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
@@ -98,6 +100,22 @@ def _exit_codes(paragraph: str) -> list[tuple[str, str]]:
     return [
         (left, right) if sign else ("other", left) for left, sign, right in (one.partition(" = ") for one in pieces)
     ]
+
+
+def _plugin_page() -> str:
+    """The page of the kubectl plugin, from its help: usage, description and exit codes, in this order."""
+    command = ["sh", str(CHECKOUT / "tools/kubectl-bulkhead"), "--help"]
+    usage, description, codes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n\n")
+    return "".join(
+        (
+            _title("kubectl-bulkhead", 1),
+            _name("kubectl-bulkhead", "show what happened to a pod on its node, without a login there"),
+            ".SH SYNOPSIS\n" + _text("\b\n" + usage.partition("\n")[2]) + "\n",
+            f".SH DESCRIPTION\n{_text(description)}\n",
+            _entries("EXIT STATUS", _exit_codes(codes)),
+            _see_also([("bulkhead explain", bulkhead)]),
+        )
+    )
 
 
 def _kubelet_page() -> str:

@@ -33,8 +33,15 @@ def test_a_page_has_every_option_and_exit_code_of_its_command(name: str, command
     assert in_help or isinstance(command, click.Group), f"the help of {name} names no exit codes"
 
 
-def test_there_is_one_page_for_each_command_and_one_for_the_flags() -> None:
-    assert set(PAGES) == {*(f"{name}.1" for name, _ in commands(main)), "bulkhead-kubelet.8"}
+def test_there_is_one_page_for_each_command_one_for_the_plugin_and_one_for_the_flags() -> None:
+    of_commands = {f"{name}.1" for name, _ in commands(main)}
+    assert set(PAGES) == {*of_commands, "kubectl-bulkhead.1", "bulkhead-kubelet.8"}
+
+
+def test_the_page_of_the_plugin_has_its_usage_and_exit_codes() -> None:
+    page = plain("kubectl-bulkhead.1")
+    assert "\nkubectl bulkhead explain POD [-n NAMESPACE]" in page
+    assert re.findall(r"^\.B (\d)$", page, re.MULTILINE) == ["0", "1", "2"]
 
 
 def test_the_page_of_the_executable_has_every_flag() -> None:
