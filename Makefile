@@ -66,7 +66,7 @@ deps:  ## install what running needs and the machine lacks (containerd, runc, CN
 	@tools/install-missing run
 
 test-deps:  ## the same, and what the tests need
-	@tools/install-missing run test
+	@tools/install-missing run test $(if $(NIGHT),night)
 
 assets:  ## put a real control plane into the cache, for the tests (8 minutes the first time), and print its folder
 	@tools/control-plane || { [ "$$CI" != true ] && echo "bulkhead: the tests that need a control plane will be skipped" >&2; }
@@ -165,8 +165,7 @@ night: test  ## every test, then what takes hours: thousands of new seeds, pairs
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120
-	@tools/install-missing vm
-	$(PYTEST) tests/process/test_client_certificates_by_python.py tests/process/test_container_image.py
+	$(PYTEST) tests/process/test_client_certificates_by_python.py
 	@$(MAKE) --no-print-directory vm
 
 quick: check  ## check and the tests that need neither root nor a runtime

@@ -7,8 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.systemd_machine import SystemdMachine
+from tools.containerd import import_images
 from tools.home import CHECKOUT
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_COMMAND, Image
 
+PAUSE = Image(name="registry.k8s.io/pause:3.10", command=PAUSE_COMMAND)  # that of the package's kubelet.yaml
+
+# The environment of a login of root.
+LOGIN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8")
 # The units of this machine must not start in there. Only what the package starts is of interest.
 _ROOT = """\
 mount -t tmpfs -o size=2g tmpfs {scratch}
@@ -53,16 +59,14 @@ class InstalledMachine(SystemdMachine):
 
     def call(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in there as a login of root would, without a terminal."""
-        path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        variables = [
-            path,
-            "LC_ALL=C.UTF-8",
-            "DEBIAN_FRONTEND=noninteractive",
-            *(f"{k}={v}" for k, v in environment.items()),
-        ]
-        command_line = self.inside("env", "-i", *variables, *command)
+        variables = [*LOGIN, "DEBIAN_FRONTEND=noninteractive", *(f"{k}={v}" for k, v in environment.items())]
+        return self.captured(*self.inside("env", "-i", *variables, *command))
+
+    @staticmethod
+    def captured(*command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command out here, with nothing to read; its output."""
         return subprocess.run(
-            command_line, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=180
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=600
         )
 
     def must(self, *command: str, **environment: str) -> str:
@@ -74,6 +78,36 @@ class InstalledMachine(SystemdMachine):
     def json(self, *command: str) -> Any:
         """What a command in there prints as JSON."""
         return json.loads(self.must(*command))
+
+    @property
+    def containerd(self) -> str:
+        """The address of the containerd of the package's configuration."""
+        return str(self.path("/run/bulkhead/containerd/containerd.sock"))
+
+    def import_images(self) -> None:
+        """Bring in what the pods of `add_pod` need."""
+        import_images(self.containerd, self.directory, (PAUSE, BUSYBOX_CONTENT))
+
+    def add_pod(self, name: str) -> None:
+        """Write the manifest of a pod that runs until it is stopped."""
+        container = {"name": "c", "image": BUSYBOX_CONTENT.name, "command": ["sleep", "100000"]}
+        spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self.path(f"/etc/bulkhead/manifests/{name}.json").write_text(json.dumps(pod))
+
+    def states(self) -> dict[str, str]:
+        """The state of each pod, as `bulkhead pods` shows it."""
+        return {row["name"]: row["state"] for row in self.json("bulkhead", "pods", "-o", "json")}
+
+    def tasks(self) -> set[str]:
+        """The id and the process of each running container and sandbox."""
+        command = ["ctr", "--address", self.containerd, "--namespace", "k8s.io", "tasks", "ls"]
+        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        return {" ".join(line.split()) for line in lines[1:] if "RUNNING" in line}
+
+    def processes(self) -> set[str]:
+        """The ids of all processes in there."""
+        return {name for name in self.must("ls", "/proc").split() if name.isdecimal()}
 
     def path(self, inside: str) -> Path:
         """A path in there as it is reached from out here."""

@@ -52,8 +52,8 @@ mount -t tmpfs tmpfs /run
 umount -R /sys/fs/cgroup
 {mounts}
 mkdir -p /run/systemd/system /run/dbus
-cp {units}/* /run/systemd/system/
-exec env -i PATH="$PATH" container=test {systemd} --system --unit=test.target --log-target=console --show-status=no
+{last}
+exec env -i PATH="$PATH" container=test {systemd} --system --show-status=no {options}
 """
 
 
@@ -61,6 +61,7 @@ class SystemdMachine:
     """`with SystemdMachine(directory) as machine:`; a short directory, for what runs inside puts sockets there."""
 
     namespaces = ""  # more of them, as options of unshare
+    options = "--unit=test.target --log-target=console"  # of systemd
 
     def __init__(self, directory: Path) -> None:
         for needed in (SYSTEMD, Path("/usr/bin/dbus-daemon"), Path("/usr/bin/nsenter")):
@@ -108,20 +109,24 @@ class SystemdMachine:
 
     def start(self) -> None:
         """Boot it and wait until systemd is on its bus."""
-        units = self.directory / "units"
-        units.mkdir()
-        for name, text in (("test.target", _TARGET), ("dbus.socket", _SOCKET), ("dbus.service", _SERVICE)):
-            (units / name).write_text(text)
         ours = cgroup_layout.find_hierarchies()
         trees = [*ours.roots(), *([ours.beside] if ours.beside else [])]
         inside = self.directory / "inside.sh"
-        inside.write_text(_INSIDE.format(root=self.root_script(), mounts=_mounts(ours), units=units, systemd=SYSTEMD))
+        inside.write_text(
+            _INSIDE.format(
+                root=self.root_script(),
+                mounts=_mounts(ours),
+                last=self.last_script(),
+                systemd=SYSTEMD,
+                options=self.options,
+            )
+        )
         outside = _OUTSIDE.format(
             trees=" ".join(map(str, trees)), name=self.name, inside=inside, namespaces=self.namespaces
         )
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(["bash", "-c", outside], stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not self._is_up():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"systemd did not boot: {self.log.read_text(errors='replace')}")
@@ -143,6 +148,14 @@ class SystemdMachine:
     def root_script(self) -> str:
         """Commands before anything else is mounted in there: a root of its own, in a subclass."""
         return ""
+
+    def last_script(self) -> str:
+        """Commands just before systemd: its units, a system bus and no more."""
+        units = self.directory / "units"
+        units.mkdir()
+        for name, text in (("test.target", _TARGET), ("dbus.socket", _SOCKET), ("dbus.service", _SERVICE)):
+            (units / name).write_text(text)
+        return f"cp {units}/* /run/systemd/system/"
 
     def inside(self, *command: str) -> list[str]:
         """The command line that runs a command in there."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """A command (or file, when `name` has a slash) that `lane` (venv, run, test, vm or release) needs."""
+    """A command (or file, when `name` has a slash) that `lane` (venv, run, test, vm, release or night) needs."""
 
     name: str
     package: str
@@ -59,14 +59,15 @@ PREREQUISITES = (
     Prerequisite("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core", "test"),
     Prerequisite("gcc", "gcc", "test"),
     Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
-    Prerequisite("lintian", "lintian", "test"),
+    Prerequisite("lintian", "lintian", "night"),
     Prerequisite("shellcheck", "shellcheck", "test"),
     Prerequisite("/usr/share/debconf/confmodule", "debconf", "test"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),
     Prerequisite("mmdebstrap", "mmdebstrap", "vm"),
-    Prerequisite("mmdebstrap", "mmdebstrap", "release"),
     Prerequisite("mke2fs", "e2fsprogs", "vm"),
     Prerequisite("setpriv", "util-linux", "vm"),
+    Prerequisite("mmdebstrap", "mmdebstrap", "release"),
+    Prerequisite("mmdebstrap", "mmdebstrap", "night"),
 )
 
 

@@ -18,15 +18,15 @@ import pytest
 from tests.installed_machine import InstalledMachine
 from tests.lacking import require_command
 from tests.process.supervised import CHECKOUT, eventually
-from tools.containerd import import_images
-from tools.oci_image import BUSYBOX_CONTENT, PAUSE_COMMAND, Image
+from tests.release_build import build_release, checkout_of_the_first_release
 from tools.release.source import copy_source
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 
-PODS = 30 if os.environ.get("NIGHT") else 5
-CONTAINERD = "/run/bulkhead/containerd/containerd.sock"
-PAUSE = Image(name="registry.k8s.io/pause:3.10", command=PAUSE_COMMAND)  # that of the package's kubelet.yaml
+NIGHT = bool(os.environ.get("NIGHT"))
+PODS = 30 if NIGHT else 5
+# What the release is exchanged with: the first one that was a package, or its own code with a later version.
+OTHER = "earlier" if NIGHT else "later"
 SECONDS = 60.0  # a deadline
 _POLL = """\
 import time, urllib.request
@@ -43,7 +43,7 @@ while True:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory with the files of a release."""
-    return build(tmp_path_factory, "0022", {})
+    return build(tmp_path_factory, 0o022, {})
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +53,10 @@ def package(built: Path) -> Path:
     return path
 
 
-def build(directories: pytest.TempPathFactory, umask: str, environment: dict[str, str]) -> Path:
+def build(directories: pytest.TempPathFactory, umask: int, environment: dict[str, str]) -> Path:
     """Build a release in a process with this umask and these variables; the directory with its files."""
     output, scratch = directories.mktemp("release"), directories.mktemp("scratch")
-    command = [sys.executable, "-m", "tools.release", f"--output={output}", "--fast"]
-    script = f'umask {umask}; exec "$@"'
-    done = subprocess.run(["bash", "-c", script, "bash", *command], cwd=CHECKOUT, capture_output=True, text=True,
-                          check=False, env={**os.environ, "TMPDIR": str(scratch), **environment})  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    build_release(output, environment={"TMPDIR": str(scratch), **environment}, umask=umask)
     assert not list(scratch.iterdir()), "nothing is left of the build"
     return output
 
@@ -84,7 +80,7 @@ def test_a_release_names_its_files_and_their_sums(built: Path) -> None:
 @pytest.mark.night
 def test_two_builds_have_the_same_bytes(built: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = {"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "1", "LC_ALL": "C"}
-    again = build(tmp_path_factory, "0077", other)
+    again = build(tmp_path_factory, 0o077, other)
     assert (again / "SHA256SUMS").read_text() == (built / "SHA256SUMS").read_text()
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=again, check=True)
     shutil.rmtree(again)
@@ -130,19 +126,8 @@ def test_the_maintainer_scripts_pass_shellcheck(tree: Path) -> None:
     assert done.returncode == 0, done.stdout  # SC1091: debconf is not a file of ours
 
 
-def test_lintian_finds_no_error_outside_of_the_python_packages(tree: Path, tmp_path: Path) -> None:
-    """Without the Python packages, which take a minute: the next test has them."""
-    small = tmp_path / "small"
-    subprocess.run(["cp", "-a", tree, small], check=True)
-    shutil.rmtree(small / "opt/bulkhead/lib")
-    sums = small / "DEBIAN/md5sums"
-    lines = [line for line in sums.read_text().splitlines() if (small / line.split("  ", 1)[1]).exists()]
-    sums.write_text("\n".join(lines) + "\n")
-    assert lintian_errors(packed(small, tmp_path / "bulkhead.deb", "xz")) == []
-
-
 @pytest.mark.night
-def test_lintian_finds_no_error_in_the_whole_package(tree: Path, tmp_path: Path) -> None:
+def test_lintian_finds_no_error(tree: Path, tmp_path: Path) -> None:
     assert lintian_errors(packed(tree, tmp_path / "bulkhead.deb", "xz")) == []
 
 
@@ -167,22 +152,37 @@ def lintian_errors(package: Path) -> list[str]:
 def machine(package: Path, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledMachine]:
     directory = tmp_path_factory.mktemp("machine")
     shutil.copy(package, directory / "first.deb")
-    with later_version(tree):
-        packed(tree, directory / "later.deb")
+    other_release(tree, directory)
     with InstalledMachine(directory) as machine:
         yield machine
 
 
 @contextmanager
-def later_version(tree: Path) -> Iterator[None]:
-    """The unpacked package as one of the version 99, as far as dpkg and the program know."""
+def labelled(tree: Path, version: str) -> Iterator[None]:
+    """The unpacked package as one of another version, as far as dpkg and the program know."""
     [metadata] = tree.glob("opt/bulkhead/lib/*/site-packages/bulkhead_kubelet-*.dist-info/METADATA")
     texts = {path: path.read_text() for path in (tree / "DEBIAN/control", metadata)}
     for path, text in texts.items():
-        path.write_text(re.sub(r"(?m)^Version: .*$", "Version: 99", text, count=1))
+        path.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", text, count=1))
     yield
     for path, text in texts.items():
         path.write_text(text)
+
+
+def other_release(tree: Path, directory: Path) -> None:
+    """Build OTHER in the directory. `tree`: the unpacked package of the release."""
+    if OTHER == "later":
+        with labelled(tree, "99"):
+            packed(tree, directory / "later.deb")
+        return
+    checkout, unpacked = directory / "checkout", directory / "earlier"
+    checkout_of_the_first_release(checkout)
+    package = build_release(directory / "release", checkout=checkout)
+    subprocess.run(["dpkg-deb", "-R", package, unpacked], check=True)
+    with labelled(unpacked, "0.0.1"):
+        packed(unpacked, directory / "earlier.deb")
+    for left in (checkout, unpacked):
+        shutil.rmtree(left)
 
 
 def dpkg(machine: InstalledMachine, *arguments: str) -> str:
@@ -194,23 +194,6 @@ def dpkg(machine: InstalledMachine, *arguments: str) -> str:
 
 def version(machine: InstalledMachine) -> str:
     return machine.must("bulkhead", "--version").strip()
-
-
-def tasks(machine: InstalledMachine) -> set[str]:
-    """The id and the process of each running container and sandbox."""
-    address = str(machine.path(CONTAINERD))
-    lines = subprocess.run(["ctr", "--address", address, "--namespace", "k8s.io", "tasks", "ls"], capture_output=True,
-                           text=True, check=True).stdout.splitlines()  # fmt: skip
-    return {" ".join(line.split()) for line in lines[1:] if "RUNNING" in line}
-
-
-def processes(machine: InstalledMachine) -> set[str]:
-    return set(machine.must("ps", "-e", "-o", "pid=").split())
-
-
-def states(machine: InstalledMachine) -> dict[str, str]:
-    rows = machine.json("bulkhead", "pods", "-o", "json")
-    return {row["name"]: row["state"] for row in rows}
 
 
 def gap(machine: InstalledMachine, change: Callable[[], object]) -> float:
@@ -254,46 +237,37 @@ def test_the_node_is_ready_after_one_command(machine: InstalledMachine) -> None:
     machine.must("systemctl", "enable", "--now", "bulkhead")
     machine.must("bulkhead", "status", f"--wait-ready={SECONDS:g}")
     print(f"ready {time.monotonic() - began:.1f} s after `systemctl enable --now bulkhead`")
-    import_images(str(machine.path(CONTAINERD)), machine.directory, (PAUSE, BUSYBOX_CONTENT))
+    machine.import_images()
     for number in range(PODS):
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"pod-{number}"},
-            "spec": {
-                "terminationGracePeriodSeconds": 1,
-                "containers": [{"name": "c", "image": BUSYBOX_CONTENT.name, "command": ["sleep", "100000"]}],
-            },
-        }
-        machine.path(f"/etc/bulkhead/manifests/pod-{number}.json").write_text(json.dumps(pod))
+        machine.add_pod(f"pod-{number}")
     eventually(
-        lambda: len(found := states(machine)) == PODS and set(found.values()) == {"Running"}, "the pods run", 300
+        lambda: len(found := machine.states()) == PODS and set(found.values()) == {"Running"}, "the pods run", 300
     )
-    assert len(tasks(machine)) == 2 * PODS
+    assert len(machine.tasks()) == 2 * PODS
 
 
-@pytest.mark.parametrize("release", ["later", "first"])
+@pytest.mark.parametrize("release", [OTHER, "first"])
 def test_an_upgrade_and_a_downgrade_restart_no_container(machine: InstalledMachine, release: str) -> None:
-    before, old = tasks(machine), (version(machine), machine.show("bulkhead", "MainPID"))
+    before, old = machine.tasks(), (version(machine), machine.show("bulkhead", "MainPID"))
     package = str(machine.directory / f"{release}.deb")
     seconds = gap(machine, lambda: dpkg(machine, "--install", package))
     print(f"{PODS} pods, {old[0]} -> {version(machine)}: {seconds:.1f} s without an agent")
     assert version(machine) != old[0] and machine.show("bulkhead", "MainPID") != old[1]
     machine.must("bulkhead", "status", f"--wait-ready={SECONDS:g}")
-    eventually(lambda: set(states(machine).values()) == {"Running"}, "the agent shows its pods")
-    assert tasks(machine) == before
+    eventually(lambda: set(machine.states().values()) == {"Running"}, "the agent shows its pods")
+    assert machine.tasks() == before
     assert seconds < SECONDS  # on a busy machine; the figure above is what is claimed
 
 
 def test_a_removal_stops_the_agent_and_leaves_the_pods(machine: InstalledMachine) -> None:
-    before = {line.split()[1] for line in tasks(machine)}
+    before = {line.split()[1] for line in machine.tasks()}
     output = dpkg(machine, "--remove", "bulkhead")
     assert "systemctl enable --now kubelet" in output
     assert machine.call("systemctl", "is-active", "bulkhead").stdout.strip() == "inactive"
     assert not machine.path("/opt/bulkhead").exists()
     assert not machine.path("/etc/systemd/system/multi-user.target.wants/bulkhead.service").is_symlink()
     assert machine.path("/etc/bulkhead/kubelet.yaml").exists()
-    assert before <= processes(machine)
+    assert before <= machine.processes()
 
 
 def test_a_purge_keeps_the_state_without_an_answer_and_while_pods_run(machine: InstalledMachine) -> None:
@@ -309,15 +283,15 @@ def test_a_purge_keeps_the_state_without_an_answer_and_while_pods_run(machine: I
 
 
 def test_a_purge_removes_the_state_of_pods_that_have_ended(machine: InstalledMachine) -> None:
-    before = processes(machine)
+    before = machine.processes()
     dpkg(machine, "--install", str(machine.directory / "first.deb"))
     machine.must("systemctl", "start", "bulkhead")
-    eventually(lambda: len(states(machine)) == PODS and set(states(machine).values()) == {"Running"}, "the pods run")
-    assert len(tasks(machine)) == 2 * PODS
-    assert {line.split()[1] for line in tasks(machine)} <= before, "a later installation continues with the pods"
+    eventually(lambda: len(machine.states()) == PODS and set(machine.states().values()) == {"Running"}, "the pods run")
+    assert len(machine.tasks()) == 2 * PODS
+    assert {line.split()[1] for line in machine.tasks()} <= before, "a later installation continues with the pods"
     for path in machine.path("/etc/bulkhead/manifests").iterdir():
         path.unlink()
-    eventually(lambda: not states(machine) and not tasks(machine), "the pods have ended", 120)
+    eventually(lambda: not machine.states() and not machine.tasks(), "the pods have ended", 120)
     dpkg(machine, "--remove", "bulkhead")
     machine.must("umount", "/var/lib/bulkhead/containerd")  # the test's own mount
     machine.must("sh", "-c", "echo bulkhead bulkhead/remove-state boolean true | debconf-set-selections")
