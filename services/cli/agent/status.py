@@ -22,9 +22,15 @@ _BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
 def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, out: Write, err: Write) -> int:
     """Print the state as text, wide, json or yaml. `wait_ready`: seconds to wait for a ready node; None = do not.
 
-    Return the exit code: 0 = ready, 3 = not, 1 = the agent cannot be asked.
+    Return the exit code: 0 = ready, 3 = not, 1 = the agent cannot be asked, 130 = Ctrl-C.
     """
-    deadline = time.monotonic() + (wait_ready or 0.0)
+    try:
+        return _show(run_dir, form, watch, time.monotonic() + (wait_ready or 0.0), out, err)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _show(run_dir: str, form: str, watch: bool, deadline: float, out: Write, err: Write) -> int:
     while True:
         try:
             with local_agent(run_dir) as agent:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from services.cli.agent.local_agent import local_agent
 from services.cli.command import main, split_output
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
@@ -248,3 +249,16 @@ def test_a_full_disk_is_one_line() -> None:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr == "standard output cannot be written: No space left on device (write it elsewhere)\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--wait-ready", "60")], ids=" ".join)
+def test_ctrl_c_ends_status_with_130_and_without_a_line(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("services.cli.agent.status.time.sleep", interrupted)  # while it waits for an agent
+    monkeypatch.setattr("services.cli.agent.status.local_agent", interrupted if not words else local_agent)
+    answer = CliRunner().invoke(main, ["status", *words, "--run-dir", str(tmp_path)])
+    assert (answer.exit_code, answer.output) == (130, "")
