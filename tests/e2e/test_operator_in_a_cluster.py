@@ -106,6 +106,10 @@ async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
         facts = await page.value("byId('facts').textContent")
         assert "API server: reachable" in facts and "lease: renewed" in facts
         assert page.problems == []
+        cluster.agent.kill("server")
+        row = "[...byId('processes').tBodies[0].rows].find(row => row.cells[0].textContent === 'server')"
+        await page.until(f"{row}.cells[6].textContent !== '0' && byId('connection').textContent === 'Connected'")
+        await page.until("byId('verdict').textContent === 'Ready' && byId('pods').textContent.includes('late')")
     await cluster.delete_pod("late", grace=0)
 
 

@@ -2,7 +2,8 @@
 "use strict";
 
 const RELOAD_SECONDS = 10; // between two readings of `state` while there is no event stream
-const RETRY_SECONDS = 30; // until the event stream is tried again after a refusal
+const RETRY_SECONDS = 30; // until the event stream is tried again after a refusal of the node
+const AWAY_SECONDS = 3; // until it is after one of a proxy: the node does not answer it
 const BROKEN_SECONDS = 3; // without a connection until the page counts as out of date
 const LATE_SECONDS = 25; // without an event until it does: the node sends one at least every ten
 const LOST_SECONDS = 45; // without an event until the stream is opened again: its other end may be gone without a sign
@@ -292,10 +293,11 @@ function connect() {
   source.addEventListener("state", (event) => { takeState(JSON.parse(event.data)); connected("Connected"); });
   source.addEventListener("change", (event) => { takeChange(JSON.parse(event.data)); connected("Connected"); });
   source.addEventListener("unchanged", () => connected("Connected"));
-  source.onerror = () => {
+  source.onerror = async () => {
     if (source.readyState !== EventSource.CLOSED) { disconnected("No connection; trying again"); return; }
-    reload(); // refused: too many pages are open, or the right was withdrawn
-    retry = setTimeout(connect, RETRY_SECONDS * 1000);
+    const refused = source; // too many pages are open, the right was withdrawn, or a proxy has no connection
+    const answers = await reload();
+    if (source === refused && !document.hidden) retry = setTimeout(connect, (answers ? RETRY_SECONDS : AWAY_SECONDS) * 1000);
   };
 }
 
@@ -324,17 +326,21 @@ function showConnection() {
   if (state) showVerdict();
 }
 
-async function reload() {
+async function reload() { // whether the node answers
   clearTimeout(reloads);
+  let status = 0;
   try {
     const answer = await fetch("state", { cache: "no-store", signal: AbortSignal.timeout(RELOAD_SECONDS * 1000) });
+    status = answer.status;
     if (answer.ok) { takeState(await answer.json()); connected(`Reloaded every ${RELOAD_SECONDS} s`); }
-    else if (answer.status === 401 || answer.status === 403) disconnected(`Refused (${answer.status}): the right to get nodes/proxy is missing`);
-    else disconnected(`No connection (${answer.status}); trying again`);
   } catch {
-    disconnected("No connection; trying again");
+    status = 0;
   }
+  const refused = status === 401 || status === 403;
+  if (refused) disconnected(`Refused (${status}): the right to get nodes/proxy is missing`);
+  else if (status !== 200) disconnected(`No connection${status ? ` (${status})` : ""}; trying again`);
   if (!document.hidden) reloads = setTimeout(reload, RELOAD_SECONDS * 1000);
+  return refused || status === 200;
 }
 
 function watchConnection() {
