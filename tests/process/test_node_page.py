@@ -214,6 +214,7 @@ async def test_a_change_appears_without_a_reload_and_keeps_the_focus(shown: Show
 
 async def test_charts_have_axes_with_units_and_show_the_value_at_a_point(shown: Shown) -> None:
     page = await shown.open()
+    await page.value("source.close()")  # no sample comes while the test counts them
     labels = "[...document.querySelectorAll('.scale')].map(scale => [...scale.children].map(one => one.textContent))"
     found = await page.value(labels)
     assert found[1] == ["0 GiB", "2 GiB", "4 GiB"] and found[3] == ["0 MiB", "200 MiB", "400 MiB", "600 MiB"]
