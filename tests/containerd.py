@@ -6,8 +6,10 @@ Several may run side by side. `stop` takes down every pod it still has and leave
 import asyncio
 import itertools
 import os
+import socket
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,8 @@ from tools.clean import remove_pods
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
 _numbers = itertools.count()
+_reserved: deque[socket.socket] = deque()
+_MOST_RESERVED = 10  # of this process: an earlier one has its bridge by then
 
 
 def network_of_our_own() -> tuple[str, str]:
@@ -27,9 +31,26 @@ def network_of_our_own() -> tuple[str, str]:
     taken = {path.name for path in Path("/sys/class/net").iterdir()}
     for number in itertools.count(os.getpid() % 199 + next(_numbers)):
         bridge = f"bkt{os.getpid() % 100000}x{number % 200}"
-        if not any(name.startswith("bkt") and name.endswith(f"x{number % 200}") for name in taken):
+        if any(name.startswith("bkt") and name.endswith(f"x{number % 200}") for name in taken):
+            continue
+        if _reserve(number % 200):
             return bridge, f"10.91.{number % 200}.0/24"
     raise AssertionError("unreachable")
+
+
+def _reserve(number: int) -> bool:
+    """Whether no other process reserves the network, which has no bridge before its first pod. The name of the socket
+    is of the network namespace, as the bridge is, and is seen from every process namespace."""
+    reservation = socket.socket(socket.AF_UNIX)
+    try:
+        reservation.bind(f"\0bulkhead-tests-network-{number}")
+    except OSError:
+        reservation.close()
+        return False
+    _reserved.append(reservation)
+    if len(_reserved) > _MOST_RESERVED:
+        _reserved.popleft().close()
+    return True
 
 
 class PrivateContainerd:

@@ -186,7 +186,7 @@ class SystemdMachine:
         if self._process is not None:
             self._process.wait()
         self.pid = 0
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             leftovers.remove_empty_cgroups(self.name)
             if not list(leftovers.CGROUPS.glob(f"*/{self.name}")) and not (leftovers.CGROUPS / self.name).exists():
