@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shared.errors import OperatorError
 
+PLACE_VARIABLES = ("BULKHEAD_HOME", "BULKHEAD_RUN_DIR")  # which `find_places` reads
 PAGE_ADDRESS = "127.0.0.1"  # where the node page listens without credentials
 LOCAL_SOCKET = "server.sock"  # below the run directory: the HTTP API for the commands of this machine
 

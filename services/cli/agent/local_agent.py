@@ -1,6 +1,7 @@
 """The agent of this machine: its run directory, and one reading of its streams. Starts and changes nothing."""
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
-from shared.places import find_places
+from shared.places import PLACE_VARIABLES, find_places
 
 TIMEOUT = 1.0  # seconds that a running process has to answer; one that is stopped is not waited for
 _PODS = {
@@ -121,10 +122,12 @@ def local_agent(run_dir: str = "") -> Iterator[Agent]:
     except (OperatorError, OSError) as error:
         if (directory / "manifest.json").exists():
             raise OperatorError(str(error)) from error
+        named = next((name for name in reversed(PLACE_VARIABLES) if not run_dir and os.environ.get(name)), "")
         raise OperatorError(
             "no agent was started with this run directory",
             where=str(directory),
-            remedy="start it, name its directory with --run-dir, or run this as root",
+            remedy="start it, name its directory with --run-dir, or "
+            + (f"unset {named}, which names this one" if named else "run this as root"),
         ) from error
     with Client(manifest) as client:
         yield Agent(manifest, config, client)

@@ -123,7 +123,7 @@ class ServiceLog:
                 self._rest += line
                 break
             line, self._rest = self._rest + line, b""
-            time = _time_of(line)
+            time = time_of(line)
             if lines and (time or len(lines) == _LONGEST_RECORD):
                 yield self._record(lines)
                 lines = []
@@ -136,7 +136,7 @@ class ServiceLog:
         return self._time, self._number, b"".join(lines).decode(errors="backslashreplace").removesuffix("\n")
 
 
-def _time_of(line: bytes) -> str:
+def time_of(line: bytes) -> str:
     """`mmdd hh:mm:ss.uuuuuu` of the first line of a record; "" for a continuation line."""
     if found := _HEADER.match(line):
         return found[1].decode()

@@ -17,7 +17,8 @@ from shared.errors import OperatorError
 from shared.places import AgentPaths, find_arguments, find_places
 
 UNITS = ("bulkhead.service", "kubelet.service")
-_SYSTEMCTL = 10.0  # seconds until it counts as absent
+_SYSTEMCTL = 60.0  # seconds; a machine under load, or in a daemon-reload, takes some
+BOOTED = Path("/run/systemd/system")  # as sd_booted(3)
 _LONGEST_FILE = 1 << 20  # bytes of an environment file that are read
 
 
@@ -69,18 +70,26 @@ def _of_args_file(places: AgentPaths) -> FoundArguments | None:
 
 
 def flags_of_unit(name: str) -> FoundArguments | None:
-    """The flags of an installed unit; None = there is none, it has no flags, or there is no systemd."""
+    """The flags of an installed unit; None = there is none, it has no flags, or there is no systemd. Raises
+    OperatorError where systemctl does not answer: the defaults would not be those of this node."""
     command = ["systemctl", "show", name, *(f"--property={each}" for each in PROPERTIES)]
     try:
         answer = subprocess.run(
             command, capture_output=True, check=False, timeout=_SYSTEMCTL, text=True, errors="replace"
         )
-        texts = {path: text for path in environment_files(answer.stdout) if (text := _text(path)) is not None}
+        if answer.returncode and BOOTED.is_dir():
+            line = " ".join(answer.stderr.split())[:200]
+            raise OperatorError(f"systemctl show fails: {line}", where=name, remedy="try again, or give flags")
+        texts = {path: text for path in environment_files(answer.stdout) if (text := file_text(path)) is not None}
         arguments = unit_arguments(answer.stdout, texts)
         if not arguments and (given := unit_environment(answer.stdout, texts).get("KUBELET_ARGS")):
             return FoundArguments(shlex.split(given, comments=True), f"the flags in KUBELET_ARGS of {name}")
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
+    except subprocess.TimeoutExpired as error:
+        raise OperatorError(
+            f"systemctl show does not answer within {_SYSTEMCTL:.0f} s", where=name, remedy="try again, or give flags"
+        ) from error
     except ValueError as error:
         raise OperatorError(
             f"its command line cannot be split: {error}", where=name, remedy="close the quote, or give flags"
@@ -88,7 +97,8 @@ def flags_of_unit(name: str) -> FoundArguments | None:
     return FoundArguments(arguments, f"the flags of {name}") if arguments else None
 
 
-def _text(path: str) -> str | None:
+def file_text(path: str) -> str | None:
+    """The beginning of an environment file; None = it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(_LONGEST_FILE).decode("utf-8", "replace")

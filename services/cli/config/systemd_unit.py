@@ -1,8 +1,9 @@
-"""The command line of a kubelet's systemd unit: what `systemctl show` prints of it, expanded as systemd does. Pure."""
+"""The command line and the variables of a kubelet's systemd unit, expanded as systemd does: from what `systemctl show`
+prints, or from the words that systemd's bus has. Pure."""
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 PROPERTIES = ("LoadState", "ExecStart", "Environment", "EnvironmentFiles")
 _ARGV = re.compile(r"argv\[\]=(.*?) ; ignore_errors=")
@@ -24,9 +25,13 @@ def unit_arguments(shown: str, files: Mapping[str, str]) -> list[str] | None:
     commands = [match[1] for value in _values(shown, "ExecStart") if (match := _ARGV.search(value))]
     if "loaded" not in _values(shown, "LoadState") or not commands:
         return None
-    variables = unit_environment(shown, files)
+    return expanded(shlex.split(commands[-1])[1:], unit_environment(shown, files))
+
+
+def expanded(given: Iterable[str], variables: Mapping[str, str]) -> list[str]:
+    """The words with their variables replaced. Raises ValueError for a quote in a variable that is not closed."""
     words: list[str] = []
-    for word in shlex.split(commands[-1])[1:]:
+    for word in given:
         if re.fullmatch(r"\$\w+", word):  # a variable alone is split, and left out where it is empty
             words += shlex.split(variables.get(word[1:], ""))
         else:
@@ -36,11 +41,16 @@ def unit_arguments(shown: str, files: Mapping[str, str]) -> list[str] | None:
 
 def unit_environment(shown: str, files: Mapping[str, str]) -> dict[str, str]:
     """The variables of the unit's program, arguments as for `unit_arguments`. Raises ValueError likewise."""
-    variables: dict[str, str] = {}
-    for value in _values(shown, "Environment"):
-        variables |= dict(_assignments(shlex.split(value)))
-    for path in environment_files(shown):
-        for line in files.get(path, "").splitlines():
+    assignments = [word for value in _values(shown, "Environment") for word in shlex.split(value)]
+    return variables_of(assignments, [files.get(path, "") for path in environment_files(shown)])
+
+
+def variables_of(assignments: Iterable[str], texts: Iterable[str]) -> dict[str, str]:
+    """The variables, by name, of Environment= and of the texts of environment files, which win. Raises ValueError
+    for a quote that is not closed."""
+    variables = dict(_assignments(assignments))
+    for text in texts:
+        for line in text.splitlines():
             if not line.lstrip().startswith(("#", ";")):
                 variables |= dict(_assignments([_without_quotes(line)]))
     return variables
@@ -50,7 +60,7 @@ def _values(shown: str, name: str) -> list[str]:
     return [line.partition("=")[2] for line in shown.splitlines() if line.startswith(f"{name}=")]
 
 
-def _assignments(words: list[str]) -> Iterator[tuple[str, str]]:
+def _assignments(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         name, sign, value = word.partition("=")
         if sign:

@@ -20,7 +20,7 @@ from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 
 _SHOWN = (*PROPERTIES, "FragmentPath", "DropInPaths", "ActiveState", "SubState", "NeedDaemonReload")
-_SYSTEMCTL = 5.0  # seconds
+_SYSTEMCTL = 10.0  # seconds
 _LONGEST_FILE = 1 << 20  # bytes of an environment file that are read
 _SHELLS = frozenset(("sh", "bash", "dash", "ash", "busybox"))
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
@@ -35,11 +35,12 @@ class Configuration:
     findings: tuple[Finding, ...]
 
 
-def read_configuration(unit: str, flags: tuple[str, ...]) -> Configuration:
-    """Evaluate these flags, else those of the unit, else those that `bulkhead config check` finds."""
+def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _SYSTEMCTL) -> Configuration:
+    """Evaluate these flags, else those of the unit, else those that `bulkhead config check` finds. `timeout`: seconds
+    that systemctl has."""
     findings: list[Finding] = []
     try:
-        arguments, findings = _arguments(unit, flags)
+        arguments, findings = _arguments(unit, flags, timeout)
         resolved = evaluate(arguments)
     except OperatorError as error:
         findings.append(_finding(Severity.PROBLEM, error.what, error.where, error.remedy))
@@ -52,28 +53,28 @@ def read_configuration(unit: str, flags: tuple[str, ...]) -> Configuration:
     return Configuration(resolved=resolved, findings=tuple(findings))
 
 
-def _arguments(unit: str, flags: tuple[str, ...]) -> tuple[list[str], list[Finding]]:
+def _arguments(unit: str, flags: tuple[str, ...], timeout: float) -> tuple[list[str], list[Finding]]:
     """The flags, and where they are from. Raises OperatorError."""
     if flags:
         return list(flags), [_finding(Severity.OK, "the flags of this command line are checked")]
-    arguments, findings = _of_unit(unit)
+    arguments, findings = _of_unit(unit, timeout)
     if arguments is None:
         found = found_arguments()
         return found.arguments, [*findings, _finding(Severity.NOTE, f"checked instead: {found.origin}")]
     return arguments, findings
 
 
-def _of_unit(unit: str) -> tuple[list[str] | None, list[Finding]]:
-    """The flags of the unit; None = there is no such unit, or its command cannot be used. Raises OperatorError."""
+def _of_unit(unit: str, timeout: float) -> tuple[list[str] | None, list[Finding]]:
+    """The flags of the unit; None = there is no such unit, or its command cannot be used. Raises OperatorError, also
+    where systemctl does not answer: the defaults would not be those of this node."""
     command = ["systemctl", "show", unit, *(f"--property={each}" for each in _SHOWN)]
     try:
-        answer = subprocess.run(
-            command, capture_output=True, check=False, timeout=_SYSTEMCTL, text=True, errors="replace"
-        )
+        answer = subprocess.run(command, capture_output=True, check=False, timeout=timeout, text=True, errors="replace")
     except OSError as error:
         return None, [_finding(Severity.WARNING, f"systemctl cannot be run: {error.strerror}", unit)]
-    except subprocess.TimeoutExpired:
-        return None, [_finding(Severity.PROBLEM, f"systemctl does not answer within {_SYSTEMCTL:.0f} s", unit)]
+    except subprocess.TimeoutExpired as error:
+        what, remedy = f"systemctl show does not answer within {timeout:.0f} s", "try again, or give flags"
+        raise OperatorError(what, where=unit, remedy=remedy) from error
     if answer.returncode:
         line = " ".join(answer.stderr.split())[:200]
         return None, [_finding(Severity.WARNING, f"systemctl fails: {line}", unit)]

@@ -44,7 +44,9 @@ class Options:
 def examine(options: Options) -> Report:
     """Examine this node. Changes nothing and raises nothing for what it finds; takes three times `timeout` at most."""
     configuration = _Check(
-        "the configuration", Section.CONFIGURATION, lambda: read_configuration(options.unit, options.flags)
+        "the configuration",
+        Section.CONFIGURATION,
+        lambda: read_configuration(options.unit, options.flags, options.timeout),
     ).result(options.timeout + _BEYOND)
     machine = _Check("the machine", Section.MACHINE, machine_findings)
     resolved = configuration.value.resolved if configuration.value is not None else None

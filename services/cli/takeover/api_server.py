@@ -12,7 +12,7 @@ from yaml import YAMLError
 
 from shared.errors import OperatorError
 
-TIMEOUT = 10.0  # seconds of one request
+TIMEOUT = 20.0  # seconds of one request
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from shared.cri.interface import RuntimeCallError
 from shared.errors import OperatorError
 from shared.model.runtime import ContainerState
 
-TIMEOUT = 10.0  # seconds for one look at the runtime
+TIMEOUT = 20.0  # seconds for one look at the runtime
 
 
 @dataclass(frozen=True, kw_only=True)

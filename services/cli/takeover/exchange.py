@@ -34,6 +34,7 @@ from services.cli.preflight.examination import examine
 from services.cli.preflight.text import report_text
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import compare, running_containers
+from services.cli.takeover.environment import use_places_of
 from services.cli.takeover.node import SystemdNode, Target, describe, running_kubelet
 from services.cli.takeover.operation import DONE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
 from services.cli.takeover.plan import Intent, Kubelet, Step, intent_after, steps_of
@@ -49,12 +50,13 @@ from shared.places import find_places
 Write = Callable[[str], None]
 STATE = Path("/var/lib/bulkhead")
 _PROGRAM = "kubelet"
+_PREFLIGHT = 60.0  # seconds of each check
 _FILE = DROP_INS / f"{UNIT}.d" / DROP_IN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a takeover is given. `timeout`: seconds that the node has to be ready; `run_dir`: "" = the configured one;
+    """What a takeover is given. `timeout`: seconds that the node has to be ready; `run_dir`: "" = that of the unit;
     `needs_api_server`: Ready is to be seen in the cluster; `ignore_preflight`: its problems do not count."""
 
     timeout: float = 60.0
@@ -67,6 +69,7 @@ def take_over(options: Options, out: Write, err: Write, *, dry_run: bool = False
     """Run Bulkhead in place of the unit's kubelet. Return the exit code (`takeover_operation`)."""
     try:
         unit = kubelet_unit()
+        use_places_of(unit)
         if dry_run:
             return _show_plan(unit, options, out, err)
         with held_lock(STATE):
@@ -85,6 +88,7 @@ def give_back(timeout: float, run_dir: str, out: Write, err: Write) -> int:
     """Run the unit's own kubelet again. Return the exit code (`takeover_operation`)."""
     try:
         unit = kubelet_unit()
+        use_places_of(unit)
         with held_lock(STATE):
             return _give_back(unit, timeout, run_dir, out, err)
     except OperatorError as error:
@@ -109,14 +113,14 @@ def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> i
     unfinished = record if record is not None and not record.done else None
     if unfinished and intent_after(unfinished.intent, Intent.TAKEOVER) is Intent.ROLL_BACK:
         out(f"the last takeover failed ({unfinished.reason}) and is not rolled back yet: this is done now")
-        node = SystemdNode(_target_of_the_own(run_dir, out), file)
+        node = SystemdNode(_target_of_the_own(unit, run_dir, out), file)
         _end_with_ctrl_c()
         return _rolled_back(Operation(node, unfinished, timeout, out).roll_back(unfinished.reason), err)
     loaded = unit.loaded(program) is Kubelet.BULKHEAD
     begun = bool(unfinished) or loaded or _FILE.exists()
     found = _begun(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
     if not begun and not found.problems and not options.ignore_preflight:
-        problems = preflight_problems(examine(Preflight()), needs_api_server=needs_api_server)
+        problems = preflight_problems(examine(Preflight(timeout=_PREFLIGHT)), needs_api_server=needs_api_server)
         found = replace(found, problems=tuple(problems))
     if found.problems or found.config is None:
         for line in found.problems:
@@ -160,7 +164,7 @@ def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err:
     if record is not None and not os.access(record.words[0], os.X_OK):
         err(f"{record.words[0]} is not there or not executable: {UNIT} is as it was (install the kubelet first)")
         return REFUSED
-    target = _target_of_the_own(run_dir, out)
+    target = _target_of_the_own(unit, run_dir, out)
     first = record or Record(intent=Intent.GIVE_BACK, step=Step.REMOVE, words=_words(unit))
     if running_kubelet(unit, program) is Kubelet.BULKHEAD and target.config:
         with suppress(OperatorError):  # the runtime may be the reason
@@ -176,11 +180,11 @@ def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err:
     return DONE
 
 
-def _target_of_the_own(run_dir: str, out: Write) -> Target:
+def _target_of_the_own(unit: KubeletUnit, run_dir: str, out: Write) -> Target:
     """The unit's own kubelet, which has to work also where Bulkhead refuses its configuration."""
     config, needs = None, False
     try:
-        config = configuration()
+        config = configuration(unit)
         if config.kubeconfig:
             node_ready(config.kubeconfig, config.node_name)
             needs = True
@@ -210,13 +214,13 @@ def _checked(unit: KubeletUnit, run_dir: str, *, needs_api_server: bool) -> Foun
 
 def _begun(unit: KubeletUnit) -> Found:
     """A takeover that was begun or done is not refused: the loop leads it to an end."""
-    config = configuration()
+    config = configuration(unit)
     containers = running_containers(config.container_runtime_endpoint)
     return Found(unit=unit, config=config, containers=containers)
 
 
 def _show_plan(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
-    report = examine(Preflight())
+    report = examine(Preflight(timeout=_PREFLIGHT))
     for line in report_text(report, paint()):
         out(line)
     found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)

@@ -15,12 +15,14 @@ from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.takeover import systemd
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import running_containers
+from services.cli.takeover.evidence import evidence
 from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
 from services.cli.takeover.record import Record, RecordFile
 from services.cli.takeover.unit import DROP_IN, UNIT, KubeletUnit, drop_in_text, unit_of
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from shared.files import remove_unfinished, sync_directory, write_atomically
+from shared.places import find_places
 
 INTERVAL = 0.25  # seconds
 _HEALTHZ = 2.0  # seconds
@@ -45,7 +47,7 @@ class SystemdNode:
 
     def __init__(self, target: Target, record: RecordFile) -> None:
         self._target, self._record = target, record
-        self._text = ""  # that the drop-in should have
+        self._restarted = 0.0  # wall seconds of the newest restart; 0 = an earlier command did it
 
     def observe(self, record: Record, *, restarted: bool) -> Observed:
         """Files, systemd and, where the wanted kubelet runs, what the node lacks."""
@@ -65,6 +67,7 @@ class SystemdNode:
             running=running,
             restarted=restarted,
             missing=tuple(missing),
+            ending=restarted and unit.active_state == "deactivating",
         )
 
     def save(self, record: Record) -> None:
@@ -106,6 +109,7 @@ class SystemdNode:
 
     def restart(self) -> None:
         """systemctl restart."""
+        self._restarted = time.time()
         systemd.restart(UNIT)
 
     def now(self) -> float:
@@ -119,6 +123,17 @@ class SystemdNode:
     def describe(self, step: Step) -> str:
         """The step as an operator would do it."""
         return describe(step, self._target.drop_in)
+
+    def evidence(self, record: Record) -> list[str]:
+        """The state of the unit, and what the kubelet that is waited for logged last."""
+        try:
+            unit = unit_of(systemd.properties(UNIT))
+        except OperatorError as error:
+            return [str(error)]
+        config = self._target.config
+        log_dir = config.log_dir if config is not None else find_places().log_dir
+        of_agent = Path(log_dir) if record.intent is Intent.TAKEOVER else None
+        return evidence(unit, UNIT, of_agent, self._restarted or unit.main_started)
 
     def ignore_interrupts(self) -> None:
         """A roll-back is not interrupted."""

@@ -3,7 +3,7 @@
 `Node` is what it acts on: systemd and the kubelets of this machine, or a simulated node.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -16,7 +16,7 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes
 
-LEAST = 120.0  # seconds that the unit's own kubelet has in a roll-back
+LEAST = 120.0  # seconds that the unit's own kubelet has in a roll-back, and an earlier kubelet for its end
 MOST_RELOADS = 3  # of one direction: some units show NeedDaemonReload= after each of them
 
 
@@ -52,6 +52,9 @@ class Node(Protocol):
 
     def describe(self, step: Step) -> str:
         """The step with the names of this node."""
+
+    def evidence(self, record: Record) -> Sequence[str]:
+        """What shows why the wanted kubelet is not ready, one line each. Raises nothing."""
 
     def ignore_interrupts(self) -> None:
         """From now on Ctrl-C does not end this process."""
@@ -150,13 +153,16 @@ class Operation:
             seen = node.observe(self._record, restarted=restarted)
             if reloads >= MOST_RELOADS:
                 seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
+            if seen.ending and self._began is not None:  # the time of the wanted kubelet has not begun
+                deadline = max(deadline, min(node.now(), self._began + LEAST) + timeout)
             step = next_step(intent, seen, late=node.now() >= deadline)
             if step is Step.DONE:
                 return ""
             if step is Step.OVERRIDDEN:
                 return "systemd would not start the program that the drop-in names or leaves (systemctl cat shows why)"
             if step is Step.LATE:
-                return f"not within {timeout:.0f} s: {'; '.join(seen.missing) or 'the kubelet does not run'}"
+                missing = seen.missing or ("the kubelet does not run",)
+                return f"not within {timeout:.0f} s: {'; '.join([*missing, *node.evidence(self._record)])}"
             if step is not shown:
                 self._save(replace(self._record, step=step))
                 self._show(intent, step)

@@ -39,7 +39,8 @@ class Observed:
 
     `drop_in`: there is one; `current`: with the text that it should have. `reload_needed`: systemd has loaded other
     texts than those of the files. `restarted`: this command has requested a restart after the newest reload.
-    `missing`: what the node still lacks with the kubelet that is to run, one line each.
+    `missing`: what the node still lacks with the kubelet that is to run, one line each. `ending`: systemd still waits
+    for the end of the kubelet that ran before.
     """
 
     drop_in: bool
@@ -49,6 +50,7 @@ class Observed:
     running: Kubelet
     restarted: bool
     missing: tuple[str, ...]
+    ending: bool = False
 
 
 def next_step(intent: Intent, seen: Observed, *, late: bool) -> Step:

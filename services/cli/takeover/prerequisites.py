@@ -5,12 +5,12 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.cli.config.found_configuration import flags_of_unit
 from services.cli.preflight.findings import Report, Section, Severity, Verdict
 from services.cli.preflight.text import finding_line
 from services.cli.takeover import systemd
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import running_containers
+from services.cli.takeover.environment import flags_of_kubelet
 from services.cli.takeover.node import running_kubelet
 from services.cli.takeover.plan import Kubelet
 from services.cli.takeover.record import SeenContainer
@@ -55,11 +55,11 @@ def kubelet_unit() -> KubeletUnit:
     return unit_of(systemd.properties(UNIT))
 
 
-def configuration() -> EffectiveConfig:
+def configuration(unit: KubeletUnit) -> EffectiveConfig:
     """The effective configuration of the unit's flags. Raises OperatorError with the first problem."""
-    found = flags_of_unit(UNIT)
+    arguments = flags_of_kubelet(unit)
     try:
-        return evaluate(found.arguments if found else []).config
+        return evaluate(arguments).config
     except ConfigurationRefusedError as error:
         lines = str(error).splitlines()
         raise OperatorError(f"Bulkhead refuses the kubelet's configuration: {lines[0]}",
@@ -87,7 +87,7 @@ def check_takeover(unit: KubeletUnit, program: str, run_dir: str, directories: t
     for directory in directories:
         _check_space(directory, seen)
     try:
-        config = configuration()
+        config = configuration(unit)
     except OperatorError as error:
         seen.problems.append(str(error))
         return Found(unit=unit, config=None, version=version, problems=tuple(seen.problems))

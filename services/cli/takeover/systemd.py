@@ -1,22 +1,24 @@
 """systemd on this machine: the properties of a unit over its bus (busctl keeps words apart, systemctl show does not), a
-reload and a restart."""
+reload, a restart, and the journal of a unit."""
 
 import json
 import subprocess
 from pathlib import Path
 from typing import Any
 
+from services.cli.config.found_configuration import BOOTED
 from shared.errors import OperatorError
 
 DROP_INS = Path("/etc/systemd/system")
-_BOOTED = Path("/run/systemd/system")  # as sd_booted(3)
 _TIMEOUT = 90.0  # seconds of one call; a daemon-reload of a busy machine takes some
+_JOURNAL = 10.0  # seconds to read it
+_LINES = 50  # of the journal
 _BUS = "org.freedesktop.systemd1"
 
 
 def is_booted() -> bool:
     """Whether systemd is process 1."""
-    return _BOOTED.is_dir()
+    return BOOTED.is_dir()
 
 
 def properties(unit: str) -> dict[str, Any]:
@@ -50,16 +52,22 @@ def restart(unit: str) -> None:
     _run("systemctl", "restart", "--no-block", unit)
 
 
-def _run(*command: str, fails: bool = True) -> str:
+def journal(unit: str, since: float) -> list[str]:
+    """The newest lines of the unit since then (wall seconds), without their times. Raises OperatorError."""
+    wanted = (f"--unit={unit}", f"--since=@{int(since)}", f"--lines={_LINES}")
+    return _run("journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_JOURNAL).splitlines()
+
+
+def _run(*command: str, fails: bool = True, timeout: float = _TIMEOUT) -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, check=False, timeout=_TIMEOUT, text=True, errors="replace",
+            command, capture_output=True, check=False, timeout=timeout, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
         raise OperatorError("is not installed", where=command[0], remedy="it belongs to systemd") from None
     except subprocess.TimeoutExpired:
-        raise OperatorError(f"did not end within {_TIMEOUT:.0f} s", where=" ".join(command[:2])) from None
+        raise OperatorError(f"did not end within {timeout:.0f} s", where=" ".join(command[:2])) from None
     except OSError as error:
         raise OperatorError(f"cannot be run: {error.strerror}", where=command[0]) from error
     if done.returncode != 0 and fails:

@@ -41,19 +41,23 @@ LimitNOFILE=1048576
 @dataclass(frozen=True, kw_only=True)
 class KubeletUnit:
     """The properties of the unit that count here, as systemd has them; `commands`: the words of each ExecStart=, with
-    variables not expanded; `main_started`: wall seconds at which the main process was started."""
+    variables not expanded; `main_started`: wall seconds at which the main process was started; `restarts`: how often
+    systemd started it again by itself; `environment`: NAME=value; `environment_files`: paths, the later ones win."""
 
     load_state: str
     active_state: str
     sub_state: str
     main_pid: int
     main_started: float
+    restarts: int
     reload_needed: bool
     commands: tuple[tuple[str, ...], ...]
     type: str
     kill_mode: str
     user: str
     root_directory: str
+    environment: tuple[str, ...]
+    environment_files: tuple[str, ...]
 
     @property
     def program(self) -> str:
@@ -78,11 +82,14 @@ def unit_of(properties: Mapping[str, Any]) -> KubeletUnit:
         sub_state=str(properties.get("SubState", "")),
         main_pid=int(properties.get("MainPID") or 0),
         main_started=int(properties.get("ExecMainStartTimestamp") or 0) / 1e6,
+        restarts=int(properties.get("NRestarts") or 0),
         reload_needed=bool(properties.get("NeedDaemonReload")),
         commands=commands,
         type=str(properties.get("Type", "")),
         kill_mode=str(properties.get("KillMode", "")),
         user=str(properties.get("User", "")),
+        environment=tuple(map(str, properties.get("Environment") or ())),
+        environment_files=tuple(str(file[0]) for file in properties.get("EnvironmentFiles") or ()),
         root_directory=str(properties.get("RootDirectory", "")) or str(properties.get("RootImage", "")),
     )
 

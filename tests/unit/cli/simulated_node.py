@@ -24,6 +24,7 @@ class Machine:
     overridden: bool = False
     full: bool = False  # the disk
     always_needs_reload: bool = False
+    end_seconds: float = 0.0  # of a kubelet that is restarted
     starts: list[Kubelet] = field(default_factory=list)
 
     @property
@@ -49,14 +50,15 @@ class SimulatedNode:
     def __init__(self, machine: Machine, *, kill_at: int = 0, after: bool = False, interrupt_at: int = 0) -> None:
         self.machine, self.kill_at, self.after, self.interrupt_at = machine, kill_at, after, interrupt_at
         self.calls: list[str] = []
-        self._now = 0.0
+        self._now = self._restarted = 0.0
         self._interrupts = True
 
     def observe(self, record: Record, *, restarted: bool) -> Observed:
         self._call("observe")
         machine = self.machine
         wanted = Kubelet.BULKHEAD if record.intent is Intent.TAKEOVER else Kubelet.OWN
-        ready = machine.running is wanted and wanted in machine.works
+        ending = restarted and self._now < self._restarted + machine.end_seconds
+        ready = machine.running is wanted and wanted in machine.works and not ending
         seen = Observed(
             drop_in=machine.drop_in is not None,
             current=machine.drop_in == record.words,
@@ -65,6 +67,7 @@ class SimulatedNode:
             running=machine.running,
             restarted=restarted,
             missing=() if ready else ("the node is not Ready",),
+            ending=ending,
         )
         self._called()
         return seen
@@ -85,6 +88,7 @@ class SimulatedNode:
         self._change("reload", lambda: self._set(loaded=self.machine.on_disk))
 
     def restart(self) -> None:
+        self._restarted = self._now
         self._change("restart", self.machine.start)
 
     def now(self) -> float:
@@ -96,6 +100,9 @@ class SimulatedNode:
 
     def describe(self, step: Step) -> str:
         return step.value
+
+    def evidence(self, record: Record) -> list[str]:
+        return [f"the last line of {record.intent}.log is: E1123 no"]
 
     def ignore_interrupts(self) -> None:
         self._interrupts = False

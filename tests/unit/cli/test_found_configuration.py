@@ -13,6 +13,7 @@ from services.cli.config.found_configuration import found_arguments, given_argum
 from services.cli.config.systemd_unit import environment_files, unit_arguments
 from shared.config.evaluation import evaluate
 from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.errors import OperatorError
 
 # As systemd 252 prints it for the unit and drop-in of kubeadm's packages.
 SHOWN = """\
@@ -127,6 +128,22 @@ def test_a_unit_with_an_open_quote_is_one_line(home: Path, monkeypatch: pytest.M
     assert answer.stderr == (
         "kubelet.service: its command line cannot be split: No closing quotation (close the quote, or give flags)\n"
     )
+
+
+def test_a_systemctl_that_does_not_answer_is_one_line_and_not_the_defaults(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl(home, monkeypatch, "", "kubelet.service")
+    (home / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr(found_configuration, "_SYSTEMCTL", 0.2)
+    answer = CliRunner().invoke(main, ["config", "check"])
+    assert answer.exit_code == 1
+    assert answer.stderr == ("bulkhead.service: systemctl show does not answer within 0 s (try again, or give flags)\n")
+    (home / "systemctl").write_text("#!/bin/sh\necho Failed to connect to bus >&2\nexit 1\n")
+    assert found_arguments().is_default, "systemd does not run this machine"
+    monkeypatch.setattr(found_configuration, "BOOTED", home)
+    with pytest.raises(OperatorError, match="systemctl show fails: Failed to connect to bus"):
+        found_arguments()
 
 
 def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,77 @@
+"""Why a kubelet has not become ready: the state of its unit, and the last line that it logged after its restart."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from bus.messages.services import SERVICES
+from services.cli.agent.service_logs import time_of
+from services.cli.takeover import systemd
+from services.cli.takeover.unit import KubeletUnit
+from shared.errors import OperatorError
+from shared.story.text import plain
+
+_TAIL = 64 << 10  # bytes of each log file that are read
+_LONGEST = 300  # characters of the line that is shown
+_ERRORS = ("E", "F")  # with which a line of klog begins
+
+
+def evidence(unit: KubeletUnit, name: str, log_dir: Path | None, since: float) -> list[str]:
+    """The state of the unit and the last line. `log_dir`: of the agent that is waited for, None = it is the unit's own
+    kubelet; `since`: wall seconds of the restart."""
+    line = last_line_of_agent(log_dir, since) if log_dir is not None else ""
+    line = line or last_line_of_journal(name, since)
+    return [unit_state(unit, name), *([line] if line else [])]
+
+
+def unit_state(unit: KubeletUnit, name: str) -> str:
+    """`kubelet.service is activating (start)`, and how often systemd started it again."""
+    state = f"{name} is {unit.active_state} ({unit.sub_state})"
+    if not unit.restarts:
+        return state
+    return f"{state}, systemd has started it again {unit.restarts} {'time' if unit.restarts == 1 else 'times'}"
+
+
+def last_line_of_agent(log_dir: Path, since: float) -> str:
+    """The newest error of the services' logs, or without one their newest line, or that of supervisord, with the name
+    of the file; "" = nothing was logged since then (wall seconds)."""
+    begin = datetime.fromtimestamp(since).astimezone().strftime("%m%d %H:%M:%S.%f")
+    newest: tuple[bool, str, str, Path] | None = None
+    for path in (log_dir / f"{service}.log" for service in SERVICES):
+        for line in _tail(path, since):
+            if (moment := time_of(line)) >= begin:
+                text = line.decode(errors="replace")
+                found = (text.startswith(_ERRORS), moment, text, path)
+                newest = max(newest or found, found)
+    if newest is not None:
+        return _shown(str(newest[3]), newest[2])
+    supervisord = log_dir / "supervisord.log"
+    return _shown(str(supervisord), (list(_tail(supervisord, since)) or [b""])[-1].decode(errors="replace"))
+
+
+def last_line_of_journal(name: str, since: float) -> str:
+    """The newest error that the unit has in the journal, or without one its newest line; "" = there is none."""
+    try:
+        lines = systemd.journal(name, since)
+    except OperatorError:
+        return ""
+    errors = [line for line in lines if line.startswith(_ERRORS) and line[1:5].isdigit()]
+    return _shown(f"journalctl -u {name}", (errors or lines or [""])[-1])
+
+
+def _shown(where: str, line: str) -> str:
+    return f"the last line of {where} is: {plain(line.strip())[:_LONGEST]}" if line.strip() else ""
+
+
+def _tail(path: Path, since: float) -> Iterator[bytes]:
+    """The last lines of a file that was written since then; none where it cannot be read."""
+    try:
+        if path.stat().st_mtime < since:
+            return
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(size - _TAIL, 0))
+            lines = file.read(_TAIL).splitlines()
+    except OSError:
+        return
+    yield from lines[1:] if size > _TAIL else lines
