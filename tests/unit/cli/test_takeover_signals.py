@@ -13,7 +13,7 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in NUMBERS}
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in NUMBERS}  # a shell's job may ignore some
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
