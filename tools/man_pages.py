@@ -154,9 +154,8 @@ def _title(name: str, section: int) -> str:
 
 
 def _summary(command: click.Command) -> str:
-    """The first sentence of the help, without the example at its end."""
-    text = command.get_short_help_str(200).removeprefix("Bulkhead: ")
-    return re.sub(r": [`]?bulkhead .*$", "", text).rstrip(".").replace("`", "")
+    """Its line in a list of commands."""
+    return command.get_short_help_str(200).removeprefix("Bulkhead: ").rstrip(".")
 
 
 def _name(name: str, summary: str) -> str:

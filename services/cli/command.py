@@ -21,6 +21,15 @@ from shared.places import find_places
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+SECTIONS = {
+    "See what the agent and its pods do": ("status", "top", "pods", "describe", "logs", "events", "explain"),
+    "Act": ("exec", "restart"),
+    "Ask before a change": ("what-if", "config"),
+    "Take over a node": ("preflight", "takeover", "give-back"),
+    "Other": ("support-bundle", "completion", "version"),
+}
+LONGEST = 60  # characters of a command's line in a list of commands: two columns fit into a terminal of 80
+_WRONG_USAGE = 2  # exit code, as click's own
 _KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
@@ -34,7 +43,19 @@ class KubeletFlagsCommand(click.Command):
         return [*super().shell_complete(ctx, incomplete), *kubelet_flags(incomplete)]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class SectionedGroup(click.Group):
+    """Lists its commands by purpose."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Called by click for the list in the help."""
+        width = max(map(len, self.commands))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                rows = [(f"{name:{width}}", self.commands[name].get_short_help_str(LONGEST)) for name in names]
+                formatter.write_dl(rows)
+
+
+@click.group(cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "--version", package_name="bulkhead-kubelet", message="bulkhead %(version)s")
 def main() -> None:
     """Bulkhead: a Kubernetes node agent made of separate, supervised processes."""
@@ -52,7 +73,7 @@ def version() -> None:
     write(f"bulkhead {version_of('bulkhead-kubelet')}")
 
 
-@main.command()
+@main.command(short_help="Show what happened to a pod, an image or the node, and why.")
 @click.argument("what", required=False, default="", metavar="[POD | node | image]")
 @click.argument("name", required=False, default="", metavar="[IMAGE]")
 @namespace_option
@@ -60,7 +81,7 @@ def version() -> None:
 @run_dir_option
 @since_option("Only what is not older, such as 5m or 1h30m.")
 @click.option("-f", "--follow", is_flag=True, help="Show new lines of a pod as they are written, until Ctrl-C.")
-@output_option("text", "json")
+@output_option("text", "json", "yaml")
 def explain(
     what: str, name: str, namespace: str, root_dir: str, run_dir: str, since: float, follow: bool, output: str
 ) -> None:
@@ -97,25 +118,29 @@ def explain(
 
 
 def _root_dir(run_dir: str) -> str:
+    """That of the agent with this run directory, "" = the configured one; where none was started, of its flags."""
     from services.cli.config.found_configuration import found_arguments
     from shared.config.evaluation import evaluate
     from shared.config.loader import load_effective
 
-    if run_dir:
-        return load_effective(run_dir).root_dir
+    try:
+        return load_effective(run_dir or find_places().run_dir).root_dir
+    except (OperatorError, OSError):
+        if run_dir:
+            raise
     return evaluate(found_arguments().arguments).config.root_dir
 
 
 @main.group()
 def config() -> None:
-    """The kubelet configuration."""
+    """Check, show or compare kubelet configurations."""
 
 
-@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
+@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS, short_help="Check a configuration.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json]`.
+    """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json|yaml]`.
 
     Without flags it checks those of the running agent, else those with which it would be started: KUBELET_ARGS, the
     args file, or the systemd unit bulkhead or kubelet; a note names them. Where there is none of these, that is a
@@ -123,28 +148,30 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
     ignore are problems here. At the end it names the files that were read.
 
     \b
-    Exit codes: 0 = good, 1 = there is a problem.
+    Exit codes: 0 = good, 1 = there is a problem, 2 = wrong usage.
     """
     from services.cli.config.check import check_configuration
 
-    _run(context, flags, ("text", "json"), check_configuration, takes_defaults=False)
+    _run(context, flags, ("text", "json", "yaml"), check_configuration, takes_defaults=False)
 
 
-@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
+@config.command(
+    cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS, short_help="Show the effective configuration."
+)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def show(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|yaml|json]`.
+    """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|json|yaml]`.
 
     Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it uses those that
     `config check` finds.
 
     \b
-    Exit codes: 0 = shown, 1 = the configuration is refused.
+    Exit codes: 0 = shown, 1 = the configuration is refused, 2 = wrong usage.
     """
     from services.cli.config.show import show_configuration
 
-    _run(context, flags, ("text", "yaml", "json"), show_configuration)
+    _run(context, flags, ("text", "json", "yaml"), show_configuration)
 
 
 def _run(
@@ -162,8 +189,8 @@ def _run(
     try:
         flags, form = split_output(list(given), forms)
     except ConfigurationRefusedError as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
+        write_error(str(error))
+        sys.exit(_WRONG_USAGE)
 
     def arguments() -> list[str]:
         if flags:
@@ -201,11 +228,15 @@ def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], s
     return rest, form
 
 
-@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS)
+@config.command(
+    cls=KubeletFlagsCommand,
+    context_settings=_KUBELET_FLAGS,
+    short_help="Compare two configurations, and what it costs.",
+)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def diff(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Compare two configurations: `bulkhead config diff OLD NEW [kubelet flags] [-o text|json]`.
+    """Compare two configurations: `bulkhead config diff OLD NEW [kubelet flags] [-o text|json|yaml]`.
 
     OLD and NEW are KubeletConfiguration files; OLD may be `running`, the configuration in force. The same flags apply
     to both, without any those that `config check` finds. Prints each effective value that differs, with its origins,
@@ -222,10 +253,10 @@ def diff(context: click.Context, flags: tuple[str, ...]) -> None:
     if len(flags) < 2 or any(name.startswith("-") for name in flags[:2]):
         write_error("name two files, or running and a file, before the flags (bulkhead config diff -h)")
         sys.exit(REFUSED)
-    _run(context, flags[2:], ("text", "json"), partial(diff_configurations, flags[0], flags[1]))
+    _run(context, flags[2:], ("text", "json", "yaml"), partial(diff_configurations, flags[0], flags[1]))
 
 
-@config.command("flags")
+@config.command("flags", short_help="List the kubelet flags, with the key each one sets.")
 def list_flags() -> None:
     """List the kubelet flags that exist, with the configuration key each one sets.
 
@@ -238,7 +269,7 @@ def list_flags() -> None:
         write(f"--{name:45} {flag.key}".rstrip())
 
 
-@main.command()
+@main.command(short_help="Print the shell completion of bulkhead or kubelet.")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.argument("program", type=click.Choice(("bulkhead", "kubelet")), default="bulkhead")
 def completion(shell: str, program: str) -> None:

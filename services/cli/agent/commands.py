@@ -10,7 +10,7 @@ from services.cli.agent.options import namespace_option, output_option, pod_argu
 from services.cli.terminal.output import write, write_error
 
 
-@click.command()
+@click.command(short_help="Show whether the node is ready, and what the agent does.")
 @run_dir_option
 @output_option("text", "wide", "json", "yaml")
 @click.option("-w", "--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
@@ -32,11 +32,13 @@ def status(run_dir: str, output: str, watch: bool, wait_ready: float | None) -> 
     sys.exit(show_status(run_dir, output, watch, wait_ready, write, write_error))
 
 
-@click.command()
-@click.argument("service", nargs=-1, required=True, type=click.Choice(SERVICES))
+@click.command(short_help="Restart services. Pods keep running.")
+@click.argument("service", nargs=-1, required=True, type=click.Choice(SERVICES), metavar="SERVICE...")
 @run_dir_option
 def restart(service: tuple[str, ...], run_dir: str) -> None:
     """Restart services, one after the other, and wait until each works. Pods keep running.
+
+    SERVICE is bootstrap, sources, podsync, volume, pleg, status or server.
 
     \b
     Exit codes: 0 = every service works again, 1 = one does not, 2 = wrong usage.
@@ -46,7 +48,7 @@ def restart(service: tuple[str, ...], run_dir: str) -> None:
     sys.exit(restart_services(run_dir, service, write, write_error))
 
 
-@click.command()
+@click.command(short_help="List the newest events of the agent, or of one pod.")
 @pod_argument(required=False)
 @namespace_option
 @run_dir_option
@@ -62,23 +64,28 @@ def events(pod: str, namespace: str, run_dir: str, output: str) -> None:
     sys.exit(list_events(run_dir, pod, namespace, output, write, write_error))
 
 
-@click.command()
+@click.command(short_help="Show CPU and memory of the node, its pods and containers.")
+@pod_argument(required=False)
+@namespace_option
 @run_dir_option
 @output_option("text", "json", "yaml")
 @click.option("--containers", is_flag=True, help="Show each container, too.")
 @click.option("-w", "--watch", is_flag=True, help="Show it again every two seconds, until Ctrl-C.")
-def top(run_dir: str, output: str, containers: bool, watch: bool) -> None:
-    """Show CPU and memory of the node and its pods, the pod with the highest CPU usage first.
+def top(pod: str, namespace: str, run_dir: str, output: str, containers: bool, watch: bool) -> None:
+    """Show CPU and memory of the node and its pods, the pod with the highest CPU usage first; with POD or -n only those
+    pods.
+
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest.
 
     \b
-    Exit codes: 0 = shown, 1 = pleg does not answer, 2 = wrong usage, 130 = ended by Ctrl-C.
+    Exit codes: 0 = shown, 1 = pleg does not answer or there is no such pod, 2 = wrong usage, 130 = ended by Ctrl-C.
     """
     from services.cli.agent.top import show_usage
 
-    sys.exit(show_usage(run_dir, output, containers, watch, write, write_error))
+    sys.exit(show_usage(run_dir, pod, namespace, output, containers, watch, write, write_error))
 
 
-@click.command("support-bundle")
+@click.command("support-bundle", short_help="Write an archive with what is needed to find a fault.")
 @run_dir_option
 @click.option("--file", default="", help="Name of the archive; without it, one with node and time in this directory.")
 def support_bundle(run_dir: str, file: str) -> None:

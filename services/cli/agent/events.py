@@ -54,7 +54,7 @@ def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = 
     header = ["TIME", "TYPE", "REASON", *([] if of_one else ["OBJECT"]), "MESSAGE"]
     rows = [
         [
-            str(event.get("time") or "")[:19],
+            _time(event),
             str(event.get("type") or ""),
             one_line(event.get("reason") or ""),
             *([] if of_one else [_object(event)]),
@@ -63,6 +63,12 @@ def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = 
         for event in events
     ]
     return table(header, rows, width)
+
+
+def _time(event: dict[str, Any]) -> str:
+    """UTC to the second."""
+    time = str(event.get("time") or "")
+    return f"{time[:19]}Z" if time.endswith("Z") else time
 
 
 def _object(event: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 Works while the agent is down."""
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from asyncinotify import Inotify, Mask
 
+from services.cli.terminal.output import dump
 from services.cli.terminal.table import shortened, terminal_width
 from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions, read_story
 from shared.story.lines import Line, Story
@@ -52,8 +52,8 @@ def explain_pod(
             err(_missing(directory, name, space or namespace))
             return 1
         story = found[0]
-        if form == "json":
-            out(json.dumps(story_data(story, begin), indent=2))
+        if form != "text":
+            out(dump(story_data(story, begin), form))
             return 0
         for line in story_text(story, begin):
             out(line)
@@ -84,6 +84,10 @@ def list_stories(root_dir: str, namespace: str, form: str, out: Write, err: Writ
         for story in stories
         if (not namespace or story.namespace == namespace) and (not since or story.newest >= now - since)
     ]
+    if form == "text" and not found:
+        where = f" in namespace {namespace}" if namespace else ""
+        err(f"{directory}: no record of a pod{where} (the agent has not run one, or name --root-dir)")
+        return 0
     return _print(form, list_data(found), list_text(found, now), out)
 
 
@@ -97,7 +101,8 @@ def explain_image(root_dir: str, image: str, form: str, out: Write, err: Write, 
     if since:
         found = [(story, line) for story, line in found if _at(line) >= time.time() - since]
     if form == "text" and not image_text(found):
-        err(f"no record of an image with {image!r} in its name (bulkhead explain lists the pods that have a record)")
+        named = f" with {image!r} in its name" if image else ""
+        err(f"no record of an image{named} (bulkhead explain lists the pods that have a record)")
         return 1
     return _print(form, image_data(found), image_text(found), out)
 
@@ -116,8 +121,8 @@ def explain_node(root_dir: str, run_dir: str, form: str, out: Write, err: Write,
 
 
 def _print(form: str, data: Any, lines: list[str], out: Write) -> int:
-    if form == "json":
-        out(json.dumps(data, indent=2))
+    if form != "text":
+        out(dump(data, form))
         return 0
     for line in lines:
         out(shortened(line, terminal_width()))
@@ -133,7 +138,7 @@ def _missing(directory: Path, name: str, namespace: str) -> str:
     if not directory.exists():
         return f"{directory}: no such directory (name the agent's root directory with --root-dir)"
     where = f" in namespace {namespace}" if namespace else ""
-    return f"pod {name}{where}: no story in {directory} (a name, namespace/name or UID of a pod this node has had)"
+    return f"pod {name}{where}: no record in {directory} (bulkhead explain lists the pods that have one)"
 
 
 def _follow(directory: Path, story: Story, out: Write) -> None:

@@ -105,6 +105,12 @@ class Agent:
         rows = sorted(((pod_row(one), one) for one in facts), key=_by_name)
         return [row for row, _ in rows], [one for _, one in rows]
 
+    def require(self, service: str) -> None:
+        """Raise OperatorError where the process of this service is absent, or stopped by a signal."""
+        if process_of(self.run_dir, service).holder is None:
+            raise OperatorError(f"{service} does not run", remedy=f"bulkhead logs --service {service}")
+        refuse_stopped(self.run_dir, service)
+
     def _forget_beats_of(self, services: set[str]) -> None:
         """A process that cannot answer now has no troubles that count."""
         for service in services:
@@ -131,6 +137,14 @@ def local_agent(run_dir: str = "") -> Iterator[Agent]:
         ) from error
     with Client(manifest) as client:
         yield Agent(manifest, config, client)
+
+
+def refuse_stopped(run_dir: str, service: str) -> None:
+    """Raise OperatorError where the process of this service is stopped by a signal: it would answer nothing."""
+    facts = process_of(run_dir, service)
+    if facts.holder is not None and facts.stopped:
+        remedy = f"kill -CONT {facts.holder.pid}, or bulkhead restart {service}"
+        raise OperatorError(f"{service} is stopped by a signal", remedy=remedy)
 
 
 def pod_facts(streams: dict[str, Items | None]) -> list[PodFacts]:

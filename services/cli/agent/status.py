@@ -1,14 +1,23 @@
 """`bulkhead status`: prints the state of the agent, once or again and again, or waits until the node is ready."""
 
 import dataclasses
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
-from services.cli.terminal.table import CLEAR, Paint, duration, paint, shortened, size, table, terminal_width
+from services.cli.terminal.table import (
+    Paint,
+    duration,
+    paint,
+    screen,
+    shortened,
+    size,
+    table,
+    terminal_height,
+    terminal_width,
+)
 from services.report.node import ProcessRow, Report
 from services.report.pod_rows import PodRow, one_line
 from shared.errors import OperatorError
@@ -70,12 +79,11 @@ def as_data(found: Report) -> dict[str, Any]:
     return {"ready": not found.problems} | dataclasses.asdict(found)
 
 
-def pod_table(rows: list[PodRow] | tuple[PodRow, ...], width: int, *, waits: bool = True) -> list[str]:
-    """A table of pods."""
-    header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS"] + (["WAITS FOR"] if waits else [])
+def pod_table(rows: Sequence[PodRow], width: int) -> list[str]:
+    """A table of pods, and what each waits for."""
+    header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "WAITS FOR"]
     cells = [
-        [row.namespace, row.name, f"{row.ready}/{row.containers}", row.state, str(row.restarts)]
-        + ([row.waits_for] if waits else [])
+        [row.namespace, row.name, f"{row.ready}/{row.containers}", row.state, str(row.restarts), row.waits_for]
         for row in rows
     ]
     if 0 < width < 80:  # the namespace and the restarts make room
@@ -89,14 +97,14 @@ def _without(header: list[str], rows: list[list[str]], left_out: tuple[int, ...]
 
 
 def _watch(agent: Agent, form: str, out: Write) -> int:
-    terminal = sys.stdout.isatty()
     earlier: Report | None = None
     try:
         while True:
             found = agent.report()
             lines = status_lines(found, form, terminal_width(), paint(), earlier)
             earlier = found
-            out((CLEAR if terminal and form in ("text", "wide") else "") + "\n".join(lines))
+            height = terminal_height() if form in ("text", "wide") else 0
+            out(screen(lines, height) if height else "\n".join(lines))
             time.sleep(INTERVAL)
     except KeyboardInterrupt:
         return 130

@@ -1,7 +1,6 @@
 """`bulkhead top`: CPU and memory of the node, its pods and containers, as pleg reads them; once or again and again."""
 
 import dataclasses
-import sys
 import time
 from collections.abc import Callable
 
@@ -9,7 +8,7 @@ from bus.client import Question, Refusal
 from bus.messages.usage import CgroupUsage, FoundUsage, GetUsage
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
-from services.cli.terminal.table import CLEAR, size, table, terminal_width
+from services.cli.terminal.table import screen, size, table, terminal_height, terminal_width
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]
@@ -18,25 +17,53 @@ _TIMEOUT = 10.0  # seconds that pleg has for a reading of every cgroup
 _AGE = 1.0  # seconds that a reading may be old
 
 
-def show_usage(run_dir: str, form: str, containers: bool, watch: bool, out: Write, err: Write) -> int:
-    """Print the usage; `containers`: also of each container. Return the exit code."""
+def show_usage(
+    run_dir: str, pod: str, namespace: str, form: str, containers: bool, watch: bool, out: Write, err: Write
+) -> int:
+    """Print the usage of the node and its pods, or of those that `pod` and `namespace` mean; `containers`: also of each
+    container. With `watch` a reading that fails is reported, and the next one follows. Return the exit code."""
+
+    def show(lines: list[str]) -> None:
+        height = terminal_height() if watch and form == "text" else 0
+        out(screen(lines, height) if height else "\n".join(lines))
+
+    def reading(agent: Agent) -> list[str]:
+        found = chosen(_usage(agent), pod, namespace, agent.config.node_name)
+        if form != "text":
+            return [dump(dataclasses.asdict(found), form)]
+        return usage_lines(found, containers, terminal_width())
+
     try:
         with local_agent(run_dir) as agent:
-            while True:
-                found = _usage(agent)
-                if form == "text":
-                    lines = usage_lines(found, containers, terminal_width())
-                    out((CLEAR if watch and sys.stdout.isatty() else "") + "\n".join(lines))
-                else:
-                    out(dump(dataclasses.asdict(found), form))
-                if not watch:
-                    return 0
+            show(reading(agent))
+            while watch:
                 time.sleep(INTERVAL)
+                try:
+                    show(reading(agent))
+                except OperatorError as error:  # pleg restarts: the next reading may succeed
+                    err(str(error))
     except OperatorError as error:
         err(str(error))
         return 1
     except KeyboardInterrupt:
         return 130
+    return 0
+
+
+def chosen(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage:
+    """The reading with only the pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and
+    `namespace` mean. Raises OperatorError where `pod` is given and there is none. `node`: its name."""
+    space, _, name = pod.rpartition("/")
+    space = space or namespace
+    here = [one for one in found.pods if not space or one.namespace == space]
+    if name:
+        here = [one for one in here if name in (one.name, one.uid)] or [
+            one for one in here if one.name == f"{name}-{node}"
+        ]
+        if not here:
+            where = f" in namespace {space}" if space else ""
+            raise OperatorError(f"no usage of a pod {name!r}{where}", remedy="bulkhead pods lists the pods")
+    return dataclasses.replace(found, pods=tuple(here))
 
 
 def usage_lines(found: FoundUsage, containers: bool, width: int) -> list[str]:
@@ -58,9 +85,10 @@ def _cells(usage: CgroupUsage | None) -> list[str]:
 
 
 def _usage(agent: Agent) -> FoundUsage:
+    agent.require("pleg")
     question = Question("pleg", GetUsage(max_age_seconds=_AGE), FoundUsage)
     answer = agent.client.ask([question], _TIMEOUT).get(question)
     if isinstance(answer, FoundUsage):
         return answer
-    why = answer.line if isinstance(answer, Refusal) else f"does not answer within {_TIMEOUT:.0f} s"
-    raise OperatorError(why, where="pleg", remedy="bulkhead status shows the processes")
+    why = answer.line if isinstance(answer, Refusal) else f"pleg does not answer within {_TIMEOUT:.0f} s"
+    raise OperatorError(why, remedy="bulkhead status shows the processes")

@@ -3,7 +3,6 @@
 Reads the files again for the lines it quotes; never quotes a line that may hold the value of a URL header.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
+from services.cli.terminal.output import dump
 from shared.config.document import read_documents
 from shared.config.drop_ins import read_text
 from shared.config.evaluation import evaluate
@@ -24,7 +24,7 @@ _WIDEST = 100  # characters of a line that are shown
 
 
 def check_configuration(arguments: Callable[[], list[str]], form: str, out: Write, err: Write) -> int:
-    """Print the problems as lines or as JSON. Return the exit code: 1 if there is an error, else 0."""
+    """Print the problems as lines, JSON or YAML. Return the exit code: 1 if there is an error, else 0."""
     resolved: Resolved | None = None
     try:
         resolved = evaluate(arguments())
@@ -34,8 +34,8 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
     found = sorted(map(_strictly, found), key=lambda finding: position(finding.place))
     bad = any(finding.severity == ERROR for finding in found)
     quotes = QuotableLines()
-    if form == "json":
-        out(json.dumps([_as_json(finding, quotes) for finding in found], indent=2))
+    if form != "text":
+        out(dump([finding_data(finding, quotes) for finding in found], form))
         return int(bad)
     for finding in found:
         if finding.severity != ERROR:
@@ -96,7 +96,8 @@ def _strictly(finding: Finding) -> Finding:
     return replace(finding, severity=ERROR, message=message)
 
 
-def _as_json(finding: Finding, quotes: "QuotableLines") -> dict[str, Any]:
+def finding_data(finding: Finding, quotes: "QuotableLines") -> dict[str, Any]:
+    """The finding as JSON data."""
     file, line, column = position(finding.place)
     return {
         "severity": finding.severity,

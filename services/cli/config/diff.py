@@ -13,6 +13,7 @@ from typing import Any
 from bus.messages.services import SERVICES
 from services.cli.config.found_configuration import running_configuration
 from services.cli.config.show import leaves, masked, own_flags
+from services.cli.terminal.output import dump
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
@@ -68,8 +69,8 @@ def diff_configurations(
             err(line)
         return REFUSED
     found = differences(*sides)
-    if form == "json":
-        out(json.dumps([vars(one) for one in found], indent=2))
+    if form != "text":
+        out(dump([vars(one) for one in found], form))
     else:
         for line in _text(found, restarted_by(changes(sides[0].config, sides[1].config))):
             out(line)

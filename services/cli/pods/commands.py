@@ -39,7 +39,7 @@ class PodsGroup(click.Group):
         return super().parse_args(ctx, args if args and args[0] in own else [_DEFAULT, *args])
 
 
-@click.group(cls=PodsGroup)
+@click.group(cls=PodsGroup, short_help="List pods; apply and delete them without a cluster.")
 def pods() -> None:
     """List the pods of this node, or run pods on a node without a cluster.
 
@@ -47,16 +47,16 @@ def pods() -> None:
     """
 
 
-@pods.command(_DEFAULT)
+@pods.command(_DEFAULT, short_help="List the pods of this node and what each waits for.")
 @pod_argument(required=False)
 @namespace_option
 @run_dir_option
-@output_option("text", "json", "yaml")
+@output_option("text", "wide", "json", "yaml")
 @click.option("--applied", is_flag=True, help="List what was applied instead, with ConfigMaps and Secrets.")
 def list_command(pod: str, namespace: str, run_dir: str, output: str, applied: bool) -> None:
     """List the pods of this node: state, restarts and what each waits for.
 
-    POD is a name, namespace/name, UID, or the name in a static pod's manifest.
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest. `wide` adds age, IP, source and UID.
 
     \b
     Exit codes: 0 = listed, 1 = no agent answers or there is no such pod, 2 = wrong usage.
@@ -64,6 +64,8 @@ def list_command(pod: str, namespace: str, run_dir: str, output: str, applied: b
     if applied:
         if pod:
             raise click.UsageError("POD: not with --applied")
+        if output == "wide":
+            raise click.UsageError("-o wide: not with --applied")
         from services.cli.pods.manifests import list_manifests
 
         sys.exit(list_manifests(_run_dir(run_dir), namespace, output, write, write_error))
@@ -72,7 +74,7 @@ def list_command(pod: str, namespace: str, run_dir: str, output: str, applied: b
     sys.exit(list_pods(run_dir, pod, namespace, output, write, write_error))
 
 
-@pods.command("apply")
+@pods.command("apply", short_help="Run the pods of files on this node, without a cluster.")
 @files_option
 @space_option
 @run_dir_option
@@ -92,7 +94,7 @@ def apply_command(files: tuple[str, ...], namespace: str, run_dir: str) -> None:
     sys.exit(apply_manifests(_run_dir(run_dir), files, namespace, write, write_error))
 
 
-@pods.command("delete")
+@pods.command("delete", short_help="Remove what was applied. Pods are stopped.")
 @click.argument("names", nargs=-1, metavar="[[KIND/]NAME]...")
 @files_option
 @space_option
@@ -112,7 +114,7 @@ def delete_command(names: tuple[str, ...], files: tuple[str, ...], namespace: st
     sys.exit(delete_manifests(_run_dir(run_dir), files, names, namespace, write, write_error))
 
 
-@click.command()
+@click.command(short_help="Describe one pod: containers, volumes, conditions, events.")
 @pod_argument()
 @namespace_option
 @run_dir_option
@@ -130,7 +132,7 @@ def describe(pod: str, namespace: str, run_dir: str, output: str) -> None:
     sys.exit(describe_pod(run_dir, pod, namespace, output, write, write_error))
 
 
-@click.command()
+@click.command(short_help="Show the log of a container, or those of services.")
 @pod_argument(required=False)
 @namespace_option
 @container_option
@@ -187,7 +189,7 @@ def logs(
     sys.exit(show_pod_logs(run_dir, pod, namespace, options, write_error))
 
 
-@click.command("exec")
+@click.command("exec", short_help="Run a command in a container of a pod.")
 @pod_argument()
 @click.argument("command", nargs=-1, required=True)
 @namespace_option

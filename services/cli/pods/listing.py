@@ -1,14 +1,16 @@
 """`bulkhead pods` and `bulkhead describe`: the pods of this node from the agent's streams, also without a cluster."""
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from services.cli.agent.events import event_lines, events_of_agent
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.agent.status import pod_table
 from services.cli.terminal.output import dump
-from services.cli.terminal.table import table, terminal_width
+from services.cli.terminal.table import duration, table, terminal_width
 from services.report.pod_rows import PodFacts, PodRow, one_line
 from shared.errors import OperatorError
 from shared.story.text import plain
@@ -24,10 +26,11 @@ def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err
     except OperatorError as error:
         err(str(error))
         return 1
-    if form != "text":
+    wide = form == "wide"
+    if form in ("json", "yaml"):
         out(dump([dataclasses.asdict(row) for row in rows], form))
     elif rows:
-        for line in pod_table(rows, terminal_width()):
+        for line in wide_table(rows, time.time(), terminal_width()) if wide else pod_table(rows, terminal_width()):
             out(line)
     else:
         err("no pods on this node" + (f" in namespace {namespace}" if namespace else ""))
@@ -54,6 +57,34 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
     return 0
 
 
+def wide_table(rows: list[PodRow], now: float, width: int) -> list[str]:
+    """A table with age, address, source and UID; `now`: wall-clock seconds."""
+    header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS FOR"]
+    cells = [
+        [
+            row.namespace,
+            row.name,
+            f"{row.ready}/{row.containers}",
+            row.state,
+            str(row.restarts),
+            duration(_age(row.started, now)),
+            row.ip or "-",
+            row.source,
+            row.uid,
+            row.waits_for,
+        ]
+        for row in rows
+    ]
+    return table(header, cells, width)
+
+
+def _age(started: str, now: float) -> float | None:
+    try:
+        return now - datetime.fromisoformat(started).timestamp()
+    except ValueError:
+        return None
+
+
 def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, PodFacts]]:
     """The pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and `namespace` mean.
 
@@ -74,7 +105,7 @@ def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, 
     if not found:
         where = f" in namespace {space}" if space else ""
         raise OperatorError(
-            f"no pod {pod!r}{where} on this node",
+            f"no pod {name!r}{where} on this node",
             remedy="bulkhead pods lists them, bulkhead explain knows earlier ones",
         )
     return found

@@ -41,6 +41,7 @@ def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, e
         with local_agent(run_dir) as agent:
             directory = agent.run_dir
             row, facts = one_pod(agent, pod, namespace)
+            agent.require("server")
         container = chosen_container(facts, options.container, err)
         path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, container))
         asyncio.run(_copy(directory, f"/containerLogs/{path}", options.query()))

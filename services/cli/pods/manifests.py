@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from services.cli.agent.local_agent import refuse_stopped
 from services.cli.pods.manifest_files import Document, read_files
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
@@ -80,6 +81,7 @@ def _send_all(run_dir: str, requests: Iterable[tuple[str, str, Document | None, 
     """Send each request; a refusal does not stop the others."""
     code = 0
     try:
+        refuse_stopped(run_dir, "sources")
         with _Api(run_dir) as api:
             for method, path, document, name in requests:
                 try:

@@ -45,6 +45,7 @@ def run_in_container(
         with local_agent(run_dir) as agent:
             directory = agent.run_dir
             row, facts = one_pod(agent, pod, namespace)
+            agent.require("server")
         chosen = chosen_container(facts, container, err)
         path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, chosen))
         if terminal and not sys.stdin.isatty():

@@ -8,7 +8,7 @@ from services.cli.agent.options import output_option
 from services.cli.terminal.output import dump, write
 
 
-@click.command()
+@click.command(short_help="Check whether this agent would run the pods of this node.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- KUBELET FLAGS]")
 @click.option("--unit", default="kubelet.service", show_default=True, help="The kubelet's unit of systemd.")
 @click.option(

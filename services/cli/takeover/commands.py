@@ -11,7 +11,7 @@ from services.cli.terminal.output import write, write_error, write_error_if_poss
 _TIMEOUT = 60.0  # seconds
 
 
-@click.command()
+@click.command(short_help="Run Bulkhead in place of this node's kubelet.")
 @run_dir_option
 @click.option("--dry-run", is_flag=True, help="Show the checks and each step, and change nothing.")
 @click.option(
@@ -48,7 +48,7 @@ def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bo
     sys.exit(take_over(options, write_if_possible, write_error_if_possible))
 
 
-@click.command("give-back")
+@click.command("give-back", short_help="Run the node's own kubelet again, after a takeover.")
 @run_dir_option
 @click.option(
     "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT, show_default=True, metavar="SECONDS",

@@ -1,5 +1,5 @@
 """Tables and marks for a terminal or a file: fits columns into a width, colours only for a terminal. Pure but for the
-two questions at the end."""
+three questions at the end."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from shared.byte_size import byte_size
 from shared.story.text import plain
 
-CLEAR = "\x1b[H\x1b[2J"  # the terminal, before the next report
+_CLEAR = "\x1b[H\x1b[2J"  # home, and everything from there
 _GAP = 2
 _NARROWEST = 4  # characters that a shortened column keeps
 
@@ -43,6 +43,15 @@ def size(number: int | None) -> str:
     if number is None:
         return "-"
     return byte_size(number)
+
+
+def screen(lines: Sequence[str], height: int) -> str:
+    """The lines for a terminal of so many rows, cleared before: the first ones that fit, and how many are missing."""
+    room = max(height - 1, 2)  # the cursor is in the last row
+    shown = list(lines)
+    if len(shown) > room:
+        shown = [*shown[: room - 1], f"{len(shown) - room + 1} more lines (all are shown without -w)"]
+    return _CLEAR + "\n".join(shown)
 
 
 def duration(seconds: float | None) -> str:
@@ -87,6 +96,11 @@ class Paint:
 def terminal_width() -> int:
     """Columns of standard output; 0 = it is no terminal, lines have any width."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def terminal_height() -> int:
+    """Rows of the terminal that standard output is; 0 = it is none."""
+    return shutil.get_terminal_size().lines if sys.stdout.isatty() else 0
 
 
 def paint() -> Paint:

@@ -13,7 +13,6 @@ from services.cli.pods.manifest_files import Document, read_manifest_file
 from services.cli.terminal.output import dump
 from services.cli.what_if.candidates import KINDS, Candidate, NodeIdentity, candidate
 from services.cli.what_if.text import Answer, Reference, Verdict, lines
-from services.report.processes import process_of
 from shared.errors import OperatorError
 from shared.listening_sockets import listening_ports
 from shared.model.objects import Object
@@ -83,7 +82,7 @@ def _answers(
     if static and not config.static_pod_path:
         raise OperatorError("the agent has no staticPodPath", where="--static", remedy="configure it, or omit --static")
     node = NodeIdentity(name=config.node_name, root_dir=config.root_dir, static_pod_path=config.static_pod_path)
-    _check_podsync(agent.run_dir)
+    agent.require("podsync")
     known = agent.streams("objects.changed", timeout=SECONDS)["objects.changed"]
     listening = listening_ports()
     static_cpus = config.document.get("cpuManagerPolicy") == "static"
@@ -100,16 +99,6 @@ def _answers(
             unsupported=unsupported(found.pod, static_cpus=static_cpus, static_memory=static_memory),
             listening=listening,
         )
-
-
-def _check_podsync(run_dir: str) -> None:
-    """Raises OperatorError where podsync cannot answer now."""
-    process = process_of(run_dir, "podsync")
-    if process.holder is None:
-        raise OperatorError("podsync does not run", remedy="bulkhead logs --service podsync")
-    if process.stopped:
-        remedy = f"kill -CONT {process.holder.pid}, or bulkhead restart podsync"
-        raise OperatorError("podsync is stopped by a signal", remedy=remedy)
 
 
 def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:

@@ -8,7 +8,7 @@ from services.cli.agent.options import output_option, run_dir_option, space_opti
 from services.cli.terminal.output import write, write_error
 
 
-@click.command("what-if")
+@click.command("what-if", short_help="Show what would become of a pod on this node now.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
 @space_option
 @click.option("--static", is_flag=True, help="As a manifest in staticPodPath, on a node of a cluster, too.")

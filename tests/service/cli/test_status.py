@@ -121,6 +121,15 @@ def test_wait_ready_returns_once_the_missing_service_runs(stage: Stage) -> None:
     assert (waiting[0].returncode, waiting[0].stdout.splitlines()[0]) == (READY, "node here: ready")
 
 
+def test_a_command_names_the_stopped_process_that_it_needs_without_waiting_for_it(stage: Stage) -> None:
+    settled(stage)
+    stage.processes["bootstrap"].send_signal(signal.SIGSTOP)  # the process of all services but podsync
+    for words, service in ((("top",), "pleg"), (("pods", "delete", "web"), "sources")):
+        answer = stage.command(*words)
+        assert answer.returncode == 1
+        assert answer.stderr.startswith(f"{service} is stopped by a signal (kill -CONT "), answer.stderr
+
+
 def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage: Stage) -> None:
     ascii_only = stage.command("status", "-o", "wide", environment={"PYTHONIOENCODING": "ascii"})
     assert ascii_only.stderr == "" and "web-5" in ascii_only.stdout
@@ -166,6 +175,9 @@ def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
     assert len(rows) == PODS and rows[0]["name"] == "web-0"
     one = stage.command("pods", "web-1", "-n", "shop").stdout.splitlines()
     assert len(one) == 2 and "volume data: no such secret" in one[1]
+    wide = stage.command("pods", "u5", "-o", "wide").stdout.splitlines()
+    assert wide[0].split()[4:] == ["RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS", "FOR"]
+    assert wide[1].split()[5][-1] == "d" and wide[1].split()[6:] == ["192.0.2.5", "api", "u5"]
     described = stage.command("describe", "shop/web-0").stdout
     assert "  State:      ImagePullBackOff\n" in described and "Failed" in described
     assert "\x1b" not in described and "image     registry.example/web:1\\x1b[2J\n" in described

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.terminal.table import Paint, duration, paint, shortened, size, table
+from services.cli.terminal.table import Paint, duration, paint, screen, shortened, size, table
 
 HEADER = ["NAME", "STATUS", "WAITS FOR"]
 ROWS = [["web", "Running", ""], ["a-name-of-some-length", "ImagePullBackOff", "a: " + "x" * 200]]
@@ -27,6 +27,16 @@ def test_at_40_columns_every_column_is_still_there() -> None:
     lines = table(HEADER, ROWS, 40)
     assert lines[0].split() == ["NAME", "STATUS", "WAITS", "FOR"]
     assert lines[2].startswith("a-name") and "Image" in lines[2] and lines[2].endswith("~")
+
+
+def test_a_screen_keeps_the_first_lines_and_counts_the_missing_ones() -> None:
+    lines = [f"line {number}" for number in range(30)]
+    shown = screen(lines, 24).removeprefix("\x1b[H\x1b[2J").split("\n")
+    assert len(shown) == 23 and shown[:22] == lines[:22]
+    assert shown[-1] == "8 more lines (all are shown without -w)"
+    assert screen(lines, 31).endswith("\nline 29") and screen(lines, 30).endswith(
+        "\n2 more lines (all are shown without -w)"
+    )
 
 
 def test_a_short_text_is_not_marked() -> None:

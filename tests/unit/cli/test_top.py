@@ -1,7 +1,10 @@
 """CPU and memory of pods and containers as a table."""
 
+import pytest
+
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
-from services.cli.agent.top import usage_lines
+from services.cli.agent.top import chosen, usage_lines
+from shared.errors import OperatorError
 
 
 def cgroup(millicores: int | None, mebibytes: int) -> CgroupUsage:
@@ -35,3 +38,25 @@ def test_the_busiest_pod_is_first_and_what_is_not_known_is_a_dash() -> None:
 def test_containers_are_below_their_pod() -> None:
     lines = usage_lines(FoundUsage(node=NODE, pods=PODS[1:2]), containers=True, width=0)
     assert [line.split()[0] for line in lines] == ["NAME", "node", "shop/busy", "main"]
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "expected"),
+    [
+        ("", "", ["idle", "web-here"]),
+        ("web", "", ["web-here"]),
+        ("shop/web-here", "", ["web-here"]),
+        ("idle", "shop", ["idle"]),
+        ("", "other", []),
+    ],
+)
+def test_a_pod_is_chosen_by_its_name_its_namespace_or_the_name_of_its_manifest(
+    name: str, namespace: str, expected: list[str]
+) -> None:
+    found = FoundUsage(node=NODE, pods=(PODS[0], pod("web-here", None)))
+    assert [one.name for one in chosen(found, name, namespace, "here").pods] == expected
+
+
+def test_a_pod_without_usage_is_an_error() -> None:
+    with pytest.raises(OperatorError, match="no usage of a pod 'none' in namespace shop"):
+        chosen(FoundUsage(node=NODE, pods=PODS), "shop/none", "", "here")

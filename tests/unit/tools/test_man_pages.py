@@ -64,13 +64,13 @@ def test_a_text_that_looks_like_a_request_or_an_escape_is_shown_as_it_is() -> No
     assert "\\&'br" in page and "\n.B 3\n\\&.so /etc/passwd\n" in page
 
 
-def test_the_summary_is_the_first_sentence_without_its_example() -> None:
+def test_the_summary_is_the_line_of_the_command_in_the_help() -> None:
     def name_of(page: str) -> str:
         return plain(page).partition(".SH NAME\n")[2].partition("\n")[0]
 
     assert name_of("bulkhead-config-check.1") == "bulkhead-config-check - Check a configuration"
-    assert name_of("bulkhead-completion.1").endswith("bulkhead or kubelet, for a shell")
-    assert name_of("bulkhead-give-back.1").endswith("as before bulkhead takeover")
+    assert name_of("bulkhead-completion.1").endswith("shell completion of bulkhead or kubelet")
+    assert name_of("bulkhead-give-back.1").endswith("the node's own kubelet again, after a takeover")
     assert all(not name_of(page).endswith((",", ":")) for page in PAGES)
 
 
