@@ -46,16 +46,20 @@ def show_service_logs(
     logs = [ServiceLog(log_dir, service) for service in services]
     colour, names = paint(), max(len(service) for service in services) if len(services) > 1 else 0
 
-    def show(records: Iterable[Record]) -> None:
+    def show(records: Iterable[Record]) -> int:
+        number = 0
         for record in records:
             out(_shown(record, names, colour))
+            number += 1
+        return number
 
     try:
         with Inotify() as inotify:
             if follow:
                 inotify.add_watch(log_dir, Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO)
             merged = _matching(heapq.merge(*(log.history() for log in logs), key=lambda record: record[:2]), pod)
-            show(merged if tail is None else deque(merged, maxlen=tail))
+            if not show(merged if tail is None else deque(merged, maxlen=tail)) and tail != 0 and not follow:
+                err(f"{log_dir}: no record" + (f" contains {pod!r}" if pod else ""))
             while follow:
                 inotify.sync_get()
                 show(_matching(sorted(record for log in logs for record in log.growth()), pod))

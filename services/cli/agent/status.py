@@ -24,6 +24,7 @@ from shared.errors import OperatorError
 
 Write = Callable[[str], None]
 READY, FAILED, NOT_READY = 0, 1, 3  # exit codes
+_MOST_WAITING = 20  # pods that a terminal shows: the verdict above them stays in sight
 INTERVAL = 2.0  # seconds between two reports of --watch
 _BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
 
@@ -199,4 +200,8 @@ def _pods(found: Report, wide: bool, width: int) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in found.pods_by_state.items())
     lines = [shortened(f"pods: {len(found.pods)}" + (f" ({counts})" if counts else ""), width)]
     shown = found.pods if wide else tuple(row for row in found.pods if row.waits_for)
-    return lines + pod_table(shown, width) if shown else lines
+    if not shown:
+        return lines
+    most = len(shown) if wide or not width else _MOST_WAITING
+    more = [f"{len(shown) - most} more pods wait (bulkhead pods lists them)"] if len(shown) > most else []
+    return lines + pod_table(shown[:most], width) + more

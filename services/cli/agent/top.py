@@ -15,6 +15,7 @@ Write = Callable[[str], None]
 INTERVAL = 2.0  # seconds between two readings of --watch
 _TIMEOUT = 10.0  # seconds that pleg has for a reading of every cgroup
 _AGE = 1.0  # seconds that a reading may be old
+_SAMPLE = 1.1  # seconds from a first reading, which has no CPU of pods, to one that has it
 
 
 def show_usage(
@@ -28,7 +29,10 @@ def show_usage(
         out(screen(lines, height) if height else "\n".join(lines))
 
     def reading(agent: Agent) -> list[str]:
-        found = chosen(_usage(agent), pod, namespace, agent.config.node_name)
+        found = _reading(agent, pod, namespace)
+        if lacks_cpu(found):
+            time.sleep(_SAMPLE)
+            found = _reading(agent, pod, namespace)
         if form != "text":
             return [dump(dataclasses.asdict(found), form)]
         return usage_lines(found, containers, terminal_width())
@@ -66,6 +70,12 @@ def chosen(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage
     return dataclasses.replace(found, pods=tuple(here))
 
 
+def lacks_cpu(found: FoundUsage) -> bool:
+    """Whether no pod has a CPU usage, which needs two readings; false without pods."""
+    known = [pod.cgroup.cpu_nanocores for pod in found.pods if pod.cgroup]
+    return bool(known) and all(one is None for one in known)
+
+
 def usage_lines(found: FoundUsage, containers: bool, width: int) -> list[str]:
     """The node, then the pods with the highest CPU usage first."""
     rows = [["node", *_cells(found.node.cgroup)]]
@@ -82,6 +92,10 @@ def _cells(usage: CgroupUsage | None) -> list[str]:
         return ["-", "-"]
     cores = "-" if usage.cpu_nanocores is None else f"{round(usage.cpu_nanocores / 1e6)}m"
     return [cores, size(usage.memory_working_set)]
+
+
+def _reading(agent: Agent, pod: str, namespace: str) -> FoundUsage:
+    return chosen(_usage(agent), pod, namespace, agent.config.node_name)
 
 
 def _usage(agent: Agent) -> FoundUsage:

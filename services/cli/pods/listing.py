@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from bus.messages.event import KEPT
 from services.cli.agent.events import event_lines, events_of_agent
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.agent.status import pod_table
@@ -127,6 +128,7 @@ def _named(event: dict[str, Any], row: PodRow) -> bool:
 def _description(row: PodRow, facts: PodFacts, events: list[dict[str, Any]]) -> Iterator[str]:
     status = facts.status.get("status") or {}
     spec = (facts.desired.get("pod") or {}).get("spec") or {}
+    width = max(terminal_width() - len("  "), 0)  # of what is indented; 0 = any
     yield f"{row.namespace}/{row.name}"
     for name, value in (
         ("UID", row.uid),
@@ -146,10 +148,12 @@ def _description(row: PodRow, facts: PodFacts, events: list[dict[str, Any]]) -> 
     conditions = status.get("conditions") or []
     if conditions:
         yield "Conditions"
-        rows = [[str(one.get("type")), str(one.get("status")), one_line(one.get("reason") or "")] for one in conditions]
-        yield from (f"  {line}" for line in table(["TYPE", "STATUS", "REASON"], rows, terminal_width()))
-    yield "Events" if events else "Events: none"
-    yield from (f"  {line}" for line in event_lines(events, terminal_width(), of_one=True))
+        keys = ("type", "status", "reason", "message")
+        rows = [[one_line(one.get(key) or "") for key in keys] for one in conditions]
+        yield from (f"  {line}" for line in table(["TYPE", "STATUS", "REASON", "MESSAGE"], rows, width))
+    older = f"bulkhead explain {row.namespace}/{row.name} shows older ones"
+    yield "Events" if events else f"Events: none among the newest {KEPT} of each service ({older})"
+    yield from (f"  {line}" for line in event_lines(events, width, of_one=True))
 
 
 def _containers(spec: dict[str, Any], status: dict[str, Any], facts: PodFacts) -> Iterator[str]:

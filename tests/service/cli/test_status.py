@@ -178,6 +178,8 @@ def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
     wide = stage.command("pods", "u5", "-o", "wide").stdout.splitlines()
     assert wide[0].split()[4:] == ["RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS", "FOR"]
     assert wide[1].split()[5][-1] == "d" and wide[1].split()[6:] == ["192.0.2.5", "api", "u5"]
+    without_events = stage.command("describe", "web-5").stdout
+    assert "Events: none among the newest 200 of each service (bulkhead explain shop/web-5 " in without_events
     described = stage.command("describe", "shop/web-0").stdout
     assert "  State:      ImagePullBackOff\n" in described and "Failed" in described
     assert "\x1b" not in described and "image     registry.example/web:1\\x1b[2J\n" in described

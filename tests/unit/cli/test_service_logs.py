@@ -117,3 +117,10 @@ def test_without_an_agent_it_fails_with_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 1
     remedy = "start the agent, or name it with --run-dir"
     assert result.stderr == f"{tmp_path}/config.json: cannot be read: No such file or directory ({remedy})\n"
+
+
+def test_a_text_that_no_record_contains_is_reported(agent: Path) -> None:
+    (agent / "log" / "podsync.log").write_text(line(1, "one"))
+    none = logs(agent, "--service", "podsync", "web")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", f"{agent}/log: no record contains 'web'\n")
+    assert logs(agent, "--service", "podsync", "--tail", "0").stderr == ""

@@ -3,7 +3,7 @@
 import pytest
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
-from services.cli.agent.top import chosen, usage_lines
+from services.cli.agent.top import chosen, lacks_cpu, usage_lines
 from shared.errors import OperatorError
 
 
@@ -60,3 +60,9 @@ def test_a_pod_is_chosen_by_its_name_its_namespace_or_the_name_of_its_manifest(
 def test_a_pod_without_usage_is_an_error() -> None:
     with pytest.raises(OperatorError, match="no usage of a pod 'none' in namespace shop"):
         chosen(FoundUsage(node=NODE, pods=PODS), "shop/none", "", "here")
+
+
+def test_a_first_reading_lacks_the_cpu_of_all_pods() -> None:
+    assert lacks_cpu(FoundUsage(node=NODE, pods=(PODS[2], PODS[3])))
+    assert not lacks_cpu(FoundUsage(node=NODE, pods=PODS))
+    assert not lacks_cpu(FoundUsage(node=NODE)) and not lacks_cpu(FoundUsage(node=NODE, pods=PODS[3:]))

@@ -1,0 +1,38 @@
+"""What `bulkhead status` prints of many pods: the verdict above them stays in sight in a terminal."""
+
+from services.cli.agent.status import status_lines
+from services.cli.terminal.table import Paint
+from services.report.node import Report, RuntimeRow
+from services.report.pod_rows import PodRow
+
+
+def waiting(number: int) -> PodRow:
+    return PodRow(
+        namespace="shop", name=f"web-{number}", uid=f"u{number}", source="api", state="Pending", ready=0, containers=1,
+        restarts=0, ip="", started="", waits_for="its start",
+    )  # fmt: skip
+
+
+def report(pods: int) -> Report:
+    return Report(
+        node="here", standalone=True, run_dir="/run", api_server="", node_ready=None, lease_age=None,
+        runtime=RuntimeRow(known=False), processes=(), streams=(), pods=tuple(map(waiting, range(pods))),
+        pods_by_state={"Pending": pods}, problems=(),
+    )  # fmt: skip
+
+
+def lines(pods: int, form: str, width: int) -> list[str]:
+    return status_lines(report(pods), form, width, Paint(False))
+
+
+def test_a_terminal_shows_twenty_pods_that_wait_and_the_number_of_the_others() -> None:
+    shown = lines(500, "text", 80)
+    assert sum("web-" in line for line in shown) == 20
+    assert shown[-1] == "480 more pods wait (bulkhead pods lists them)"
+    assert sum("web-" in line for line in lines(20, "text", 80)) == 20
+    assert "more pods wait" not in lines(20, "text", 80)[-1]
+
+
+def test_a_file_and_wide_have_every_pod() -> None:
+    assert sum("web-" in line for line in lines(500, "text", 0)) == 500
+    assert sum("web-" in line for line in lines(500, "wide", 80)) == 500
