@@ -69,6 +69,7 @@ async def test_pods_describe_events_and_logs_show_the_pod(world: World) -> None:
     described = (await bulkhead(world, "describe", "steady")).stdout
     assert "State:      Running" in described and "running since" in described
     assert "Started" in (await bulkhead(world, "events", "-o", "json")).stdout
+    assert "Started" in (await bulkhead(world, "events", "steady")).stdout
     assert "steady" in (await bulkhead(world, "logs", "--service", "sources", "steady")).stdout
 
 

@@ -56,6 +56,8 @@ def restart(service: tuple[str, ...], run_dir: str) -> None:
 def events(pod: str, namespace: str, run_dir: str, output: str) -> None:
     """List the newest events of this agent, at most 200 of each service, the oldest first; with POD those of one pod.
 
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest.
+
     \b
     Exit codes: 0 = listed, 1 = no agent answers, 2 = wrong usage.
     """

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bus.messages.event import KEPT
 from bus.messages.services import SERVICES
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
@@ -19,32 +20,43 @@ def list_events(run_dir: str, pod: str, namespace: str, form: str, out: Write, e
     space = space or namespace
     try:
         with local_agent(run_dir) as agent:
-            here = [event for event in events_of_agent(agent) if not space or event.get("namespace") == space]
+            events, silent = events_of_agent(agent)
+            if len(silent) == len(SERVICES):
+                remedy = "bulkhead status shows the processes"
+                raise OperatorError("no process answers", where=agent.run_dir, remedy=remedy)
+            here = [event for event in events if not space or event.get("namespace") == space]
             found = [event for event in here if not name or name in (event.get("name"), event.get("uid"))]
             # of a static pod the name in its manifest
             found = found or [event for event in here if event.get("name") == f"{name}-{agent.config.node_name}"]
     except OperatorError as error:
         err(str(error))
         return 1
+    if silent:
+        err(note_about(silent))
     if form != "text":
         out(dump(found, form))
         return 0
     if not found:
-        err("no events")
+        err(f"no events{f' of {pod}' if pod else ''} among the newest {KEPT} of each service")
     for line in event_lines(found, terminal_width()):
         out(line)
     return 0
 
 
-def events_of_agent(agent: Agent) -> list[dict[str, Any]]:
-    """The events of all services that answer, the oldest first, each with the service as `from`."""
+def events_of_agent(agent: Agent) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """The events of all services that answer, the oldest first, each with the service as `from`; and the services that
+    do not answer."""
     found = agent.streams(*(f"events/{service}" for service in SERVICES))
-    if all(items is None for items in found.values()):
-        raise OperatorError("no process answers", where=agent.run_dir, remedy="bulkhead status shows the processes")
     events = [
         event | {"from": name.partition("/")[2]} for name, items in found.items() for event in (items or {}).values()
     ]
-    return sorted(events, key=lambda event: str(event.get("time") or ""))
+    return sorted(events, key=lambda event: str(event.get("time") or "")), agent.silent
+
+
+def note_about(silent: Sequence[str]) -> str:
+    """A note that the events of these services are missing."""
+    verb = "does" if len(silent) == 1 else "do"
+    return f"{', '.join(silent)} {verb} not answer: events are missing (bulkhead status shows the processes)"
 
 
 def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = False) -> list[str]:

@@ -52,6 +52,7 @@ class Agent:
 
     def __init__(self, manifest: Manifest, config: EffectiveConfig, client: Client) -> None:
         self.manifest, self.config, self.client = manifest, config, client
+        self.silent: tuple[str, ...] = ()  # services that did not answer the last call of `streams`
 
     @property
     def run_dir(self) -> str:
@@ -92,6 +93,9 @@ class Agent:
         questions = {name: _snapshot(name) for name in names}
         able = {s for s in SERVICES if (facts := process_of(self.run_dir, s)).holder and not facts.stopped}
         answers = self.client.ask([q for q in questions.values() if q.service in able], timeout)
+        asked = {question.service for question in questions.values()}
+        answered = {question.service for question in answers}  # also a refusal: the service has no such stream
+        self.silent = tuple(service for service in SERVICES if service in asked - answered)
         return {name: _items(answers.get(question)) for name, question in questions.items()}
 
     def pods(self) -> tuple[list[PodRow], list[PodFacts]]:

@@ -68,7 +68,7 @@ def parts(agent: Agent) -> Iterator[Part]:
     yield "status.txt", lambda: "\n".join(status_lines(agent.report(), "wide", 0, Paint(False)))
     yield "status.json", lambda: json.dumps(as_data(agent.report()), indent=1)
     yield "configuration.json", lambda: json.dumps(masked_configuration(config), indent=1)
-    yield "events.json", lambda: json.dumps(events_of_agent(agent), indent=1)
+    yield "events.json", lambda: json.dumps(events_of_agent(agent)[0], indent=1)
     yield "conditions.json", lambda: json.dumps(read_conditions(config.root_dir, config.run_dir), indent=1)
     yield "runtime.json", lambda: json.dumps(agent.streams("node.observed"), indent=1)
     for service in SERVICES:

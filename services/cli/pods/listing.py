@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from bus.messages.event import KEPT
-from services.cli.agent.events import event_lines, events_of_agent
+from services.cli.agent.events import event_lines, events_of_agent, note_about
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.agent.status import pod_table
 from services.cli.terminal.output import dump
@@ -17,17 +17,22 @@ from shared.errors import OperatorError
 from shared.story.text import plain
 
 Write = Callable[[str], None]
+_WITHOUT_PODSYNC = (
+    "podsync does not answer: pods are shown as the runtime has them (bulkhead status shows the processes)"
+)
 
 
 def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err: Write) -> int:
     """Print a row for each pod, or of those that `pod` names. Return the exit code."""
     try:
         with local_agent(run_dir) as agent:
-            rows = [row for row, _ in matching_pods(agent, pod, namespace)]
+            found = matching_pods(agent, pod, namespace)
     except OperatorError as error:
         err(str(error))
         return 1
-    wide = form == "wide"
+    rows, wide = [row for row, _ in found], form == "wide"
+    if not all(facts.status_known for _, facts in found):
+        err(_WITHOUT_PODSYNC)
     if form in ("json", "yaml"):
         out(dump([dataclasses.asdict(row) for row in rows], form))
     elif rows:
@@ -43,13 +48,18 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
     try:
         with local_agent(run_dir) as agent:
             row, facts = one_pod(agent, pod, namespace)
+            if not facts.status_known:
+                err(_WITHOUT_PODSYNC)
             if form != "text":
                 known = dict(facts.desired.get("pod") or {"metadata": {"name": row.name, "namespace": row.namespace}})
                 if facts.status:
                     known["status"] = facts.status.get("status")
                 out(dump(known, form))
                 return 0
-            events = [one for one in events_of_agent(agent) if one.get("uid") == row.uid or _named(one, row)]
+            events, silent = events_of_agent(agent)
+            if silent:
+                err(note_about(silent))
+            events = [one for one in events if one.get("uid") == row.uid or _named(one, row)]
     except OperatorError as error:
         err(str(error))
         return 1
@@ -166,6 +176,11 @@ def _containers(spec: dict[str, Any], status: dict[str, Any], facts: PodFacts) -
         for container in spec.get(kind) or []:
             found = statuses.get(container.get("name")) or {}
             identifier = str(found.get("containerID") or "").rpartition("//")[2]
+            if not facts.status_known:
+                states = [one.get("state") for one in runtime.values() if one.get("name") == container.get("name")]
+                yield f"  {container.get('name')}: {', '.join(map(str, states)) or 'not in the runtime'}"
+                yield f"    image     {container.get('image')}"
+                continue
             yield f"  {container.get('name')}: {_container_state(found)}"
             yield f"    image     {container.get('image')}"
             yield f"    ready     {'yes' if found.get('ready') else 'no'}, {found.get('restartCount', 0)} restarts"

@@ -99,7 +99,7 @@ def terminal_width() -> int:
 
 
 def terminal_height() -> int:
-    """Rows of the terminal that standard output is; 0 = it is none."""
+    """Number of lines of the terminal that standard output is; 0 = it is none."""
     return shutil.get_terminal_size().lines if sys.stdout.isatty() else 0
 
 

@@ -70,6 +70,11 @@ def test_a_stopped_podsync_is_named_and_pods_are_shown_as_the_runtime_has_them(s
     assert any(line.startswith("podsync is stopped by a signal (") for line in found["problems"])
     assert {row["service"]: row["state"] for row in found["processes"]}["podsync"] == "stopped"
     assert found["pods_by_state"] == {"Running": PODS - 2, "Unknown": 2}
+    listed, described = stage.command("pods", "web-5"), stage.command("describe", "web-5")
+    assert (listed.returncode, described.returncode) == (0, 0)
+    for shown in (listed, described):
+        assert "podsync does not answer: pods are shown as the runtime has them (" in shown.stderr
+    assert "  web: RUNNING\n" in described.stdout and "podsync" in described.stderr.splitlines()[-1]
 
 
 def test_a_killed_podsync_does_not_run(stage: Stage) -> None:
