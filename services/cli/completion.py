@@ -6,7 +6,7 @@ The script of `bulkhead` runs the command for each completion, that of `kubelet`
 from collections.abc import Iterable
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import get_completion_class
 
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
@@ -24,12 +24,6 @@ def script(shell: str, program: str, command: click.Command) -> str:
     text = kind(command, {}, program, _VARIABLE).source().rstrip("\n")
     # With click's own condition the second completion of a session is empty: zsh has loaded the function by then.
     return text.replace("$zsh_eval_context[-1] == loadautofunc", f"$funcstack[1] == _{program}")
-
-
-def kubelet_flags(typed: str) -> list[CompletionItem]:
-    """The kubelet flags that begin with `typed`."""
-    flags = (CompletionItem(f"--{flag.name}", help=flag.doc) for flag in FLAGS.values())
-    return [one for one in flags if one.value.startswith(typed)]
 
 
 def _bash(flags: Iterable[Flag]) -> str:

@@ -14,6 +14,7 @@ EXCEPTIONS = {
     "services/cli/command.py": "the command `bulkhead`: one process per call",
     "services/cli/agent/commands.py": "the command `bulkhead`: one process per call",
     "services/cli/agent/options.py": "the command `bulkhead`: one process per call",
+    "services/cli/config/commands.py": "the command `bulkhead`: one process per call",
     "services/cli/pods/commands.py": "the command `bulkhead`: one process per call",
     "services/cli/preflight/command.py": "the command `bulkhead`: one process per call",
     "services/cli/takeover/commands.py": "the command `bulkhead`: one process per call",

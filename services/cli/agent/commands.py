@@ -6,8 +6,11 @@ import sys
 import click
 
 from bus.messages.services import SERVICES
-from services.cli.agent.options import namespace_option, output_option, pod_argument, run_dir_option
+from services.cli.agent.options import namespace_option, output_option, pod_argument, run_dir_option, since_option
 from services.cli.terminal.output import write, write_error
+from shared.config.findings import ConfigurationRefusedError
+from shared.errors import OperatorError
+from shared.places import find_places
 
 
 @click.command(short_help="Show whether the node is ready, and what the agent does.")
@@ -105,4 +108,62 @@ def support_bundle(run_dir: str, file: str) -> None:
     sys.exit(make_bundle(run_dir, file, write, write_error))
 
 
-COMMANDS = (status, restart, events, top, support_bundle)
+@click.command(short_help="Show what happened to a pod, an image or the node, and why.")
+@click.argument("what", required=False, default="", metavar="[POD | node | image]")
+@click.argument("name", required=False, default="", metavar="[IMAGE]")
+@namespace_option
+@click.option("--root-dir", default="", help="The agent's root directory; without it, the configured one.")
+@run_dir_option
+@since_option("Only what is not older, such as 5m or 1h30m.")
+@click.option("-f", "--follow", is_flag=True, help="Show new lines of a pod as they are written, until Ctrl-C.")
+@output_option("text", "json", "yaml")
+def explain(
+    what: str, name: str, namespace: str, root_dir: str, run_dir: str, since: float, follow: bool, output: str
+) -> None:
+    """Show what happened to a pod on this node, in order and with causes, and why its containers were restarted.
+
+    POD is a name, namespace/name or UID, or the name in a static pod's manifest; without it, the pods with a record
+    are listed. `node` shows the changes of the node's conditions, `image IMAGE` what pods did with the images whose
+    names contain IMAGE; a pod with such a name is named with its namespace. Reads the agent's own records, so it works
+    while the agent is down; those of removed pods are kept for a while.
+
+    \b
+    Exit codes: 0 = shown, 1 = there is no such pod, or its record cannot be read, 2 = wrong usage,
+    130 = ended by Ctrl-C.
+    """
+    from services.cli.agent.explain import explain_image, explain_node, explain_pod, list_stories
+
+    if name and what != "image":
+        raise click.UsageError(f"{name}: only image has a second name")
+    if follow and (what in ("", "node", "image") or output != "text"):
+        raise click.UsageError("--follow: needs a POD and -o text")
+    try:
+        root = root_dir or _root_dir(run_dir)
+    except (ConfigurationRefusedError, OperatorError, OSError) as error:
+        write_error(f"{error}\nname the agent's root directory with --root-dir")
+        sys.exit(1)
+    match what:
+        case "":
+            sys.exit(list_stories(root, namespace, output, write, write_error, since=since))
+        case "node":
+            sys.exit(explain_node(root, run_dir or find_places().run_dir, output, write, write_error, since=since))
+        case "image":
+            sys.exit(explain_image(root, name, output, write, write_error, since=since))
+    sys.exit(explain_pod(root, what, namespace, output, write, write_error, since=since, follow=follow))
+
+
+def _root_dir(run_dir: str) -> str:
+    """That of the agent with this run directory, "" = the configured one; where none was started, of its flags."""
+    from services.cli.config.found_configuration import found_arguments
+    from shared.config.evaluation import evaluate
+    from shared.config.loader import load_effective
+
+    try:
+        return load_effective(run_dir or find_places().run_dir).root_dir
+    except (OperatorError, OSError):
+        if run_dir:
+            raise
+    return evaluate(found_arguments().arguments).config.root_dir
+
+
+COMMANDS = (status, restart, events, explain, top, support_bundle)

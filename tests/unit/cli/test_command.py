@@ -11,7 +11,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from services.cli.agent.local_agent import local_agent
-from services.cli.command import main, split_output
+from services.cli.command import main
+from services.cli.config.commands import split_output
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, write

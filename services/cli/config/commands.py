@@ -1,0 +1,169 @@
+"""`bulkhead config` and the commands below it: names, options and exit codes. Each imports its code when it runs."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from services.cli.terminal.output import write, write_error
+from shared.config.findings import ConfigurationRefusedError
+from shared.errors import OperatorError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_WRONG_USAGE = 2  # exit code, as click's own
+_KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+
+
+class KubeletFlagsCommand(click.Command):
+    """A command whose arguments are kubelet flags, which a shell completes."""
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
+        """Called by click for a word that begins with a dash."""
+        from click.shell_completion import CompletionItem
+
+        from shared.config.flag_table import FLAGS
+
+        flags = (CompletionItem(f"--{flag.name}", help=flag.doc) for flag in FLAGS.values())
+        return [*super().shell_complete(ctx, incomplete), *(one for one in flags if one.value.startswith(incomplete))]
+
+
+@click.group()
+def config() -> None:
+    """Check, show or compare kubelet configurations."""
+
+
+@config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS, short_help="Check a configuration.")
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def check(context: click.Context, flags: tuple[str, ...]) -> None:
+    """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json|yaml]`.
+
+    Without flags it checks those of the running agent, else those with which it would be started: KUBELET_ARGS, the
+    args file, or the systemd unit bulkhead or kubelet; a note names them. Where there is none of these, that is a
+    problem. Prints every problem with its place, the text there and the remedy. Keys that the kubelet would silently
+    ignore are problems here. At the end it names the files that were read.
+
+    \b
+    Exit codes: 0 = good, 1 = there is a problem, 2 = wrong usage.
+    """
+    from services.cli.config.check import check_configuration
+
+    _run(context, flags, ("text", "json", "yaml"), check_configuration, takes_defaults=False)
+
+
+@config.command(
+    cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS, short_help="Show the effective configuration."
+)
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def show(context: click.Context, flags: tuple[str, ...]) -> None:
+    """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|json|yaml]`.
+
+    Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it uses those that
+    `config check` finds.
+
+    \b
+    Exit codes: 0 = shown, 1 = the configuration is refused, 2 = wrong usage.
+    """
+    from services.cli.config.show import show_configuration
+
+    _run(context, flags, ("text", "json", "yaml"), show_configuration)
+
+
+def _run(
+    context: click.Context,
+    given: tuple[str, ...],
+    forms: tuple[str, ...],
+    command: Callable[[Callable[[], list[str]], str, Callable[[str], None], Callable[[str], None]], int],
+    *,
+    takes_defaults: bool = True,
+) -> None:
+    """`takes_defaults`: where no configuration is found, the defaults are used."""
+    if {"--help", "-h"} & set(given):
+        click.echo(context.get_help())
+        return
+    try:
+        flags, form = split_output(list(given), forms)
+    except ConfigurationRefusedError as error:
+        write_error(str(error))
+        sys.exit(_WRONG_USAGE)
+
+    def arguments() -> list[str]:
+        if flags:
+            return flags
+        from services.cli.config.found_configuration import found_arguments
+
+        try:
+            found = found_arguments()
+        except OperatorError as error:
+            raise ConfigurationRefusedError((str(error),)) from error
+        if found.is_default and not takes_defaults:
+            why = found.origin.removeprefix("the defaults (").removesuffix(")")
+            raise ConfigurationRefusedError((f"no configuration to check: {why} (give flags, such as --config=FILE)",))
+        write_error(f"note: without flags here, these are {found.origin}")
+        return found.arguments
+
+    sys.exit(command(arguments, form, write, write_error))
+
+
+def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return the flags without our own `-o` or `--output`, in any position, and its value. Raise
+    ConfigurationRefusedError."""
+    rest: list[str] = []
+    form = forms[0]
+    words = iter(flags)
+    for word in words:
+        name, sign, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:].lstrip("="))
+        if name in ("-o", "--output"):
+            form = value if sign else next(words, "")
+            if form not in forms:
+                line = f'--output: is "{form}", must be one of {", ".join(forms)} (of this command)'
+                raise ConfigurationRefusedError((line,))
+        else:
+            rest.append(word)
+    return rest, form
+
+
+@config.command(
+    cls=KubeletFlagsCommand,
+    context_settings=_KUBELET_FLAGS,
+    short_help="Compare two configurations, and what it costs.",
+)
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def diff(context: click.Context, flags: tuple[str, ...]) -> None:
+    """Compare two configurations: `bulkhead config diff OLD NEW [kubelet flags] [-o text|json|yaml]`.
+
+    OLD and NEW are KubeletConfiguration files; OLD may be `running`, the configuration in force. The same flags apply
+    to both, without any those that `config check` finds. Prints each effective value that differs, with its origins,
+    which services a reload to NEW restarts, and what becomes of the pods that run.
+
+    \b
+    Exit codes: 0 = no value differs, 1 = values differ, 2 = a configuration is refused, or wrong usage.
+    """
+    from services.cli.config.diff import REFUSED, diff_configurations
+
+    if {"-h", "--help"} & set(flags):
+        click.echo(context.get_help())
+        return
+    if len(flags) < 2 or any(name.startswith("-") for name in flags[:2]):
+        write_error("name two files, or running and a file, before the flags (bulkhead config diff -h)")
+        sys.exit(REFUSED)
+    _run(context, flags[2:], ("text", "json", "yaml"), partial(diff_configurations, flags[0], flags[1]))
+
+
+@config.command("flags", short_help="List the kubelet flags, with the key each one sets.")
+def list_flags() -> None:
+    """List the kubelet flags that exist, with the configuration key each one sets.
+
+    \b
+    Exit codes: 0 = listed, 2 = wrong usage.
+    """
+    from shared.config.flag_table import FLAGS
+
+    for name, flag in FLAGS.items():
+        write(f"--{name:45} {flag.key}".rstrip())
