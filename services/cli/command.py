@@ -1,5 +1,8 @@
 """The command `bulkhead`: parses its arguments and runs the subcommand, whose code is imported then."""
 
+import sys
+from typing import Any
+
 import click
 
 from services.cli.agent.commands import COMMANDS as AGENT_COMMANDS
@@ -17,11 +20,19 @@ SECTIONS = {
     "Take over a node": ("preflight", "takeover", "give-back"),
     "Other": ("support-bundle", "completion", "version"),
 }
+_INTERRUPTED = 130  # exit code, as that of a program that SIGINT has ended
 LONGEST = 60  # characters of a command's line in a list of commands: two columns fit into a terminal of 80
 
 
 class SectionedGroup(click.Group):
-    """Lists its commands by purpose."""
+    """Lists its commands by purpose. Ctrl-C ends a command that does not take it itself with exit code 130."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Called by click to run the command; returns what that returns."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(_INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Called by click for the list in the help."""

@@ -44,7 +44,7 @@ def restart(service: tuple[str, ...], run_dir: str) -> None:
     SERVICE is bootstrap, sources, podsync, volume, pleg, status or server.
 
     \b
-    Exit codes: 0 = every service works again, 1 = one does not, 2 = wrong usage.
+    Exit codes: 0 = every service works again, 1 = one does not, 2 = wrong usage, 130 = ended by Ctrl-C.
     """
     from services.cli.agent.restart import restart_services
 

@@ -63,8 +63,6 @@ def explain_pod(
             err(plain(f"note: there is {which} as well: bulkhead explain {other.uid}"))
         if follow:
             _follow(directory, story, out)
-    except KeyboardInterrupt:
-        return 130
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise

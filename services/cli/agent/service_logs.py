@@ -63,8 +63,6 @@ def show_service_logs(
             while follow:
                 inotify.sync_get()
                 show(_matching(sorted(record for log in logs for record in log.growth()), pod))
-    except KeyboardInterrupt:
-        return 130
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise

@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
@@ -32,20 +32,14 @@ _BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
 def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, out: Write, err: Write) -> int:
     """Print the state as text, wide, json or yaml. `wait_ready`: seconds to wait for a ready node; None = do not.
 
-    Return the exit code: 0 = ready, 3 = not, 1 = the agent cannot be asked, 130 = Ctrl-C.
+    Return the exit code: 0 = ready, 3 = not, 1 = the agent cannot be asked.
     """
-    try:
-        return _show(run_dir, form, watch, time.monotonic() + (wait_ready or 0.0), out, err)
-    except KeyboardInterrupt:
-        return 130
-
-
-def _show(run_dir: str, form: str, watch: bool, deadline: float, out: Write, err: Write) -> int:
+    deadline = time.monotonic() + (wait_ready or 0.0)
     while True:
         try:
             with local_agent(run_dir) as agent:
                 if watch:
-                    return _watch(agent, form, out)
+                    _watch(agent, form, out)
                 found = agent.report()
                 while found.problems and (left := deadline - time.monotonic()) > 0:
                     agent.client.wait_for_beat(lambda beat: True, min(_BEAT, left))
@@ -97,18 +91,15 @@ def _without(header: list[str], rows: list[list[str]], left_out: tuple[int, ...]
     return [header[number] for number in kept], [[row[number] for number in kept] for row in rows]
 
 
-def _watch(agent: Agent, form: str, out: Write) -> int:
+def _watch(agent: Agent, form: str, out: Write) -> NoReturn:
     earlier: Report | None = None
-    try:
-        while True:
-            found = agent.report()
-            lines = status_lines(found, form, terminal_width(), paint(), earlier)
-            earlier = found
-            height = terminal_height() if form in ("text", "wide") else 0
-            out(screen(lines, height) if height else "\n".join(lines))
-            time.sleep(INTERVAL)
-    except KeyboardInterrupt:
-        return 130
+    while True:
+        found = agent.report()
+        lines = status_lines(found, form, terminal_width(), paint(), earlier)
+        earlier = found
+        height = terminal_height() if form in ("text", "wide") else 0
+        out(screen(lines, height) if height else "\n".join(lines))
+        time.sleep(INTERVAL)
 
 
 def _head(found: Report, width: int, colour: Paint) -> list[str]:

@@ -49,8 +49,6 @@ def show_usage(
     except OperatorError as error:
         err(str(error))
         return 1
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 

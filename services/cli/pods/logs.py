@@ -48,8 +48,6 @@ def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, e
     except OperatorError as error:
         err(str(error))
         return 1
-    except KeyboardInterrupt:
-        return 130
     return 0
 
 

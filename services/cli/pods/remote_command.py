@@ -40,7 +40,7 @@ def run_in_container(
     stdin: bool,
     terminal: bool,
 ) -> int:
-    """Run the command and return its exit code; 1 = it did not run, 130 = ended by Ctrl-C."""
+    """Run the command and return its exit code; 1 = it did not run."""
     try:
         with local_agent(run_dir) as agent:
             directory = agent.run_dir
@@ -60,8 +60,6 @@ def run_in_container(
     except OperatorError as error:
         err(str(error))
         return _NO_EXIT_CODE
-    except KeyboardInterrupt:
-        return 130
     if message:
         err(message)
     return code

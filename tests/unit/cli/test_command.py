@@ -10,7 +10,6 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from services.cli.agent.local_agent import local_agent
 from services.cli.command import main
 from services.cli.config.commands import split_output
 from shared.config.field_table import FIELDS
@@ -252,14 +251,14 @@ def test_a_full_disk_is_one_line() -> None:
     assert ended.stderr == "standard output cannot be written: No space left on device (write it elsewhere)\n"
 
 
-@pytest.mark.parametrize("words", [(), ("--wait-ready", "60")], ids=" ".join)
-def test_ctrl_c_ends_status_with_130_and_without_a_line(
+@pytest.mark.parametrize("words", [("status", "--wait-ready"), ("status",), ("restart", "pleg")], ids=" ".join)
+def test_ctrl_c_ends_a_command_that_waits_with_130_and_without_a_line(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("services.cli.agent.status.time.sleep", interrupted)  # while it waits for an agent
-    monkeypatch.setattr("services.cli.agent.status.local_agent", interrupted if not words else local_agent)
-    answer = CliRunner().invoke(main, ["status", *words, "--run-dir", str(tmp_path)])
+    for module in ("status", "restart"):
+        monkeypatch.setattr(f"services.cli.agent.{module}.local_agent", interrupted)
+    answer = CliRunner().invoke(main, [*words, "--run-dir", str(tmp_path)])
     assert (answer.exit_code, answer.output) == (130, "")
