@@ -1,6 +1,7 @@
 """Whether a pod fits the node beside those it has: room, labels, name, ports, taints (pods.md 3.2). Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
@@ -13,6 +14,7 @@ from shared.podspec.ports import HostPort, host_ports
 from shared.podspec.resources import ResourceList, parse_resources, pod_requests
 
 PODS = "pods"
+_EVERY_ADDRESS = ("", "0.0.0.0")
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -33,7 +35,8 @@ class Taken:
     pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not counted below
     count: int
     used: ResourceList
-    ports: Sequence[tuple[str, HostPort]]  # with the UID of the pod; may have those of the pod that is decided
+    # Protocol and number -> address ("" = every one) -> UIDs; may have those of the pod that is decided.
+    ports: Mapping[tuple[str, int], Mapping[str, Collection[str]]]
 
     def without(self, pod: Object) -> "Taken":
         """The same when `pod`, one of them, is not counted."""
@@ -50,7 +53,10 @@ class Taken:
 
 def taken_by(pods: Sequence[Object]) -> Taken:
     """What these pods take."""
-    ports = [(uid(pod), port) for pod in pods for port in host_ports(pod)]
+    ports: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for pod in pods:
+        for port in host_ports(pod):
+            ports[port.protocol, port.port][_address(port)].add(uid(pod))
     return Taken(pods={uid(pod): pod for pod in pods}, count=len(pods), used=_used(pods, {}), ports=ports)
 
 
@@ -59,7 +65,7 @@ def in_unit(resource: str, amount: Quantity) -> int:
     return amount.milli() if resource == "cpu" else amount.base()
 
 
-def misfits(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
+def predicate_failures(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
     """Everything that does not fit, in the kubelet's order; the first is what is reported."""
     found = _room(pod, view, others)
     name = view.facts.node_name
@@ -68,8 +74,7 @@ def misfits(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure
     wanted = (pod.get("spec") or {}).get("nodeName")
     if wanted and wanted != name:
         found.append(_predicate("NodeName", "node(s) didn't match the requested node name"))
-    own = uid(pod)
-    if any(collide(mine, theirs) for mine in host_ports(pod) for other, theirs in others.ports if other != own):
+    if any(_is_taken(port, uid(pod), others) for port in host_ports(pod)):
         found.append(_predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"))
     if not is_static(pod) and untolerated(pod, view.taints, NO_EXECUTE):
         found.append(_predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"))
@@ -118,9 +123,19 @@ def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateF
     )
 
 
+def _address(port: HostPort) -> str:
+    return "" if port.ip in _EVERY_ADDRESS else port.ip
+
+
+def _is_taken(port: HostPort, own: str, others: Taken) -> bool:
+    """Whether a pod with another UID than `own` has the port. Takes as long with any number of pods."""
+    by_address, address = others.ports.get((port.protocol, port.port), {}), _address(port)
+    found = by_address.values() if not address else (by_address.get(each, ()) for each in ("", address))
+    return any(other != own for uids in found for other in uids)
+
+
 def collide(mine: HostPort, theirs: HostPort) -> bool:
     """Whether two pods cannot both have their port."""
     if (mine.protocol, mine.port) != (theirs.protocol, theirs.port):
         return False
-    everywhere = ("", "0.0.0.0")
-    return mine.ip in everywhere or theirs.ip in everywhere or mine.ip == theirs.ip
+    return "" in (_address(mine), _address(theirs)) or mine.ip == theirs.ip

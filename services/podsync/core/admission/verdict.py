@@ -6,7 +6,7 @@ The verdict is saved with the pod's record, so that a restart never rejects a ru
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
-from services.podsync.core.admission.predicates import PredicateFailure, Taken, misfits
+from services.podsync.core.admission.predicates import PredicateFailure, Taken, predicate_failures
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
@@ -100,13 +100,13 @@ def _platform(pod: Object, view: NodeView) -> Verdict:
 
 
 def _fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
-    found = misfits(pod, view, others)
+    found = predicate_failures(pod, view, others)
     if not found:
         return Verdict()
-    if is_critical(pod) and all(misfit.resource for misfit in found):
+    if is_critical(pod) and all(failure.resource for failure in found):
         return _make_room(pod, found, others)
-    first = next((misfit for misfit in found if not misfit.resource), found[0]) if is_critical(pod) else found[0]
-    only_labels = [misfit.reason for misfit in found] == ["NodeAffinity"]
+    first = next((failure for failure in found if not failure.resource), found[0]) if is_critical(pod) else found[0]
+    only_labels = [failure.reason for failure in found] == ["NodeAffinity"]
     return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
 
 
@@ -114,7 +114,7 @@ def _make_room(pod: Object, found: list[PredicateFailure], others: Taken) -> Ver
     own = uid(pod)
     candidates = [other for other_uid, other in others.pods.items() if other_uid != own]
     try:
-        victims = choose_victims(pod, candidates, {misfit.resource: misfit.lacking for misfit in found})
+        victims = choose_victims(pod, candidates, {failure.resource: failure.lacking for failure in found})
     except NoVictimsError as error:
         what = f"preemption: error finding a set of pods to preempt: {error}"
         text = f"Unexpected error while attempting to recover from admission failure: {what}"

@@ -182,6 +182,34 @@ def test_host_ports_collide_by_protocol_port_and_address() -> None:
     )
 
 
+def test_host_ports_of_a_thousand_pods_cost_one_comparison_for_each_port_of_the_pod() -> None:
+    class CountedAddress(str):
+        comparisons = 0
+
+        def __eq__(self, other: object) -> bool:
+            CountedAddress.comparisons += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    def with_ports(uid: str, address: str) -> dict[str, Any]:
+        ports = [
+            {"containerPort": 80, "hostPort": number, "hostIP": CountedAddress(address)} for number in range(8000, 8010)
+        ]
+        return a_pod(uid, container={"ports": ports})
+
+    taken = taken_by([with_ports(f"u{number}", f"10.0.{number // 256}.{number % 256}") for number in range(1000)])
+    free, held = with_ports("u", "10.1.0.0"), with_ports("u", "10.0.3.1")
+    CountedAddress.comparisons = 0
+    assert [admit(pod, "Pending", a_view(), taken).reason for pod in (free, held)] == ["OutOfpods", "OutOfpods"]
+    assert CountedAddress.comparisons < 200
+    roomy = a_view(allocatable={"pods": "2000"})
+    assert [admit(pod, "Pending", roomy, taken).reason for pod in (free, held)] == ["", "NodePorts"]
+    everywhere = with_ports("u", "0.0.0.0")
+    assert admit(everywhere, "Pending", roomy, taken).reason == "NodePorts"
+    assert admit(held, "Pending", roomy, taken_by([held])).reason == ""
+
+
 def test_only_no_execute_taints_count_and_not_for_static_pods() -> None:
     taint = {"key": "k", "value": "v", "effect": "NoExecute"}
     assert verdict(a_pod(), taints=(taint,)).message == (
