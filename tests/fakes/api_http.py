@@ -5,6 +5,7 @@ Runs in a thread with a loop of its own; what a test does to the double goes thr
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -65,9 +66,9 @@ class HttpApiServer:
         application.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        self.port = runner.addresses[0][1]
+        listener = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, listener).start()
+        self.port = listener.getsockname()[1]
         self._ready.set()
         while not self._ending.is_set():
             if self.signs:
@@ -77,11 +78,17 @@ class HttpApiServer:
                     await self._ending.wait()
             except TimeoutError:
                 continue
+        # asyncio drops a connection without closing it when the server closes between its acceptance and its transport:
+        # accept none, and let three turns of the loop pass, until aiohttp knows those that were accepted.
+        self._loop.remove_reader(listener)
+        for _ in range(3):
+            await asyncio.sleep(0)
         await runner.cleanup()
         watches = asyncio.all_tasks() - {asyncio.current_task()}  # their clients are gone
         for task in watches:
             task.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
+        await asyncio.sleep(0)  # a transport closes its socket one turn after it is closed
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
