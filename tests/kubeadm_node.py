@@ -14,8 +14,10 @@ import yaml
 from bench.agents import GoKubelet
 from bench.site import AT_ONCE, Site
 from bench.watch import ready
+from services.cli.takeover.account import Account
 from services.cli.takeover.exchange import Options, take_over
 from shared.kube import paths
+from shared.kube.interface import PatchType
 from shared.model.objects import Object
 from tests.agent import BIN
 from tests.cluster import is_ready
@@ -26,6 +28,7 @@ NODE = "joined"
 UNITS = Path("/etc/systemd/system")
 OURS = UNITS / "kubelet.service.d/90-bulkhead.conf"
 RECORD = Path("/var/lib/bulkhead/takeover.json")
+POD_CIDR = "10.244.1.0/24"
 LONG = 240.0  # seconds for what takes some on an idle machine
 COUNT = int(os.environ.get("TAKEOVER_PODS", "5"))
 # This machine has no sysinit.target and no journal.
@@ -73,6 +76,9 @@ class KubeadmNode:
         expected = self.site.watch.node(NODE, ready, "to be Ready")
         systemctl("start", "kubelet.service")
         await expected.within(LONG)
+        # As with a pod network: a Go kubelet then writes Ready with its first status after a start.
+        network = {"spec": {"podCIDR": POD_CIDR, "podCIDRs": [POD_CIDR]}}
+        await self.site.plane.admin.patch(paths.node(NODE), network, PatchType.MERGE)
         (home / "manifests/steady.yaml").write_text(yaml.safe_dump(busybox_pod("static")))
         for number in range(COUNT):
             pod = busybox_pod(f"web-{number}", *AT_ONCE, nodeName=NODE)
@@ -119,10 +125,11 @@ class KubeadmNode:
         print(f"$ bulkhead {' '.join(arguments)} [{done.returncode}, {took:.1f} s]\n{done.stdout[:2000]}{done.stderr}")
         return done
 
-    def does(self, *arguments: str) -> None:
-        """Run the command, which must succeed."""
+    def does(self, *arguments: str) -> str:
+        """Run the command, which must succeed; what it prints to standard output."""
         done = self.bulkhead(*arguments)
         assert done.returncode == 0, f"bulkhead {arguments[0]}: exit code {done.returncode}: {done.stderr[-1500:]}"
+        return done.stdout
 
     def print_state(self) -> None:
         """What both kubelets logged, and what systemd and the agent show."""
@@ -145,7 +152,7 @@ class KubeadmNode:
         """A takeover is refused for this reason, in one line, and the kubelet goes on."""
         before = main_process()
         lines: list[str] = []
-        code = await asyncio.to_thread(take_over, Options(), lines.append, lines.append)
+        code = await asyncio.to_thread(take_over, Options(), Account("takeover", lines.append, lines.append))
         assert code == 1, lines
         assert [line for line in lines if reason in line and "\n" not in line], lines
         assert main_process() == before

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from services.cli.agent.options import run_dir_option
+from services.cli.agent.options import output_option, run_dir_option
 from services.cli.terminal.output import write, write_error, write_error_if_possible, write_if_possible
 
 _TIMEOUT = 60.0  # seconds
@@ -24,7 +24,10 @@ _TIMEOUT = 60.0  # seconds
 @click.option(
     "--ignore-preflight", is_flag=True, help="Go on where preflight finds problems, such as a pod that cannot run."
 )
-def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bool, ignore_preflight: bool) -> None:
+@output_option("text", "json", "yaml")
+def takeover(
+    run_dir: str, dry_run: bool, timeout: float, without_api_server: bool, ignore_preflight: bool, output: str
+) -> None:
     """Run Bulkhead in place of this node's kubelet, with the same unit, flags and configuration. Containers run on.
 
     Checks what `bulkhead preflight` checks, writes one drop-in for kubelet.service, restarts it, and waits until the
@@ -35,6 +38,7 @@ def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bo
     Exit codes: 0 = Bulkhead runs the node, 1 = refused, the kubelet was not stopped, 2 = wrong usage,
     3 = failed and rolled back, 4 = the roll-back is not complete, 130 = ended by Ctrl-C and rolled back.
     """
+    from services.cli.takeover.account import Account
     from services.cli.takeover.exchange import Options, take_over
 
     options = Options(
@@ -44,8 +48,8 @@ def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bo
         ignore_preflight=ignore_preflight,
     )
     if dry_run:
-        sys.exit(take_over(options, write, write_error, dry_run=True))
-    sys.exit(take_over(options, write_if_possible, write_error_if_possible))
+        sys.exit(take_over(options, Account("takeover", write, write_error, output), dry_run=True))
+    sys.exit(take_over(options, Account("takeover", write_if_possible, write_error_if_possible, output)))
 
 
 @click.command("give-back", short_help="Run the node's own kubelet again, after a takeover.")
@@ -54,7 +58,8 @@ def takeover(run_dir: str, dry_run: bool, timeout: float, without_api_server: bo
     "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT, show_default=True, metavar="SECONDS",
     help="How long the kubelet may take to be ready after the restart.",
 )  # fmt: skip
-def give_back(run_dir: str, timeout: float) -> None:
+@output_option("text", "json", "yaml")
+def give_back(run_dir: str, timeout: float, output: str) -> None:
     """Run the node's own kubelet again, as before `bulkhead takeover`. Containers run on.
 
     Removes the drop-in, restarts kubelet.service, and waits until its kubelet is healthy and, where the API server
@@ -64,9 +69,11 @@ def give_back(run_dir: str, timeout: float) -> None:
     Exit codes: 0 = the node's own kubelet runs, 1 = refused, nothing was changed, 2 = wrong usage,
     4 = the kubelet does not become ready, 130 = ended by Ctrl-C.
     """
+    from services.cli.takeover.account import Account
     from services.cli.takeover.exchange import give_back
 
-    sys.exit(give_back(timeout, run_dir, write_if_possible, write_error_if_possible))
+    account = Account("give-back", write_if_possible, write_error_if_possible, output)
+    sys.exit(give_back(timeout, run_dir, account))
 
 
 COMMANDS = (takeover, give_back)

@@ -31,7 +31,8 @@ from types import FrameType
 from services.cli.agent.local_agent import local_agent
 from services.cli.preflight.examination import Options as Preflight
 from services.cli.preflight.examination import examine
-from services.cli.preflight.text import report_text
+from services.cli.preflight.text import report_data, report_text
+from services.cli.takeover.account import Account
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import compare, running_containers
 from services.cli.takeover.environment import use_places_of
@@ -65,40 +66,41 @@ class Options:
     ignore_preflight: bool = False
 
 
-def take_over(options: Options, out: Write, err: Write, *, dry_run: bool = False) -> int:
+def take_over(options: Options, account: Account, *, dry_run: bool = False) -> int:
     """Run Bulkhead in place of the unit's kubelet. Return the exit code (`takeover_operation`)."""
     try:
         unit = kubelet_unit()
         use_places_of(unit)
         if dry_run:
-            return _show_plan(unit, options, out, err)
+            account.is_dry_run = True
+            return account.finish(_show_plan(unit, options, account))
         with held_lock(STATE):
-            return _take_over(unit, options, out, err)
+            return account.finish(_take_over(unit, options, account))
     except OperatorError as error:
-        err(str(error))
+        account.problem(str(error))
     except OSError as error:
-        err(f"{error.filename or STATE}: {error.strerror} (nothing was changed)")
+        account.problem(f"{error.filename or STATE}: {error.strerror} (nothing was changed)")
     except KeyboardInterrupt:
-        err("interrupted: nothing was changed")
-        return INTERRUPTED
-    return REFUSED
+        account.problem("interrupted: nothing was changed")
+        return account.finish(INTERRUPTED)
+    return account.finish(REFUSED)
 
 
-def give_back(timeout: float, run_dir: str, out: Write, err: Write) -> int:
+def give_back(timeout: float, run_dir: str, account: Account) -> int:
     """Run the unit's own kubelet again. Return the exit code (`takeover_operation`)."""
     try:
         unit = kubelet_unit()
         use_places_of(unit)
         with held_lock(STATE):
-            return _give_back(unit, timeout, run_dir, out, err)
+            return account.finish(_give_back(unit, timeout, run_dir, account))
     except OperatorError as error:
-        err(str(error))
+        account.problem(str(error))
     except OSError as error:
-        err(f"{error.filename or STATE}: {error.strerror} (bulkhead give-back continues)")
+        account.problem(f"{error.filename or STATE}: {error.strerror} (bulkhead give-back continues)")
     except KeyboardInterrupt:
-        err("interrupted (bulkhead give-back continues)")
-        return INTERRUPTED
-    return REFUSED
+        account.problem("interrupted (bulkhead give-back continues)")
+        return account.finish(INTERRUPTED)
+    return account.finish(REFUSED)
 
 
 def our_program() -> str:
@@ -106,7 +108,8 @@ def our_program() -> str:
     return str(Path(sys.executable).parent / _PROGRAM)
 
 
-def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
+def _take_over(unit: KubeletUnit, options: Options, account: Account) -> int:
+    out, err = account.line, account.problem
     run_dir, timeout, needs_api_server = options.run_dir, options.timeout, options.needs_api_server
     file, program = RecordFile(STATE), our_program()
     record = file.load()
@@ -115,7 +118,9 @@ def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> i
         out(f"the last takeover failed ({unfinished.reason}) and is not rolled back yet: this is done now")
         node = SystemdNode(_target_of_the_own(unit, run_dir, out), file)
         _end_with_ctrl_c()
-        return _rolled_back(Operation(node, unfinished, timeout, out).roll_back(unfinished.reason), err)
+        outcome = Operation(node, unfinished, timeout, out).roll_back(unfinished.reason)
+        account.ended(outcome)
+        return _rolled_back(outcome, err)
     loaded = unit.loaded(program) is Kubelet.BULKHEAD
     begun = bool(unfinished) or loaded or _FILE.exists()
     found = _begun(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
@@ -139,19 +144,22 @@ def _take_over(unit: KubeletUnit, options: Options, out: Write, err: Write) -> i
     needs = needs_api_server and bool(found.config.kubeconfig)
     target = Target(program=program, config=found.config, run_dir=_run_dir(run_dir), needs_api_server=needs)
     _end_with_ctrl_c()
+    account.node = found.config.node_name
     outcome = Operation(SystemdNode(target, file), first, timeout, out).take_over()
+    account.ended(outcome)
     if outcome.code != DONE:
         if first.done:
             err(outcome.line)
             return outcome.code
         return _rolled_back(outcome, err)
-    compared = _compared(first, found.config, _static_pods(run_dir))
+    compared = _compared(first, found.config, account, _static_pods(run_dir))
     out(f"Bulkhead runs as {UNIT}, {'Ready' if needs else 'ready'}{_after(outcome)}; {compared}")
     out("bulkhead status shows the agent, bulkhead give-back returns to the unit's own kubelet")
     return DONE
 
 
-def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err: Write) -> int:
+def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, account: Account) -> int:
+    out, err = account.line, account.problem
     file, program = RecordFile(STATE), our_program()
     try:
         record = file.load()
@@ -170,12 +178,14 @@ def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, out: Write, err:
         with suppress(OperatorError):  # the runtime may be the reason
             first = replace(first, containers=running_containers(target.config.container_runtime_endpoint))
     _end_with_ctrl_c()
+    account.node = target.config.node_name if target.config else ""
     outcome = Operation(SystemdNode(target, file), first, timeout, out).give_back()
+    account.ended(outcome)
     if outcome.code != DONE:
         err(outcome.line)
         return outcome.code
     ready = "Ready" if target.needs_api_server else "running"
-    compared = _compared(first, target.config) if target.config else "containers are not compared"
+    compared = _compared(first, target.config, account) if target.config else "containers are not compared"
     out(f"{UNIT} runs its own kubelet again, {ready}{_after(outcome)}; {compared}")
     return DONE
 
@@ -219,15 +229,17 @@ def _begun(unit: KubeletUnit) -> Found:
     return Found(unit=unit, config=config, containers=containers)
 
 
-def _show_plan(unit: KubeletUnit, options: Options, out: Write, err: Write) -> int:
+def _show_plan(unit: KubeletUnit, options: Options, account: Account) -> int:
+    out, err = account.line, account.problem
     report = examine(Preflight(timeout=_PREFLIGHT))
-    for line in report_text(report, paint()):
-        out(line)
+    account.node, account.preflight = report.node, report_data(report)
+    if account.is_text:
+        for line in (*report_text(report, paint()), ""):
+            out(line)
     found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)
     problems = [*found.problems]
     if not options.ignore_preflight:
         problems += preflight_problems(report, needs_api_server=options.needs_api_server)
-    out("")
     for line in found.notes:
         out(f"note: {line}")
     if not found.problems:
@@ -264,12 +276,13 @@ def _static_pods(run_dir: str) -> frozenset[str]:
         return frozenset()
 
 
-def _compared(record: Record, config: EffectiveConfig, static: frozenset[str] = frozenset()) -> str:
+def _compared(record: Record, config: EffectiveConfig, account: Account, static: frozenset[str] = frozenset()) -> str:
     """One phrase about the containers that ran before."""
     try:
         change = compare(record.containers, running_containers(config.container_runtime_endpoint), static)
     except OperatorError as error:
         return str(error)
+    account.compared(len(record.containers), change)
     text = f"{change.kept} of {len(record.containers)} containers run on"
     if change.restarted:
         text += f"; restarted: {', '.join(change.restarted)}"

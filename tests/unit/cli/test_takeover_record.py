@@ -6,6 +6,7 @@ import pytest
 
 from services.cli.takeover import exchange as takeover
 from services.cli.takeover import unit as takeover_unit
+from services.cli.takeover.account import Account
 from services.cli.takeover.plan import Intent, Step
 from services.cli.takeover.record import Record, RecordFile, SeenContainer, held_lock
 from services.cli.takeover.unit import unit_of
@@ -75,9 +76,9 @@ def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_damaged_record_prevents_a_takeover_and_no_give_back(tmp_path: Path, lines: list[str]) -> None:
     RecordFile(tmp_path).path.write_bytes(b"garbage")
-    assert takeover.take_over(takeover.Options(), lines.append, lines.append) == 1
+    assert takeover.take_over(takeover.Options(), Account("takeover", lines.append, lines.append)) == 1
     assert len(lines) == 1 and "is damaged" in lines[0]
-    assert takeover.give_back(5.0, "", lines.append, lines.append) == 0
+    assert takeover.give_back(5.0, "", Account("give-back", lines.append, lines.append)) == 0
     assert lines[-1] == "kubelet.service is not taken over; it runs /usr/bin/kubelet"
 
 
