@@ -1,15 +1,16 @@
 """The Node as the API server has it, read with the kubelet's own kubeconfig: works whichever kubelet runs."""
 
-import json
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config
-from kubernetes.client.rest import urllib3
-from kubernetes.config.config_exception import ConfigException
-from yaml import YAMLError
-
+from services.bootstrap.adapters.kubeconfig import resolve_in_child
+from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
+from services.cli.preflight.api_server import ApiServer, ReadError
 from shared.errors import OperatorError
 
 TIMEOUT = 20.0  # seconds of one request
@@ -25,24 +26,32 @@ class NodeReady:
 
 def node_ready(kubeconfig: str, name: str) -> NodeReady:
     """Read the Node. Raises OperatorError where the API server cannot be asked or has no such Node."""
+    changed = 0
+    with suppress(OSError):
+        changed = Path(kubeconfig).stat().st_mtime_ns
+    credentials = _credentials(kubeconfig, changed)
     try:
-        settings = client.Configuration()
-        settings.retries = False  # the pool of connections takes it over when it is made
-        config.load_kube_config(kubeconfig, client_configuration=settings, persist_config=False)
-        if not settings.verify_ssl:  # as the kubeconfig has it
-            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        with client.ApiClient(settings) as connection:
-            answer = client.CoreV1Api(connection).read_node(name, _request_timeout=TIMEOUT, _preload_content=False)
-            return ready_of(json.loads(answer.data))
-    except client.ApiException as error:
+        with ApiServer(credentials.server, credentials, time.monotonic() + TIMEOUT) as api:
+            return ready_of(api.node(name))
+    except ReadError as error:
+        if error.code == 401:  # they have ended
+            _credentials.cache_clear()
+        if not error.code:
+            raise OperatorError(str(error), where="the API server") from error
         remedy = (
-            f"is {name} the name of the Node?" if error.status == 404 else f"do the credentials of {kubeconfig} work?"
+            f"is {name} the name of the Node?" if error.code == 404 else f"do the credentials of {kubeconfig} work?"
         )
-        raise OperatorError(f"answers {error.status} {error.reason}", where="the API server", remedy=remedy) from error
-    except (ConfigException, YAMLError, OSError, ValueError, TypeError, KeyError) as error:
-        raise OperatorError(f"cannot be used: {_line(error)}", where=kubeconfig) from error
-    except urllib3.exceptions.HTTPError as error:
-        raise OperatorError(f"does not answer: {_line(error)}", where="the API server") from error
+        raise OperatorError(str(error), where="the API server", remedy=remedy) from error
+
+
+@lru_cache(maxsize=1)
+def _credentials(kubeconfig: str, _changed: int) -> ResolvedCredentials:
+    """The credentials of a kubeconfig that was changed at this moment. A child resolves them, which takes a while, and
+    a takeover asks often. They stay in memory. Raises OperatorError."""
+    report = resolve_in_child(kubeconfig)
+    if report.material is None:
+        raise OperatorError(report.problems[0] if report.problems else f"{kubeconfig}: has no credentials")
+    return report.material
 
 
 def ready_of(node: dict[str, Any]) -> NodeReady:
@@ -58,7 +67,3 @@ def _seconds(condition: dict[str, Any]) -> float:
         return datetime.fromisoformat(str(condition.get("lastHeartbeatTime")).replace("Z", "+00:00")).timestamp()
     except ValueError:
         return 0.0
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]

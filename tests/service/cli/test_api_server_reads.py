@@ -1,8 +1,11 @@
 """What `preflight` and `takeover` read from an API server and from a kubelet's port, over real sockets: pages,
 refusals, answers that never come."""
 
+import base64
 import json
+import os
 import ssl
+import tempfile
 import threading
 import time
 import warnings
@@ -184,6 +187,39 @@ def test_the_condition_ready_is_read_with_the_kubelets_credentials(server: Serve
     assert node_ready(kubeconfig, "n1").ready
     assert server.requests == [("/api/v1/nodes/n1", f"Bearer {TOKEN}")]
     assert Path(kubeconfig).read_bytes() == content
+
+
+def test_credentials_in_a_kubeconfig_are_in_no_file_that_a_kill_would_leave(
+    server: Server, kubeconfig: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = make_self_signed("n1", datetime.now(UTC))
+    (tmp_path / "pair.pem").write_bytes(key + certificate)
+    server.serve_tls(tmp_path / "pair.pem")
+    server.answer = lambda path, query: (200, {})
+    document = yaml.safe_load(Path(kubeconfig).read_text())
+    document["clusters"][0]["cluster"] = {
+        "server": server.url.replace("http:", "https:"), "insecure-skip-tls-verify": True,
+    }  # fmt: skip
+    pair = {"client-certificate-data": certificate, "client-key-data": key}
+    document["users"][0]["user"] = {name: base64.b64encode(text).decode() for name, text in pair.items()}
+    Path(kubeconfig).write_text(yaml.safe_dump(document))
+
+    def refused(*_given: object, **_named: object) -> tuple[int, str]:
+        raise AssertionError("a file is made")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refused)
+    with warnings.catch_warnings():
+        assert not node_ready(kubeconfig, "n1").ready
+
+
+def test_a_kubeconfig_that_changes_is_read_again(server: Server, kubeconfig: str) -> None:
+    server.answer = lambda path, query: (200, {})
+    node_ready(kubeconfig, "n1")
+    text = Path(kubeconfig).read_text()
+    Path(kubeconfig).write_text(text.replace(TOKEN, "another-token"))
+    os.utime(kubeconfig, (1.0, 1.0))
+    node_ready(kubeconfig, "n1")
+    assert [authorization for _, authorization in server.requests] == [f"Bearer {TOKEN}", "Bearer another-token"]
 
 
 @pytest.mark.parametrize(
