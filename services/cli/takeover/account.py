@@ -1,12 +1,13 @@
 """What a takeover or a give-back reports: lines while it works, or one JSON object at its end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from services.cli.takeover.containers import Change
 from services.cli.takeover.operation import DONE, INCOMPLETE, INTERRUPTED, REFUSED, ROLLED_BACK, Outcome
 from services.cli.takeover.unit import UNIT
 from services.cli.terminal.output import dump
+from shared.story.text import plain
 
 Write = Callable[[str], None]
 _RESULTS = {
@@ -32,21 +33,26 @@ class Account:
         self.preflight: dict[str, Any] | None = None
 
     @property
-    def is_text(self) -> bool:
-        """Whether lines are written at once."""
+    def _is_text(self) -> bool:
         return self._form == "text"
 
+    def show(self, lines: Iterable[str]) -> None:
+        """The report of preflight, which may have colours and is not among the lines of the object."""
+        if self._is_text:
+            for line in lines:
+                self._out(line)
+
     def line(self, text: str) -> None:
-        """A step that begins, a note or a conclusion."""
-        self._lines.append(text)
-        if self.is_text:
-            self._out(text)
+        """A step that begins, a note or a conclusion. Control characters are escaped: it may quote a log."""
+        self._lines.append(plain(text))
+        if self._is_text:
+            self._out(self._lines[-1])
 
     def problem(self, text: str) -> None:
-        """Why something is not done or has failed."""
-        self._problems.append(text)
-        if self.is_text:
-            self._err(text)
+        """Why something is not done or has failed; the same for control characters."""
+        self._problems.append(plain(text))
+        if self._is_text:
+            self._err(self._problems[-1])
 
     def ended(self, outcome: Outcome) -> None:
         """How the operation ended."""
@@ -59,7 +65,7 @@ class Account:
 
     def finish(self, code: int) -> int:
         """Write the object, where no lines were written. Return the exit code `code`."""
-        if not self.is_text:
+        if not self._is_text:
             self._out(dump(self._data(code), self._form))
         return code
 

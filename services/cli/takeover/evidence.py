@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bus.messages.services import SERVICES
 from services.cli.agent.service_logs import time_of
+from services.cli.config.masking import without_credentials
 from services.cli.takeover import systemd
 from services.cli.takeover.unit import KubeletUnit
 from shared.errors import OperatorError
@@ -60,7 +61,9 @@ def last_line_of_journal(name: str, since: float) -> str:
 
 
 def _shown(where: str, line: str) -> str:
-    return f"the last line of {where} is: {plain(line.strip())[:_LONGEST]}" if line.strip() else ""
+    """Without what looks like a credential: the reason goes to a record and to the output for programs."""
+    shown = plain(without_credentials(line.strip()))[:_LONGEST]
+    return f"the last line of {where} is: {shown}" if shown else ""
 
 
 def _tail(path: Path, since: float) -> Iterator[bytes]:

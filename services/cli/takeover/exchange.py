@@ -8,10 +8,10 @@ Mechanism
 Owns
     `<unit>.d/90-bulkhead.conf` in /etc/systemd/system; no file of the kubelet is changed.
 Persists
-    `/var/lib/bulkhead/takeover.json` (`takeover_record`): the intent, the next step, and the containers that ran
+    `/var/lib/bulkhead/takeover.json` (`record`): the intent, the next step, and the containers that ran
     before. It is saved before each step. `takeover.lock` beside it is held while a command works.
 On restart
-    `takeover_plan` derives the next step from the intent and from what systemd shows, not from the saved step. A second
+    `plan` derives the next step from the intent and from what systemd shows, not from the saved step. A second
     command therefore continues from any point at which the first one was killed, in its own direction: `takeover`
     forward, `give-back` backward; a roll-back that was begun is completed first.
 Modules
@@ -67,7 +67,7 @@ class Options:
 
 
 def take_over(options: Options, account: Account, *, dry_run: bool = False) -> int:
-    """Run Bulkhead in place of the unit's kubelet. Return the exit code (`takeover_operation`)."""
+    """Run Bulkhead in place of the unit's kubelet. Return the exit code (`operation`)."""
     try:
         unit = kubelet_unit()
         use_places_of(unit)
@@ -79,6 +79,8 @@ def take_over(options: Options, account: Account, *, dry_run: bool = False) -> i
     except OperatorError as error:
         account.problem(str(error))
     except OSError as error:
+        if dry_run and isinstance(error, BrokenPipeError):  # `| head`
+            raise
         account.problem(f"{error.filename or STATE}: {error.strerror} (nothing was changed)")
     except KeyboardInterrupt:
         account.problem("interrupted: nothing was changed")
@@ -87,10 +89,11 @@ def take_over(options: Options, account: Account, *, dry_run: bool = False) -> i
 
 
 def give_back(timeout: float, run_dir: str, account: Account) -> int:
-    """Run the unit's own kubelet again. Return the exit code (`takeover_operation`)."""
+    """Run the unit's own kubelet again. Return the exit code (`operation`)."""
     try:
         unit = kubelet_unit()
-        use_places_of(unit)
+        with suppress(OperatorError):  # the way back does not depend on them, and _give_back reports it
+            use_places_of(unit)
         with held_lock(STATE):
             return account.finish(_give_back(unit, timeout, run_dir, account))
     except OperatorError as error:
@@ -233,9 +236,7 @@ def _show_plan(unit: KubeletUnit, options: Options, account: Account) -> int:
     out, err = account.line, account.problem
     report = examine(Preflight(timeout=_PREFLIGHT))
     account.node, account.preflight = report.node, report_data(report)
-    if account.is_text:
-        for line in (*report_text(report, paint()), ""):
-            out(line)
+    account.show((*report_text(report, paint()), ""))
     found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)
     problems = [*found.problems]
     if not options.ignore_preflight:

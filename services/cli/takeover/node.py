@@ -43,7 +43,7 @@ class Target:
 
 
 class SystemdNode:
-    """What `takeover_operation` acts on."""
+    """What `operation` acts on."""
 
     def __init__(self, target: Target, record: RecordFile) -> None:
         self._target, self._record = target, record

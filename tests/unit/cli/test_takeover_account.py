@@ -1,6 +1,7 @@
 """`-o json` of takeover and give-back: one object with the keys of the page about commands, and nothing before it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from services.cli.takeover.account import Account
 from services.cli.takeover.containers import Change
 from services.cli.takeover.exchange import Options, give_back, take_over
 from services.cli.takeover.operation import DONE, ROLLED_BACK, Outcome
-from services.cli.takeover.unit import KubeletUnit
+from services.cli.takeover.unit import KubeletUnit, unit_of
 from shared.errors import OperatorError
 
 KEYS = ["command", "dryRun", "exitCode", "result", "node", "unit", "seconds", "containers", "lines", "problems"]
@@ -39,6 +40,19 @@ def test_the_object_has_what_the_lines_have() -> None:
     assert err == []
 
 
+def test_what_a_log_line_has_of_control_characters_is_escaped_and_the_report_keeps_its_colours() -> None:
+    made, out, err = account("text")
+    made.show(["\x1b[32mok\x1b[0m"])
+    made.line("a\x1b[2J")
+    made.problem("b\r\x9b")
+    assert (out, err) == (["\x1b[32mok\x1b[0m", "a\\x1b[2J"], ["b\\r\\x9b"])
+    quiet, shown, _ = account("json")
+    quiet.show(["report"])
+    quiet.line("a\x1b[2J")
+    quiet.finish(DONE)
+    assert json.loads(shown[0])["lines"] == ["a\\x1b[2J"]
+
+
 def test_text_is_written_at_once_and_no_object_after_it() -> None:
     made, out, err = account("text")
     made.line("a")
@@ -59,3 +73,32 @@ def test_a_refusal_before_anything_is_read_is_an_object_too(command: str, monkey
     assert (code, data["result"], data["containers"], data["seconds"]) == (1, "refused", None, None)
     assert data["problems"] == ["exchanging the kubelet: needs root (run it with sudo)"]
     assert err == []
+
+
+UNIT = {"LoadState": "loaded", "ExecStart": [["/usr/bin/kubelet", ["/usr/bin/kubelet"], False, 0, 0, 0, 0, 0]]}
+
+
+def test_the_way_back_does_not_depend_on_the_environment_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "kubelet"
+    file.write_text("A='an open quote\n")
+    unit = unit_of({**UNIT, "EnvironmentFiles": [[str(file), True]]})
+    monkeypatch.setattr(exchange, "kubelet_unit", lambda: unit)
+    monkeypatch.setattr(exchange, "STATE", tmp_path)
+    monkeypatch.setattr(exchange, "_FILE", tmp_path / "drop-in")
+    made, out, err = account("text")
+    assert give_back(60.0, "", made) == DONE
+    assert (out, err) == (["kubelet.service is not taken over; it runs /usr/bin/kubelet"], [])
+
+
+def test_a_pipe_that_closes_ends_a_dry_run_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_given: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setenv("BULKHEAD_HOME", "/nowhere")
+    monkeypatch.setenv("BULKHEAD_RUN_DIR", "/nowhere")
+    monkeypatch.setattr(exchange, "kubelet_unit", lambda: unit_of(UNIT))
+    monkeypatch.setattr(exchange, "_show_plan", closed)
+    made, out, err = account("text")
+    with pytest.raises(BrokenPipeError):
+        take_over(Options(), made, dry_run=True)
+    assert (out, err) == ([], [])

@@ -70,3 +70,9 @@ def test_a_journal_that_cannot_be_read_adds_nothing(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(takeover_systemd, "journal", journal)
     assert len(evidence(UNIT, "kubelet.service", None, 1.0)) == 1
+
+
+def test_a_credential_in_the_line_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "E1123 07:00:01 kubelet.go:1] Get https://registry: Authorization: Bearer abcdefgh12345678"
+    monkeypatch.setattr(takeover_systemd, "journal", lambda unit, since: [line])
+    assert last_line_of_journal("kubelet.service", 1.0).endswith("Authorization: Bearer <masked>")
