@@ -10,7 +10,7 @@ from services.cli.config.commands import config
 from services.cli.pods.commands import COMMANDS as POD_COMMANDS
 from services.cli.preflight.command import preflight
 from services.cli.takeover.commands import COMMANDS as TAKEOVER_COMMANDS
-from services.cli.terminal.output import write
+from services.cli.terminal.output import drop_output, write
 from services.cli.what_if.command import what_if
 
 SECTIONS = {
@@ -32,6 +32,7 @@ class SectionedGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
+            drop_output()
             sys.exit(_INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

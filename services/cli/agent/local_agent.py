@@ -130,6 +130,9 @@ def local_agent(run_dir: str = "") -> Iterator[Agent]:
         manifest = read_manifest(directory)
         config = load_effective(str(directory))
     except (OperatorError, OSError) as error:
+        if isinstance(error.__cause__, PermissionError):
+            remedy = "run this as root, or as the user of the agent"
+            raise OperatorError("cannot be read by this user", where=str(directory), remedy=remedy) from error
         if (directory / "manifest.json").exists():
             raise OperatorError(str(error)) from error
         named = next((name for name in reversed(PLACE_VARIABLES) if not run_dir and os.environ.get(name)), "")

@@ -194,5 +194,5 @@ def _pods(found: Report, wide: bool, width: int) -> list[str]:
     if not shown:
         return lines
     most = len(shown) if wide or not width else _MOST_WAITING
-    more = [f"{len(shown) - most} more pods wait (bulkhead pods lists them)"] if len(shown) > most else []
-    return lines + pod_table(shown[:most], width) + more
+    more = f"{len(shown) - most} more pods wait (bulkhead pods lists them)" if len(shown) > most else ""
+    return lines + pod_table(shown[:most], width) + ([shortened(more, width)] if more else [])

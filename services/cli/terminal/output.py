@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 import click
@@ -43,9 +44,22 @@ def _write_or_drop(line: str, stream: TextIO | None) -> None:
         click.echo(_encodable(line, stream.encoding), file=stream)
         stream.flush()
     except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        os.dup2(nowhere, stream.fileno())  # also for what the stream still holds
-        os.close(nowhere)
+        _drop(stream)
+
+
+def drop_output() -> None:
+    """Drop what standard output still holds: the end of the process would wait for a pipe that is full, as one to a
+    pager, and report one that is closed."""
+    if sys.stdout is not None:
+        with suppress(OSError):  # it is no file
+            _drop(sys.stdout)
+
+
+def _drop(stream: TextIO) -> None:
+    descriptor = stream.fileno()
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, descriptor)  # also for what the stream still holds
+    os.close(nowhere)
 
 
 def dump(data: Any, form: str) -> str:

@@ -1,10 +1,17 @@
 """The command prints every problem with the text at its place, and the origin of every value."""
 
+import errno
+import fcntl
 import json
+import os
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import yaml
@@ -262,3 +269,53 @@ def test_ctrl_c_ends_a_command_that_waits_with_130_and_without_a_line(
         monkeypatch.setattr(f"services.cli.agent.{module}.local_agent", interrupted)
     answer = CliRunner().invoke(main, [*words, "--run-dir", str(tmp_path)])
     assert (answer.exit_code, answer.output) == (130, "")
+
+
+_ENDLESS = """
+import signal, click
+from services.cli.command import SectionedGroup
+from services.cli.terminal.output import write
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may ignore it
+@click.group(cls=SectionedGroup)
+def main(): pass
+@main.command()
+def endless():
+    while True:
+        write("x" * 4095)
+main(["endless"])
+"""
+
+
+def test_ctrl_c_ends_a_command_whose_output_is_not_read() -> None:
+    command, pipe = [sys.executable, "-c", _ENDLESS], subprocess.PIPE
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            deadline = time.monotonic() + 60
+            while not _waits_to_write(process.pid, process.stdout.fileno()):
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+        assert process.stderr.read() == ""
+
+
+def _waits_to_write(process: int, pipe: int) -> bool:
+    [held] = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
+    state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    return bool(held == fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) and state == "S")
+
+
+def test_an_agent_of_another_user_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_given: object, **_named: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    for name in ("read_bytes", "exists"):
+        monkeypatch.setattr(Path, name, refused)
+    answer = CliRunner().invoke(main, ["status", "--run-dir", str(tmp_path)])
+    assert answer.exit_code == 1
+    remedy = "run this as root, or as the user of the agent"
+    assert answer.stderr == f"{tmp_path}: cannot be read by this user ({remedy})\n"

@@ -36,3 +36,7 @@ def test_a_terminal_shows_twenty_pods_that_wait_and_the_number_of_the_others() -
 def test_a_file_and_wide_have_every_pod() -> None:
     assert sum("web-" in line for line in lines(500, "text", 0)) == 500
     assert sum("web-" in line for line in lines(500, "wide", 80)) == 500
+
+
+def test_at_40_columns_no_line_is_longer() -> None:
+    assert max(map(len, lines(500, "text", 40))) <= 40
