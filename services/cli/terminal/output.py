@@ -51,7 +51,7 @@ def drop_output() -> None:
     """Drop what standard output still holds: the end of the process would wait for a pipe that is full, as one to a
     pager, and report one that is closed."""
     if sys.stdout is not None:
-        with suppress(OSError):  # it is no file
+        with suppress(OSError, ValueError):  # it is no file, or closed
             _drop(sys.stdout)
 
 
@@ -63,12 +63,13 @@ def _drop(stream: TextIO) -> None:
 
 
 def dump(data: Any, form: str) -> str:
-    """The data as json or yaml."""
+    """The data as json or yaml, both with the same values."""
     if form == "json":
         return json.dumps(data, indent=2)
     import yaml
 
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    plain = json.loads(json.dumps(data))  # YAML knows no enumerations
+    text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
     return text.rstrip("\n")
 
 

@@ -1,11 +1,13 @@
 """docs/output.md has the keys that the commands print as JSON and YAML."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bus.messages.event import KubeEvent
 from bus.messages.pod_preview import PodPreview
@@ -23,12 +25,13 @@ from services.cli.config.check import QuotableLines, finding_data
 from services.cli.config.diff import Difference
 from services.cli.preflight import findings as preflight_findings
 from services.cli.preflight import text as preflight_text
+from services.cli.terminal.output import dump
 from services.cli.what_if import text as what_if_text
 from services.cli.what_if.candidates import Candidate
 from services.report.node import ProcessRow, Report, RuntimeRow, StreamRow
 from services.report.pod_rows import PodRow
 from shared.config.findings import ERROR, Finding
-from shared.podspec.support import Unsupported
+from shared.podspec.support import Effect, Unsupported
 from shared.story.lines import Story
 from shared.story.restarts import Restart
 from shared.story.text import list_data, node_data, story_data
@@ -103,3 +106,9 @@ def test_every_section_with_a_table_is_compared() -> None:
 def test_top_and_explain_node_have_the_keys_in_the_text() -> None:
     assert names(FoundUsage) <= set(re.findall(r"`(\w+)`", PAGE.partition("\n## top\n")[2].partition("\n###")[0]))
     assert all(f"`{key}`" in PAGE for key in node_data({}))
+
+
+def test_yaml_has_the_same_values_as_json_also_of_enumerations() -> None:
+    field = Unsupported(field="spec.nodeName", effect=Effect.REJECTED, consequence="the pod is rejected")
+    answer = dataclasses.replace(WHAT_IF, unsupported=(field,)).data
+    assert yaml.safe_load(dump(answer, "yaml")) == json.loads(dump(answer, "json"))
