@@ -53,10 +53,10 @@ def events_of_agent(agent: Agent) -> tuple[list[dict[str, Any]], tuple[str, ...]
     return sorted(events, key=lambda event: str(event.get("time") or "")), agent.silent
 
 
-def note_about(silent: Sequence[str]) -> str:
-    """A note that the events of these services are missing."""
+def note_about(silent: Sequence[str], what: str = "events") -> str:
+    """A note that `what` these services have is missing."""
     verb = "does" if len(silent) == 1 else "do"
-    return f"{', '.join(silent)} {verb} not answer: events are missing (bulkhead status shows the processes)"
+    return f"{', '.join(silent)} {verb} not answer: {what} are missing (bulkhead status shows the processes)"
 
 
 def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = False) -> list[str]:

@@ -27,12 +27,15 @@ def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err
     try:
         with local_agent(run_dir) as agent:
             found = matching_pods(agent, pod, namespace)
+            silent = [service for service in agent.silent if service != "podsync"]
     except OperatorError as error:
         err(str(error))
         return 1
     rows, wide = [row for row, _ in found], form == "wide"
     if not all(facts.status_known for _, facts in found):
         err(_WITHOUT_PODSYNC)
+    if silent:
+        err(note_about(silent, "facts about pods"))
     if form in ("json", "yaml"):
         out(dump([dataclasses.asdict(row) for row in rows], form))
     elif rows:
