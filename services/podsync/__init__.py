@@ -26,7 +26,7 @@ acts on it, and continues with the next step; the list shows whether a call of t
 postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short stays undone, but a sleep
 continues for the rest of its time. Nothing is killed as an orphan before the sources are complete, except a pod whose
 source lists another of its name. A static pod that was rejected is admitted or rejected again after a start of
-supervisord, not after a restart of podsync alone. A finished pod may run again, as another
-agent of the node started it: `finished` is published after that pod was listed. A static pod that a source lists again
-continues with these containers; else the pod is ended again, before another static pod of its name starts.
+supervisord, not after a restart of podsync alone. A finished pod may run again, as another agent of the node started
+it: `finished` is published after that pod was listed in the runtime. A static pod that a source lists continues with
+these containers; else the pod is ended again, before another static pod of its name starts.
 """

@@ -177,7 +177,7 @@ class NodeState:
         touched = self._end_replaced(record, now) if first else []
         touched += self.admissions.on_listed(uid, now, first=first)
         self.resizes.on_listed(self.records[uid])
-        if is_changed:
+        if is_changed or record.runs_after_end:
             touched += [*self.resizes.decide(now), uid]
         return list(dict.fromkeys(touched))
 
@@ -230,8 +230,8 @@ class NodeState:
 
     def _is_unwanted(self, record: PodRecord) -> bool:
         """No source can list this pod any more, or list it as one that runs: those of the API server never come back,
-        and a source lists one pod of a name at a time."""
-        if not record.saved.deleted or record.saved.source == "api" or self.admissions.sources_complete:
+        a rejected one does not run, and a source lists one pod of a name at a time."""
+        if record.saved.rejected or record.saved.source == "api" or self.admissions.sources_complete:
             return True
         sources = {other.saved.source for other in self.pods.namesakes(record) if other.uid in self.desired}
         return bool(sources - {"api"}) if not record.saved.source else record.saved.source in sources

@@ -148,13 +148,23 @@ def test_a_static_pod_that_is_listed_again_keeps_the_containers_of_the_other_age
     assert play.published["u1"].admitted.state is PodState.SYNC
 
 
-def test_a_static_pod_that_ran_to_its_end_and_is_still_listed_runs_on_under_this_agent() -> None:
+@pytest.mark.parametrize("listed_early", [False, True])
+def test_a_static_pod_that_ran_to_its_end_and_is_still_listed_runs_on_under_this_agent(listed_early: bool) -> None:
     play = Play()
-    play.want(a_pod(restartPolicy="Never"))
+    pod = a_pod(restartPolicy="Never")
+    play.want(pod)
     play.exit("u1", 0)
     assert play.published["u1"].admitted.state is PodState.FINISHED
+    shown = play.statuses["u1"].status
     start_elsewhere(play, "u1")
+    play.stops.clear()
+    play.published.clear()
+    play.wanted = {"u1": pod} if listed_early else {}
+    play.sources_complete = listed_early
     restart(play)
+    if not listed_early:
+        assert play.published == {} and play.statuses["u1"].status == shown
+    play.want(pod)
     assert play.running("u1") == [("c", 0)] and play.stops == []
     assert play.statuses["u1"].status["phase"] == "Running"
 

@@ -19,11 +19,13 @@ _GUARDED = ("containerStatuses", "initContainerStatuses")
 
 def withheld(record: PodRecord, status: Json) -> Json:
     """What of the status may be shown: a terminal phase not before nothing of the pod can be running, and nothing at
-    all while a container would come back from an end that it may not leave, or a finished pod is ended again."""
+    all while a container would come back from an end that it may not leave, or a finished pod runs or is ended again.
+    """
     if record.saved.rejected:
         return status
+    runs_again = record.saved.state is PodState.FINISHED and bool(record.alive)
     ends_again = record.saved.state is PodState.TERMINATING and record.saved.finished_at > 0
-    if ends_again or illegally_restarted(record, status):
+    if runs_again or ends_again or illegally_restarted(record, status):
         return record.status
     if status["phase"] not in TERMINAL_PHASES or record.saved.state not in (PodState.SYNC, PodState.TERMINATING):
         return status

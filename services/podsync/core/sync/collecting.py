@@ -31,8 +31,6 @@ def terminated(record: PodRecord, inputs: StepInputs) -> Step:
 
 def collect(record: PodRecord, inputs: StepInputs) -> Step:
     """A finished pod that no source lists: dead containers go at once, sandbox and logs within the kubelet's minute."""
-    if record.runs_after_end:
-        return Step(record=record, waits_for="every source to list its pods, before the pod is ended again")
     dead = dead_instances(record, keep=0)
     if dead is not None:
         step = Step(record=record)

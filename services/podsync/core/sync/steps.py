@@ -44,6 +44,8 @@ def next_step(record: PodRecord, inputs: StepInputs) -> Step:
     """The next step of a pod with no call under way."""
     if record.retry.at > inputs.now:
         return Step(record=record, wake_at=record.retry.at, waits_for="retry of a failed call")
+    if record.runs_after_end and record.observed.is_current:
+        return Step(record=record, waits_for="every source to list its pods, before the pod is ended again")
     if record.saved.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
         return _stays_listed(record, inputs)
     if not record.saved.admission_decided:
