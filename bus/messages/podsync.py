@@ -6,7 +6,8 @@ from typing import Any
 
 
 class PodState(StrEnum):
-    """Lifecycle of a pod on this node (pods.md 4.1). Never goes backwards for one UID."""
+    """Lifecycle of a pod on this node (pods.md 4.1), in this order for one UID. A finished pod that another
+    agent of the node has started since is TERMINATING again, or SYNC."""
 
     SYNC = "sync"
     TERMINATING = "terminating"
