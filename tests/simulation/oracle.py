@@ -208,7 +208,7 @@ class Oracle:
 
 
 def _is_of_api(uid: str) -> bool:
-    return uid.startswith("0000ab1e")
+    return uid.startswith("ab1e0000")
 
 
 def _summary(pod: Object | None) -> str:
