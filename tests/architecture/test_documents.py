@@ -1,6 +1,7 @@
 """The documents agree with the code and with each other, and name nothing that exists on one machine only."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -71,12 +72,14 @@ def test_every_file_and_make_target_that_a_document_names_exists() -> None:
 
 
 def test_the_changelog_keeps_its_shape() -> None:
-    """Keep a Changelog: versions newest first, known kinds of change, every entry a sentence."""
+    """Keep a Changelog: versions newest first, known kinds of change, no entry twice."""
     text = text_of("CHANGELOG.md")
     versions = re.findall(r"^## \[([^\]]+)\](?: - (?:\d{4}-\d\d-\d\d|unreleased))?$", text, re.MULTILINE)
     assert versions and versions == re.findall(r"^## \[([^\]]+)\]", text, re.MULTILINE)
     kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    entries = Counter(" ".join(entry.split())[:60] for entry in re.findall(r"^- (.+(?:\n  .+)*)", text, re.MULTILINE))
+    assert not [entry for entry, count in entries.items() if count > 1]
     version = re.search(r'^version = "([^"]+)"', text_of("pyproject.toml"), re.MULTILINE)
     assert version and versions[0] in (version.group(1), "Unreleased")
 
