@@ -205,7 +205,7 @@ class NodePage:
             await asyncio.sleep(until_next(self._clock.monotonic()))
             await self._unless_it_fails(self.state.sample())
             if number % SAVED_EVERY == 0 and not self._closed:  # else the successor writes it
-                await asyncio.to_thread(self._saved.write, self.state.history.data())
+                await self._unless_it_fails(asyncio.to_thread(self._saved.write, self.state.history.data()))
 
     async def _unless_it_fails(self, work: Awaitable[None]) -> None:
         """A bug of the page must not end this process, and the streams of containers with it."""
@@ -213,4 +213,4 @@ class NodePage:
             await work
         except Exception:
             if failures := self._log.count("page", self._clock.monotonic()):
-                log.exception("the state of the node page cannot be read (%d since the last line)", failures)
+                log.exception("the state of the node page cannot be read or saved (%d since the last line)", failures)

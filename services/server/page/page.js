@@ -46,9 +46,12 @@ function takeChange(change) {
 
 function addToHistory(added) {
   const { at, values } = state.history;
-  if (at.length && added.at[0] <= at[at.length - 1]) { state.history = added; return; } // the clock was set back
-  at.push(...added.at);
-  for (const [name, more] of Object.entries(added.values)) (values[name] ||= new Array(at.length - added.at.length).fill(null)).push(...more);
+  const length = at.length, newest = length ? at[length - 1] : -Infinity;
+  if (added.at[added.at.length - 1] < newest) { state.history = added; return; } // the clock was set back
+  const unknown = added.at.findIndex((moment) => moment > newest); // a state that was read beside the stream may have some of them
+  if (unknown < 0) return;
+  at.push(...added.at.slice(unknown));
+  for (const [name, more] of Object.entries(added.values)) (values[name] ||= new Array(length).fill(null)).push(...more.slice(unknown));
   while (at.length && at[0] < at[at.length - 1] - HOUR) {
     at.shift();
     for (const series of Object.values(values)) series.shift();
@@ -158,7 +161,8 @@ function showWaits(all) { // what an operator came for: the pods that are not we
     items[MOST_WAITS].append(rest);
   }
   byId("waits-section").hidden = shown.length === 0;
-  if (items.map((item) => item.textContent).join("\n") !== [...list.children].map((item) => item.textContent).join("\n")) {
+  const lines = (of) => of.map((item) => `${item.firstChild.dataset.pod} ${item.textContent}`).join("\n"); // another pod may have the name
+  if (lines(items) !== lines([...list.children])) {
     list.replaceChildren(...items);
     if (focused) list.querySelector(`[data-pod="${CSS.escape(focused)}"]`)?.focus();
   }
@@ -253,7 +257,7 @@ function storyLines(data) {
       list.append(element("li", moment.toLocaleDateString(undefined, { dateStyle: "full" }), "day"));
     }
     const item = element("li");
-    const time = element("time", moment.toLocaleTimeString(undefined, { hour12: false }));
+    const time = element("time", moment.toLocaleTimeString(undefined, { hourCycle: "h23" }));
     time.dateTime = moment.toISOString();
     item.append(time, element("span", line.says));
     list.append(item);
@@ -266,7 +270,7 @@ function storyLines(data) {
       const item = element("li");
       const waited = answer.waited ? `, after ${answer.waited}` : "";
       item.append(
-        element("time", new Date(answer.at * 1000).toLocaleTimeString(undefined, { hour12: false })),
+        element("time", new Date(answer.at * 1000).toLocaleTimeString(undefined, { hourCycle: "h23" })),
         element("span", `${answer.container}, attempt ${answer.attempt}: ${answer.because}${waited}`),
       );
       answers.append(item);

@@ -26,7 +26,7 @@ function duration(age) {
 }
 
 function clock(at, more = {}) {
-  return new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false, ...more });
+  return new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...more });
 }
 
 function cores(value) { return value >= 10 ? `${value.toFixed(0)} cores` : `${value.toFixed(2)} cores`; }

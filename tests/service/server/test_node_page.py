@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from bus.messages.podsync import ImagePull
+from services.server.adapters.node_history_file import NodeHistoryFile
 from services.server.controllers import node_page
 from services.server.controllers.node_page import MOST_PAGES
 from services.server.core.authorization import Attributes
@@ -313,6 +314,24 @@ async def test_the_charts_continue_after_a_restart(tmp_path: Path, monkeypatch: 
         assert history["at"][: len(saved["at"])] == saved["at"] and saved["values"].keys() <= history["values"].keys()
     file.write_bytes(b"{" * 2000)
     async with main_listener(configuration(tmp_path), node=PageNode(tmp_path)) as server:
+        assert (await server.request("GET", "/bulkhead/state"))[0] == 200
+
+
+async def test_samples_that_cannot_be_saved_end_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[object] = []
+
+    def fail(_file: NodeHistoryFile, data: object) -> None:
+        saved.append(data)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(NodeHistoryFile, "write", fail)
+    monkeypatch.setattr(node_page, "SAVED_EVERY", 1)
+    monkeypatch.setattr(node_page, "until_next", lambda _now: 0.05)
+    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+    async with main_listener(configuration(tmp_path), node=PageNode(tmp_path)) as server:
+        async with asyncio.timeout(DEADLINE):
+            while len(saved) < 2:
+                await asyncio.sleep(0.05)
         assert (await server.request("GET", "/bulkhead/state"))[0] == 200
 
 
