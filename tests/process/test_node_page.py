@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
 
 from services.server.controllers import node_state
 from services.server.controllers.node_page import MOST_PAGES
@@ -24,7 +26,8 @@ from tests.service.server.running import configuration
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 PODS = 110
-FIRST_PAINT = 0.5  # seconds
+FIRST_PAINT = 0.5  # seconds, where an empty page takes at most EMPTY; on a slower machine as many times more
+EMPTY = 0.1
 SIZES = ((360, 740), pytest.param(768, 1024, marks=pytest.mark.night), (1280, 900))
 SCHEMES = ("light", "dark")
 ROWS = "document.querySelectorAll('#pods tbody tr').length"
@@ -37,6 +40,18 @@ new MutationObserver((_, observer) => {
   requestAnimationFrame(() => requestAnimationFrame(() => { window.podsShownAt = performance.now(); }));
 }).observe(document, {childList: true, subtree: true});
 """
+# The files and requests of the page, without content: one row, of the first event.
+EMPTY_PAGE = {
+    "/": '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="page.css">'
+    '<script src="texts.js" defer></script><script src="charts.js" defer></script><script src="page.js" defer></script>'
+    '<p>empty<table id="pods"><tbody></table>',
+    "/page.css": "",
+    "/texts.js": "",
+    "/charts.js": "",
+    "/page.js": "new EventSource('events').onmessage = () => document.querySelector('#pods tbody').insertRow();",
+    "/events": "retry: 600000\ndata: {}\n\n",
+}
+KINDS = {"": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
 @dataclass
@@ -124,16 +139,34 @@ async def findings(page: Page, part: str = "html") -> list[dict[str, Any]]:
     return found
 
 
+async def empty_file(request: web.BaseRequest) -> web.Response:
+    """The handler of EMPTY_PAGE."""
+    kind = "text/event-stream" if request.path == "/events" else KINDS[request.path.partition(".")[2]]
+    return web.Response(text=EMPTY_PAGE[request.path], content_type=kind)
+
+
+async def shown_after(page: Page, url: str) -> tuple[float, float]:
+    """Seconds until the first paint and until rows of pods are on the screen."""
+    await page.open(url)
+    pods = await page.until(f"location.href === '{url}' && window.podsShownAt")
+    paint = await page.until("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+    return paint / 1000, pods / 1000
+
+
 async def test_the_first_paint_and_110_pods_come_within_half_a_second(shown: Shown) -> None:
-    await shown.page.send("Page.addScriptToEvaluateOnNewDocument", source=NOTE_PODS)
-    paints, pods = [], []
-    for _ in range(8):
-        page = await shown.open()
-        pods.append(await page.until("window.podsShownAt") / 1000)
-        paints.append(await page.until("performance.getEntriesByName('first-contentful-paint')[0]?.startTime") / 1000)
-        assert await page.value(ROWS) == PODS
-    assert statistics.quantiles(paints)[0] <= FIRST_PAINT, paints
-    assert statistics.quantiles(pods)[0] <= FIRST_PAINT, pods
+    page = shown.page
+    await page.send("Page.addScriptToEvaluateOnNewDocument", source=NOTE_PODS)
+    empty: list[float] = []
+    found: list[tuple[float, float]] = []
+    async with RawTestServer(empty_file) as server:
+        for _ in range(6):
+            empty.append((await shown_after(page, str(server.make_url("/"))))[1])
+            found.append(await shown_after(page, f"{shown.server.url}/bulkhead/"))
+            assert await page.value(ROWS) == PODS
+    paint, pods = map(min, zip(*found, strict=True))
+    limit = FIRST_PAINT * max(1.0, statistics.median(empty) / EMPTY)
+    print(f"first paint {paint:.3f} s, pods {pods:.3f} s, empty pages {[round(one, 3) for one in empty]}")
+    assert max(paint, pods) <= limit, (found, empty)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -235,11 +268,31 @@ async def test_charts_have_axes_with_units_and_show_the_value_at_a_point(shown: 
     assert (await page.value(summary)).startswith("now ")
     for key, index in (("ArrowLeft", -1), ("ArrowLeft", -2), ("Home", 0), ("ArrowRight", 1), ("End", -1)):
         await page.key(key)
-        assert await page.value(f"charts[0].selected === charts[0].at.at({index})"), key
+        with_value = f"charts[0].at[charts[0].samples().at({index})]"  # a sample while the usage was stale has none
+        assert await page.value(f"charts[0].selected === {with_value}"), key
     await page.value("showCharts(state.history)")  # as after each sample
     assert await page.value("document.activeElement === charts[0].plot && charts[0].selected !== null")
     assert await page.value("charts[0].plot.ariaValueText") == await page.value(summary)
     assert await page.value("charts[0].plot.ariaValueText.includes(': ')")
+    assert (await page.value("clock(new Date(2026, 0, 1, 0, 5) / 1000)")).startswith("00")
+
+
+async def test_a_sample_is_shown_once_and_the_others_stay(shown: Shown) -> None:
+    page = await shown.open()
+    newest, length = "state.history.at.at(-1)", "state.history.at.length"
+    await page.value("source.close()")
+    before, count = await page.value(newest), await page.value(length)
+    last = (
+        "{at: state.history.at.slice(-1).map(at => at + %d), values: Object.fromEntries("
+        "Object.entries(state.history.values).map(([name, values]) => [name, values.slice(-1)]))}"
+    )
+    await page.value(f"addToHistory({last % 0})")
+    assert (await page.value(newest), await page.value(length)) == (before, count)
+    await page.value(f"addToHistory({last % 10})")
+    assert await page.value(newest) == before + 10 and await page.value(length) in (count, count + 1)
+    assert await page.value("Object.values(state.history.values).every(one => one.length === state.history.at.length)")
+    await page.value(f"addToHistory({last % -60})")  # the clock was set back
+    assert await page.value(length) == 1
 
 
 async def test_the_pods_that_wait_come_first_and_open_their_story(shown: Shown) -> None:
@@ -255,6 +308,10 @@ async def test_the_pods_that_wait_come_first_and_open_their_story(shown: Shown) 
     await page.until("document.querySelectorAll('#story-body li').length > 1")
     await page.key("Escape")
     await page.until("document.activeElement === document.querySelector('#waits button')")
+    await page.value("source.close(); takeChange({pods: {'uid-new': state.pods['uid-5'], 'uid-5': null}})")
+    assert await page.value("[...document.querySelectorAll('#waits button')].map(one => one.dataset.pod)") == [
+        "uid-3", "uid-new", "uid-7",
+    ]  # fmt: skip
     await page.value("byId('filter').value = 'no such pod'; arrangePods()")
     assert await page.value("byId('no-pods').textContent") == "No pod fits the filter."
 
