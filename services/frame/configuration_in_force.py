@@ -4,12 +4,15 @@ bootstrap alone writes the file, and only a configuration that is valid. Each se
 kill of bootstrap or of the service at any moment leaves none with an outdated configuration.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
+from services.frame.configuration_wait import ConfigurationWait
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import CONFIG_NAME, load_generation
 from shared.config.readers import changes
@@ -40,6 +43,15 @@ class ConfigurationInForce:
             log.warning("a reload does not reach %s: %s (raise fs.inotify.max_user_instances)", self._service, error)
             return False
         return True
+
+    async def back_off(self, seconds: float) -> EffectiveConfig:
+        """Wait after failed starts; a change that the service reads, which may end their cause, ends the wait. Return
+        the newest configuration."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                if not await self.follow(lambda _: None):
+                    await asyncio.sleep(seconds)
+        return ConfigurationWait(self._run_dir, self._generation).look() or self.newest
 
     def _look(self, changed: Callable[[EffectiveConfig], None]) -> bool:
         try:

@@ -208,14 +208,21 @@ class _Frame:
         delay = lock.record_start(time.monotonic())
         if delay:
             log.warning("%s started too often of late: waiting %.0f s", self._service, delay)
-        if not await _unless_ending(asyncio.sleep(delay), signals.ending):
-            return 0
+            if not await _unless_ending(self._back_off(delay, configured), signals.ending):
+                return 0
         if self._startup and not await _unless_ending(self._configure(configured), signals.ending):
             return 0
         return await self._serve(configured[0], lock, signals)
 
     async def _wait_for_configuration(self, configured: list[EffectiveConfig]) -> None:
         configured.append(await ConfigurationWait(self._run_dir, self._generation).wait())
+
+    async def _back_off(self, delay: float, configured: list[EffectiveConfig]) -> None:
+        if self._startup:
+            await asyncio.sleep(delay)
+        else:
+            in_force = ConfigurationInForce(self._service, self._run_dir, self._generation, configured[0])
+            configured[0] = await in_force.back_off(delay)
 
     async def _configure(self, configured: list[EffectiveConfig]) -> None:
         assert self._startup is not None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bus.manifest import new_manifest, write_manifest
 from services.frame.configuration_in_force import ConfigurationInForce
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import CONFIG_NAME, encode_effective
@@ -88,3 +89,26 @@ async def test_a_file_that_is_not_in_force_changes_nothing(
 async def test_without_a_watch_the_service_goes_on(config: EffectiveConfig) -> None:
     missing = replace(config, run_dir=f"{config.run_dir}/none")
     assert not await asyncio.wait_for(Following(missing).ended, LONG)
+
+
+async def test_a_wait_after_failed_starts_ends_with_a_change_that_the_service_reads(config: EffectiveConfig) -> None:
+    write(config)
+    write_manifest(new_manifest(Path(config.run_dir)))
+    in_force = ConfigurationInForce("podsync", Path(config.run_dir), GENERATION, config)
+    waiting = asyncio.create_task(in_force.back_off(10 * LONG))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    write(replace(config, max_pods=7))
+    assert (await asyncio.wait_for(waiting, LONG)).max_pods == 7
+
+
+async def test_after_its_wait_a_service_has_the_newest_configuration(config: EffectiveConfig) -> None:
+    write(config)
+    write_manifest(new_manifest(Path(config.run_dir)))
+    in_force = ConfigurationInForce("podsync", Path(config.run_dir), GENERATION, config)
+    assert await in_force.back_off(0.01) == config
+    quieter = replace(config, verbosity=0)
+    write(quieter)
+    assert await in_force.back_off(0.01) == quieter
+    (Path(config.run_dir) / CONFIG_NAME).unlink()
+    assert await in_force.back_off(0.01) == quieter
