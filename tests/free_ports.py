@@ -1,14 +1,14 @@
 """Ports of loopback for agents and other listeners of tests.
 
-They are below those that the kernel gives to connections: an agent that restarts finds its port free again.
+They are below those that the kernel gives to connections: an agent that restarts finds its port free again. Ports from
+28,000 to 32,767 are for tests that name one.
 """
 
 import random
 import socket
 from contextlib import ExitStack
 
-# Above the kubelet's own ports; 32768 is the first one of ip_local_port_range.
-_FIRST, _END = 11_000, 32_768
+_FIRST, _END = 11_000, 28_000  # above the kubelet's own ports; ip_local_port_range begins at 32768
 _chance = random.SystemRandom()  # tests set the seed of the common one
 
 
