@@ -117,8 +117,9 @@ async def browser(directory: Path) -> AsyncIterator[Page]:
             async with asyncio.timeout(DEADLINE):
                 address = await _address(process)
             port = address.split(":")[2].partition("/")[0]
-            async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                target = next(one for one in await answer.json() if one["type"] == "page")
+            async with asyncio.timeout(DEADLINE):
+                while (target := await _page(client, port)) is None:
+                    await asyncio.sleep(0.05)
             async with client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=1 << 28) as socket:
                 page = Page(socket)
                 receiving = asyncio.create_task(page.receive())
@@ -131,6 +132,12 @@ async def browser(directory: Path) -> AsyncIterator[Page]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)  # the program is a script, the browser several processes
         await process.communicate()  # until the last of them has closed its output
+
+
+async def _page(client: aiohttp.ClientSession, port: str) -> dict[str, Any] | None:
+    """What the browser lists of its page; None before it has one."""
+    async with client.get(f"http://127.0.0.1:{port}/json/list") as answer:
+        return next((one for one in await answer.json() if one["type"] == "page"), None)
 
 
 async def _address(process: asyncio.subprocess.Process) -> str:

@@ -124,6 +124,15 @@ class Cluster:
 
     # Waiting
 
+    async def wait_event_of(self, name: str, reason: str) -> Object:
+        """Wait for an Event of this reason about the pod; return the first one. A status may be written before it."""
+
+        async def found() -> Object | None:
+            return next((event for event in await self.events_of(name) if event["reason"] == reason), None)
+
+        event: Object = await self.wait_for(found, f"event {reason} of {name}")
+        return event
+
     async def wait_ready(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server shows all these pods as Ready."""
 

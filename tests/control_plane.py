@@ -137,7 +137,7 @@ class ControlPlane:
         return self._kubeconfig(name, {"token": token})
 
     def kubectl(
-        self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 60
+        self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 150
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator; `stdin` for `-f -`. With `check`, a failure is an AssertionError."""
         done = subprocess.run(
@@ -313,7 +313,7 @@ class ControlPlane:
             client_key_file=key,
         )
         path.write_bytes(encode_credentials(credentials))
-        client = kube_client(run_dir, qps=-1, burst=0, timeout=30)
+        client = kube_client(run_dir, qps=-1, burst=0, timeout=60)
         self._clients.append(client)
         return client
 

@@ -36,5 +36,5 @@ def run_clean(home: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "BULKHEAD_HOME": str(home)}
     command = [sys.executable, "-m", "tools.clean"]
     return subprocess.run(
-        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=300, check=False
     )

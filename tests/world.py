@@ -50,7 +50,7 @@ class World(Agent):
     def runtime(self) -> CriRuntime:
         """The runtime itself, asked behind the agent's back."""
         if self._runtime is None:
-            self._runtime = CriRuntime(self.endpoint, request_timeout=20.0)
+            self._runtime = CriRuntime(self.endpoint, request_timeout=60.0)
         return self._runtime
 
     async def runtime_pod(self, name: str) -> RuntimePod | None:

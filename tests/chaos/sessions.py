@@ -30,7 +30,7 @@ class Session:
             await client.close()
             raise
         session = cls(client, socket)
-        if not await session.answers(15.0):
+        if not await session.answers(60.0):
             await session.close()
             raise AssertionError(f"no echo from {url.partition('?')[0]}")
         return session

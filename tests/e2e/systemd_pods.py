@@ -23,7 +23,7 @@ from tests.unit.bootstrap.kubeconfigs import inline, kubeconfig, write
 from tests.unit.kube.tls_world import Authority
 from tests.world import World
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 V2 = find_hierarchies().unified is not None
 SHARES, MEMORY = ("CPUWeight", "MemoryMax") if V2 else ("CPUShares", "MemoryLimit")

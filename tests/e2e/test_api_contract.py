@@ -16,7 +16,7 @@ from shared.kube.interface import ApiStatusError
 from tests.contracts.api_server import CONTRACTS, Contract
 from tests.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -35,7 +35,7 @@ class RealCluster:
         await self.node.create(paths.NODES, node)
 
     async def eventually(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 return await attempt()

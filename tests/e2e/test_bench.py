@@ -13,7 +13,7 @@ from bench.agents import BULKHEAD, GO, go_version
 from tests.control_plane import assets
 from tests.lacking import lack
 
-pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(300)]
 CHECKOUT = Path(__file__).resolve().parents[2]
 MEASURED = {"floor.start", "floor.stop", "floor.container", "floor.exit", "memory.empty", "pods.ready", "pods.gone"}
 

@@ -65,7 +65,7 @@ async def test_a_pod_runs_is_described_logged_and_deleted(cluster: Cluster) -> N
         return all(reason in text for reason in ("Pulled", "Created", "Started"))
 
     await cluster.wait_for(described, "the pod's events to be described")
-    cluster.plane.kubectl("delete", "pod", "talker", "--timeout=50s")
+    cluster.plane.kubectl("delete", "pod", "talker", "--timeout=120s")
     assert await cluster.get_pod("talker") is None
     await cluster.agent.wait_for(lambda: _directories(cluster) == [], "the pod's directory to be gone")
 
@@ -262,7 +262,7 @@ async def test_a_drained_node_is_empty_and_comes_back(cluster: Cluster) -> None:
     for name in names:
         await cluster.create(cluster.pod(name))
     await cluster.wait_ready(*names)
-    cluster.plane.kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=50s")
+    cluster.plane.kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=120s")
     assert not {pod["metadata"]["name"] for pod in await cluster.items(paths.pods("default"))} & set(names)
     cluster.plane.kubectl("uncordon", NODE)
     assert is_ready(await cluster.node())

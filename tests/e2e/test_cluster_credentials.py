@@ -10,7 +10,7 @@ from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 TOKEN = "a-token-of-the-node"
 

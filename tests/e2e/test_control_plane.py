@@ -10,7 +10,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiUnreachableError
 from tests.control_plane import ControlPlane
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 _GATE = "BoundServiceAccountTokenVolume"
 _POD = """\
 apiVersion: v1

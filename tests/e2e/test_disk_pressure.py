@@ -201,7 +201,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     status = (await wait_evicted(cluster, "grows"))["status"]
     assert status["reason"] == "Evicted"
     assert status["message"].startswith("The node was low on resource: ephemeral-storage. Threshold quantity: ")
-    event = next(event for event in await cluster.events_of("grows") if event["reason"] == "Evicted")
+    event = await cluster.wait_event_of("grows", "Evicted")
     assert event["metadata"]["annotations"]["starved_resource"] == "ephemeral-storage"
     within = await cluster.get_pod("within")
     assert within is not None and within["status"]["phase"] == "Running"
@@ -212,7 +212,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
 
 async def evicted_at(cluster: Cluster, name: str) -> datetime:
     """When the pod's event Evicted was recorded, to the second."""
-    [event] = [event for event in await cluster.events_of(name) if event["reason"] == "Evicted"]
+    event = await cluster.wait_event_of(name, "Evicted")
     return datetime.fromisoformat(event["firstTimestamp"])
 
 

@@ -100,7 +100,7 @@ async def test_the_pod_that_grows_is_evicted_before_the_kernel_kills_and_the_oth
     disruption = next(c for c in status["conditions"] if c["type"] == "DisruptionTarget")
     assert (disruption["status"], disruption["reason"]) == ("True", "TerminationByKubelet")
     assert await condition(cluster, "MemoryPressure") == "True"
-    event = next(event for event in await cluster.events_of("grows") if event["reason"] == "Evicted")
+    event = await cluster.wait_event_of("grows", "Evicted")
     assert event["metadata"]["annotations"]["starved_resource"] == "memory"
     calm = await cluster.get_pod("calm")
     assert calm is not None and calm["status"]["phase"] == "Running"

@@ -29,7 +29,7 @@ from shared.mountinfo import below
 from tests.lacking import require_command
 from tests.service.volume.cluster import ACCESS, CFG, KEY, Cluster
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
 
 FILES = Files(parts=(), default_mode=0o644, size=4 << 20)
 READS = 1500

@@ -14,7 +14,7 @@ from tests.cluster import Cluster
 from tests.plugin_scripts import answering, asked, plugin_flags, write_plugin
 from tests.registry import Registry, password
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 RBAC = "rbac.authorization.k8s.io"
 OPT_IN = "example.com/pull"

@@ -17,7 +17,7 @@ from tests.plugin_scripts import API, answering, asked, plugin_flags, write_plug
 from tests.registry import Registry, password
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 
 def pod_of(name: str, image: str, policy: str = "IfNotPresent") -> Object:

@@ -1,6 +1,7 @@
 """How fast a manifest becomes a running container, and a dead container a running one, seen from the runtime.
 
-The limits are for the lower quartile of ten samples: a burst of other work spoils the slower ones. Prints the figures.
+The limits are for the lower quartile of ten samples, and three times what two idle cores need: a burst of other work
+spoils the slower ones. Prints the figures.
 """
 
 import os
@@ -14,14 +15,14 @@ import pytest
 from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.timeout(300)]
 
-START_WITHIN = 1.0  # seconds, lower quartile
-RESTART_WITHIN = 0.5
+START_WITHIN = 2.0  # seconds, lower quartile
+RESTART_WITHIN = 1.0
 SAMPLES = 10
 
 
-async def test_a_new_manifest_runs_within_a_second_and_a_killed_container_runs_again_within_half_a_second() -> None:
+async def test_a_new_manifest_runs_soon_and_a_killed_container_runs_again_soon() -> None:
     starts, restarts = [], []
     async with World() as world:
         for number in range(SAMPLES):

@@ -17,7 +17,7 @@ from tests.first_run_home import home_of_our_own
 from tests.process.supervised import CHECKOUT
 from tools import leftovers
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
 
 WITHIN = 120.0  # seconds for one block
 READY = "Ctrl-C stops the agent"

@@ -10,7 +10,7 @@ from shared.cgroup_layout import find_hierarchies, processes_in
 from tests.behaviour import container, pod_of
 from tests.world import World
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 RESERVED = {
     "systemReserved": {"cpu": "250m", "memory": "1Gi", "pid": "1000"},

@@ -14,7 +14,7 @@ from tests.registry import Registry
 from tests.throttled import Throttled
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 MEBIBYTE = 1 << 20
 WAIT = 120.0

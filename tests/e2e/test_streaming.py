@@ -20,7 +20,7 @@ from tests.agent import NODE
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 MEBIBYTE = 1 << 20

@@ -138,7 +138,7 @@ class HandedOver:
         return {c.id for pod in seen.values() for c in pod.containers if c.state == "RUNNING"}
 
 
-async def wait(look: Any, what: str, seconds: float = 60.0) -> None:
+async def wait(look: Any, what: str, seconds: float = 120.0) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:
@@ -177,7 +177,7 @@ async def handed() -> AsyncIterator[HandedOver]:
                 listed = (await site.plane.admin.get(paths.pods("default"))).get("items") or ()
                 return len(listed) == len(PODS) and all(is_ready(pod) for pod in listed)
 
-            await wait(all_ready, "the pods to be ready under the Go kubelet", 120)
+            await wait(all_ready, "the pods to be ready under the Go kubelet")
             running = HandedOver(site, go, bulkhead)
             try:
                 yield running
@@ -254,6 +254,6 @@ async def test_what_the_go_kubelet_started_is_ended_by_bulkhead_without_a_trace(
     async def clean() -> bool:
         return not left()
 
-    await wait(clean, f"mounts and directories to go: {left()}", 30)
+    await wait(clean, f"mounts and directories to go: {left()}")
     cgroups = [str(path) for top in leftovers.cgroups_of(handed.go.home.name) for path in top.rglob("pod*")]
     assert not cgroups, cgroups

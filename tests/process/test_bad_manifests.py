@@ -8,7 +8,7 @@ import pytest_asyncio
 from bus.messages.streams import SERVICES
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 BAD = {
     "not-yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: [",

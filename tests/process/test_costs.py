@@ -20,7 +20,7 @@ from bus.messages.streams import SERVICES
 from shared.model.objects import Object
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 PODS, SAMPLES, IDLE_SECONDS = 5, 7, 20.0
 # Measured with five pods: 157 MiB, 0.54 to 0.93 s; on two idle cores 0.21 s. Another machine's core may be slower.

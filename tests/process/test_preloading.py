@@ -7,7 +7,7 @@ import pytest
 from bus.messages.streams import SERVICES
 from tests.world import World
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 SHARED_AT_LEAST = 20 * 1024  # KiB; an interpreter of its own shares nothing that it has written
 

@@ -14,7 +14,7 @@ from shared.model.objects import Object
 from tests.behaviour import container, pod_of, status_of
 from tests.world import World
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 KILLS = 4
 PERIOD = 2  # seconds; longer than pleg takes to come back

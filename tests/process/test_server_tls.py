@@ -89,8 +89,8 @@ async def test_intermediates_count_that_the_client_sends_or_the_ca_file_holds(
 
 
 async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: Site) -> None:
-    brief = site.client_ca.issue(site.directory / "brief", "api-server", days=5 / 86400)
     async with site.running() as server:
+        brief = site.client_ca.issue(site.directory / "brief", "api-server", days=10 / 86400)
         connection = await Connection.open(server, site.client(brief)["ssl"])
         assert await connection.status() == 200
         async with asyncio.timeout(60):

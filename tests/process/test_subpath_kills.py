@@ -10,7 +10,7 @@ from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 POINTS = [f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")]
 

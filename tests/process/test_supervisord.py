@@ -10,7 +10,7 @@ import pytest_asyncio
 from bus.messages.streams import SERVICES
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 PODS = 5  # that start while supervisord is stopped; every service has something to log about each
 

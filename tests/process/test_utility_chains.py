@@ -13,7 +13,7 @@ import pytest_asyncio
 from services.bootstrap.adapters.iptables import Iptables
 from services.bootstrap.controllers.utility_chains import UtilityChains
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 MANGLE = ["-N KUBE-IPTABLES-HINT", "-N KUBE-KUBELET-CANARY"]
 LOCALNET = (

@@ -21,7 +21,7 @@ from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod
 from tools.containerd import answers
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 DIRECTORIES = ("disk", "memory")  # of the pod's volumes, by name
 WRITE_ONCE = (

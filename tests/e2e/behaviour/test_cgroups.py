@@ -18,7 +18,7 @@ from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cgroup_values import cpu_share, memory, quota, share_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 BOTH = {"cpu": "100m", "memory": "32Mi"}
 TREES: Hierarchies = find_hierarchies()

@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.agent import BIN
 from tests.behaviour import Node, container, pod_of, status_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 PROBE = {"livenessProbe": {"exec": {"command": ["cat", "/tmp/alive"]}, "periodSeconds": 1, "failureThreshold": 2}}
 PODS = {

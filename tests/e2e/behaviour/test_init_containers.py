@@ -16,7 +16,7 @@ from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import condition_of
 from tests.e2e.behaviour.notes import Notes
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 IDLE = "note up; exec sleep 1000000"
 

@@ -15,7 +15,7 @@ from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of
 from tests.control_plane import assets
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 FILES, SIZE = 3, 20_000
 CONFIG = {

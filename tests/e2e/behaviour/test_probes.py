@@ -10,7 +10,7 @@ from shared.model.objects import Object
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.probe_target import TARGET_IMAGE, import_target
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 ALIVE = {"command": ["test", "!", "-e", "/tmp/dead"]}
 GOES_AT_ONCE = "trap 'exit 0' TERM; while true; do sleep 0.2; done"

@@ -14,7 +14,7 @@ from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import condition_of
 from tests.e2e.behaviour.notes import Notes
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 FIRST = "if [ -e /out/$FILE.once ]; then note again; {then}; fi; touch /out/$FILE.once; note first; {wait}; exit 42"
 FAILING = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}

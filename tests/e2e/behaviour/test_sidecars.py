@@ -11,7 +11,7 @@ from shared.model.objects import Object
 from tests.behaviour import Node, pod_of, status_of
 from tests.e2e.behaviour.notes import Notes
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 UP = "trap 'note s-term; exit 0' TERM; note s-up; while :; do sleep 1 & wait $!; done"
 MAIN = "note c-up; exec sleep 1000000"

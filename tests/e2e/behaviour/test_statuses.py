@@ -11,7 +11,7 @@ from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import condition_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 SOON = 60.0  # seconds, on a machine that does much else
 WAIT_FOR_FILE = "while [ ! -e /shared/go ]; do sleep 0.1; done"

@@ -11,7 +11,7 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
 EMPTY = {"name": "v", "emptyDir": {}}
 
