@@ -105,7 +105,8 @@ def test_a_terminal_passes_keys_on_only_with_input(monkeypatch: pytest.MonkeyPat
         return b'{"status": "Success"}'
 
     pod = SimpleNamespace(namespace=NAMESPACE, name=POD)
-    monkeypatch.setattr(remote_command, "local_agent", lambda _: nullcontext(SimpleNamespace(run_dir="")))
+    agent = SimpleNamespace(run_dir="", require=lambda _: None)
+    monkeypatch.setattr(remote_command, "local_agent", lambda _: nullcontext(agent))
     monkeypatch.setattr(remote_command, "one_pod", lambda *_: (pod, None))
     monkeypatch.setattr(remote_command, "chosen_container", lambda *_: CONTAINER)
     monkeypatch.setattr(remote_command, "run", session)
