@@ -17,8 +17,11 @@ PODSYNC = [PYTHON, "-P", "-m", "services.podsync"]
 _FORKS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
+from services.frame import preloading as loading
 from services.frame.preloading import Preloading
 
+found = loading._files
+loading._files = lambda: {file for file in found() if file.startswith(sys.argv[1])}  # an installer may link all others
 preloading = Preloading(lambda file, argv, env: os._exit(99), kept=[int(sys.argv[2])])
 preloading.load(["services.fork_by_test"])
 signal.signal(signal.SIGTERM, lambda *_: None)
