@@ -54,7 +54,7 @@ class ServiceManager:
                 break
         return [text for _, text in self.messages[before:]]
 
-    def wait(self, text: str, seconds: float = 60.0) -> None:
+    def wait(self, text: str, seconds: float = 180.0) -> None:
         """Until this message comes."""
         deadline = time.monotonic() + seconds
         while text not in self.listen(0.05):

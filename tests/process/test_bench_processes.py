@@ -10,6 +10,7 @@ import pytest
 from bench.processes import AgentProcesses
 from bench.scenarios.stats import crowd, readings
 from shared.cgroup_layout import find_hierarchies
+from tests.process.supervised import eventually
 
 
 def test_a_real_tree_is_found_measured_and_killed() -> None:
@@ -25,7 +26,7 @@ def test_a_real_tree_is_found_measured_and_killed() -> None:
     finally:
         processes.kill()
         root.wait()
-    assert not [one for one in processes.all().values() if one.state != "Z"]
+    eventually(lambda: not [one for one in processes.all().values() if one.state != "Z"], "all of them end")
 
 
 def test_processes_by_label_are_the_root_and_its_children_and_none_deeper() -> None:
