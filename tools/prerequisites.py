@@ -68,6 +68,7 @@ PREREQUISITES = (
     Prerequisite("setpriv", "util-linux", "vm"),
     Prerequisite("mmdebstrap", "mmdebstrap", "release"),
     Prerequisite("mmdebstrap", "mmdebstrap", "night"),
+    Prerequisite("buildah", "buildah", "night"),
 )
 
 
