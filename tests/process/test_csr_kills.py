@@ -90,4 +90,4 @@ def test_what_stands_in_until_there_is_a_certificate_is_private_and_then_gone(ag
     assert pending.stat().st_mode & 0o077 == 0
     api.signs = True
     eventually(lambda: joined(agent), "the node has credentials")
-    assert not (agent.run_dir / "requesting").exists()
+    eventually(lambda: not (agent.run_dir / "requesting").exists(), "the other credentials are gone")
