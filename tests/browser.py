@@ -23,6 +23,8 @@ _FLAGS = (
     "--force-color-profile=srgb", "about:blank",
 )  # fmt: skip
 _KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
+# Chromium drops its requests when an interface of the machine comes or goes, as those of another test's pods do.
+_INTERFACES_CHANGED = "ERR_NETWORK_CHANGED"
 _TEXTS = {"Enter": "\r", " ": " "}
 
 
@@ -35,6 +37,7 @@ class Page:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.problems: list[str] = []
         self.requests: list[str] = []  # URLs
+        self._incomplete = False  # a file of the page was dropped
 
     async def receive(self) -> None:
         """Take what the browser sends, until it ends."""
@@ -44,7 +47,10 @@ class Page:
                 answer.set_result(event)
             elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
                 entry = event["params"]["entry"]
-                self.problems.append(f"{entry['text']} {entry.get('url', '')}")
+                if _INTERFACES_CHANGED not in entry["text"]:
+                    self.problems.append(f"{entry['text']} {entry.get('url', '')}")
+                elif entry.get("url", "").endswith((".js", ".css")):
+                    self._incomplete = True
             elif event.get("method") == "Runtime.exceptionThrown":
                 self.problems.append(str(event["params"]["exceptionDetails"]))
             elif event.get("method") == "Network.requestWillBeSent":
@@ -63,7 +69,9 @@ class Page:
 
     async def open(self, url: str) -> None:
         """Go to this address."""
-        await self.send("Page.navigate", url=url)
+        self._incomplete = False
+        while _INTERFACES_CHANGED in (await self.send("Page.navigate", url=url)).get("errorText", ""):
+            pass
 
     async def show(self, width: int, height: int, scheme: str = "light") -> None:
         """Take this size in CSS pixels, as a telephone where it is narrow, and this colour scheme."""
@@ -87,6 +95,9 @@ class Page:
             async with asyncio.timeout(DEADLINE):
                 while not fits(value := await self.value(expression)):
                     await asyncio.sleep(0.05)
+                    if self._incomplete:
+                        self._incomplete = False
+                        await self.send("Page.reload")
         except TimeoutError:
             raise AssertionError(f"{expression} is {value!r} after {DEADLINE:.0f} s; {self.problems}") from None
         return value
