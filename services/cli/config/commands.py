@@ -42,10 +42,10 @@ def config() -> None:
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
     """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json|yaml]`.
 
-    Without flags it checks those of the running agent, else those with which it would be started: KUBELET_ARGS, the
-    args file, or the systemd unit bulkhead or kubelet; a note names them. Where there is none of these, that is a
-    problem. Prints every problem with its place, the text there and the remedy. Keys that the kubelet would silently
-    ignore are problems here. At the end it names the files that were read.
+    Without flags it checks the first of these that there are, and names them: those of KUBELET_ARGS, of the running
+    agent, of the systemd unit bulkhead, of the args file, of the systemd unit kubelet. Where there are none, that is a
+    problem. Prints every problem with its place, the text there and the remedy. A misspelt key, which the agent only
+    logs, is a problem here. At the end it names the files that were read.
 
     \b
     Exit codes: 0 = good, 1 = there is a problem, 2 = wrong usage.
