@@ -1,16 +1,27 @@
-"""docs/limits.md has the numbers for what-if that the code has."""
+"""docs/limits.md has the numbers for what-if and the support bundle that the code has."""
 
 from pathlib import Path
 
+from services.cli.agent import support_bundle
 from services.cli.what_if import answers as what_if
 from services.podsync.controllers.pod_previews import SECONDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
 
+def limits(heading: str) -> list[str]:
+    """The second column of the table below the heading."""
+    section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line.split("|")[2].strip() for line in section.splitlines() if line.startswith("| ")][1:]
+
+
 def test_the_limits_of_what_if_are_those_of_the_page() -> None:
-    section = PAGE.read_text().partition("## Pods of what-if")[2].partition("\n## ")[0]
-    rows = [line.split("|")[2].strip() for line in section.splitlines() if line.startswith("| ")][1:]
     expected = [f"{what_if.MOST_BYTES >> 20} MiB", f"{what_if.MOST_PODS}", f"{what_if.SECONDS:g}", f"{SECONDS:g}"]
-    assert rows == expected
+    assert limits("Pods of what-if") == expected
     assert 2 * SECONDS < what_if.SECONDS
+
+
+def test_the_limits_of_a_support_bundle_are_those_of_the_page() -> None:
+    bundle = support_bundle
+    expected = [f"{size >> 20} MiB" for size in (bundle.MOST_BYTES, bundle._MOST_OF_LOG, bundle._MOST_OF_STORIES)]
+    assert limits("Support bundle") == expected

@@ -25,6 +25,9 @@ from services.cli.config.check import QuotableLines, finding_data
 from services.cli.config.diff import Difference
 from services.cli.preflight import findings as preflight_findings
 from services.cli.preflight import text as preflight_text
+from services.cli.takeover.account import Account
+from services.cli.takeover.containers import Change
+from services.cli.takeover.operation import DONE
 from services.cli.terminal.output import dump
 from services.cli.what_if import text as what_if_text
 from services.cli.what_if.candidates import Candidate
@@ -49,6 +52,16 @@ def names(kind: type[Any]) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
 
+def of_takeover() -> dict[str, Any]:
+    """What `bulkhead takeover -o json` prints once it has compared the containers."""
+    printed: list[str] = []
+    account = Account("takeover", printed.append, printed.append, "json")
+    account.compared(1, Change(kept=1, restarted=(), ended=()))
+    account.finish(DONE)
+    found: dict[str, Any] = json.loads(printed[0])
+    return found
+
+
 SECTIONS = {
     "## status": names(Report) | {"ready"},
     "### process": names(ProcessRow),
@@ -66,8 +79,9 @@ SECTIONS = {
     "## config check": set(finding_data(Finding(ERROR, "port", "wrong"), QuotableLines())),
     "## config diff": names(Difference),
     "## preflight": set(preflight_text.report_data(PREFLIGHT)),
+    "## takeover and give-back": set(of_takeover()),
 }
-LISTS = {  # section and key -> the keys of an element, which the row names
+LISTS = {  # section and key -> the keys of an element, or of the object, which the row names
     ("### node", "system_containers"): names(SystemContainerUsage),
     ("### usage of a pod", "containers"): names(ContainerUsage),
     ("### usage of a pod", "volumes"): names(VolumeUsage),
@@ -75,6 +89,7 @@ LISTS = {  # section and key -> the keys of an element, which the row names
     ("## what-if", "unsupported"): names(Unsupported),
     ("## preflight", "findings"): names(preflight_findings.Finding),
     ("## preflight", "pods"): names(preflight_findings.PodVerdict),
+    ("## takeover and give-back", "containers"): set(of_takeover()["containers"]),
 }
 
 

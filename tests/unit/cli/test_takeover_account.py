@@ -1,4 +1,4 @@
-"""`-o json` of takeover and give-back: one object with the keys of the page about commands, and nothing before it."""
+"""`-o json` of takeover and give-back: one object, and nothing before it."""
 
 import json
 from pathlib import Path

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bus.messages import usage
 from services.pleg.adapters import cgroup_reader, disk_usage, usage_source
 from services.pleg.controllers import file_usage
 from services.pleg.core import network_counters
@@ -22,7 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("share of the time in which files are measured", f"1/{file_usage.PAUSES}"),
         ("seconds that the next pod waits for one whose files are measured", f"{file_usage.TURN_SECONDS:.0f}"),
         ("pods whose files are measured at the same time", usage_source.FILES_PLACES),
-        ("bytes or inodes in a figure", "2^63 - 1"),
+        ("bytes or inodes in a figure", f"2^{usage.MOST.bit_length()} - 1"),
         (
             "requests at once for the figures that volume's plugins read (CSI, NFS, local)",
             file_usage.VOLUME_REQUESTS,

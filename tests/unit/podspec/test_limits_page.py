@@ -7,11 +7,12 @@ import pytest
 from services.podsync.adapters.images.pull_credentials import MOST_SECRETS
 from services.podsync.adapters.pod import env_files
 from services.podsync.core.cri import container_mounts
-from services.podsync.core.images import docker_config, image_reference
+from services.podsync.core.images import docker_config, image_reference, pull_progress
 from services.sources.controllers import trust_bundles
 from services.volume.adapters import atomic_writer
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
+from shared.cri import content_store
 from shared.podspec import support
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
 from shared.podspec.references import MOST_REFERENCES
@@ -56,6 +57,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             "subPaths of hostPaths below one mount at once; of a local file system, or `/`",
             f"{CALLS_PER_MOUNT}; {CALLS_PER_LOCAL_MOUNT}",
         ),
+        ("bytes of a manifest", f"{pull_progress.MANIFEST_BYTES >> 20} MiB"),
+        ("layers of an image", pull_progress._MOST_LAYERS),
+        ("blobs of one repository", content_store._MOST_BLOBS),
     ],
 )
 def test_a_row_for_pods_is_what_the_code_has(what: str, limit: object) -> None:

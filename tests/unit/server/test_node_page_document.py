@@ -1,0 +1,42 @@
+"""docs/node-page.md has the numbers of the node page that the code and its script have."""
+
+import re
+from pathlib import Path
+
+from services.server.controllers import node_page, node_state
+from services.server.core import node_history
+
+CHECKOUT = Path(__file__).parents[3]
+SCRIPT = (CHECKOUT / "services/server/page/page.js").read_text()
+PAGE = " ".join((CHECKOUT / "docs/node-page.md").read_text().split())
+
+
+def of_script(name: str) -> str:
+    found = re.search(rf"^const {name} = (\d+);", SCRIPT, re.MULTILINE)
+    assert found
+    return found[1]
+
+
+def test_the_bounds_of_pages_are_what_the_code_has() -> None:
+    beyond = f"503; the page then reads `/bulkhead/state` every {of_script('RELOAD_SECONDS')} s"
+    texts = (
+        f"| open pages | {node_page.MOST_PAGES} | {beyond} |",
+        f"| time in which a page takes an event | {node_page.SLOWEST:.0f} s |",
+        f"| one request for events | {node_page.LONGEST / 60:.0f} min |",
+    )
+    assert not [text for text in texts if text not in PAGE]
+
+
+def test_the_times_in_the_text_are_what_the_code_has() -> None:
+    texts = (
+        f"server reads the state every {node_page.TICK:.0f} s",
+        f"The node sends an event at least every {node_page.HEARTBEAT:.0f} s",
+        f"lost for {of_script('BROKEN_SECONDS')} s, or no event comes for {of_script('LATE_SECONDS')} s",
+        f"A sample is taken every {node_history.INTERVAL} s",
+        f"the charts keep {node_history.LENGTH} samples",
+    )
+    assert not [text for text in texts if text not in PAGE]
+    assert node_history.INTERVAL * node_history.LENGTH == 3600
+    assert node_page.SAVED_EVERY * node_history.INTERVAL == 60
+    assert node_state.MEMORY_SECONDS <= 60 < node_state.MEMORY_SECONDS + node_history.INTERVAL
+    assert of_script("MOST_WAITS") == "8" and "the first eight by name" in PAGE
