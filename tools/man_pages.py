@@ -24,12 +24,19 @@ _ENVIRONMENT = (
     ("BULKHEAD_HOME", "Directory that holds all files of an agent; its run directory is run below it."),
     ("KUBELET_ARGS", "Flags of the agent, instead of those in the args file."),
 )
+_COLOUR = ("NO_COLOR", "Any text: no colours on a terminal.")
+_OPEN_ACCESS = (
+    "BULKHEAD_REFUSE_OPEN_ACCESS",
+    "1: a configuration in which every host may run commands in every container is refused. bulkhead.service sets it.",
+)
 _FILES = (
     ("/etc/bulkhead/kubelet.args", "Flags of the agent, where the command line and KUBELET_ARGS give none."),
     ("/run/bulkhead", "Run directory: sockets, locks and the configuration in force."),
     ("/var/lib/kubelet", "Root directory: records, volumes and certificates. --root-dir changes it."),
+    ("/var/lib/bulkhead/kubelet", "The root directory, by the flags that the Debian package installs."),
     ("/var/log/bulkhead", "One log for each service."),
-    ("/var/log/pods", "The logs of containers."),
+    ("/var/log/pods", "The logs of containers. podLogsDir changes it."),
+    ("/var/log/bulkhead/pods", "The logs of containers, by the configuration that the Debian package installs."),
 )
 _SIGNALS = (
     ("SIGTERM, SIGINT", "End the services and exit with 0. Containers keep running. A second one kills the services."),
@@ -55,7 +62,8 @@ def pages() -> dict[str, str]:
     names = list(_commands(bulkhead, "bulkhead"))
     found = {f"{name.replace(' ', '-')}.1": command_page(name, command, names) for name, command in names}
     below = names[1:]  # without the page itself
-    found["bulkhead.1"] += _entries("ENVIRONMENT", _ENVIRONMENT) + _entries("FILES", _FILES) + _see_also(below)
+    variables = _entries("ENVIRONMENT", (*_ENVIRONMENT, _COLOUR))
+    found["bulkhead.1"] += variables + _entries("FILES", _FILES) + _see_also(below)
     context.close()
     return {**found, "kubectl-bulkhead.1": _plugin_page(), "bulkhead-kubelet.8": _kubelet_page()}
 
@@ -131,9 +139,9 @@ def _kubelet_page() -> str:
             _entries("FEATURE GATES", (tuple(line.split(" ", 1)) for line in gate_lines())),
             _entries("SIGNALS", _SIGNALS),
             _entries("EXIT STATUS", _KUBELET_EXIT_CODES),
-            _entries("ENVIRONMENT", _ENVIRONMENT),
+            _entries("ENVIRONMENT", (*_ENVIRONMENT, _OPEN_ACCESS)),
             _entries("FILES", _FILES),
-            _see_also([("bulkhead", bulkhead), ("bulkhead config check", bulkhead)]),
+            _see_also([("bulkhead", bulkhead), ("bulkhead config check", bulkhead)], kubelet=False),
         )
     )
 
@@ -168,9 +176,9 @@ def _entries(title: str, entries: Iterable[tuple[str, ...]]) -> str:
     return f".SH {title}\n{lines}" if lines else ""
 
 
-def _see_also(names: Iterable[tuple[str, click.Command]]) -> str:
+def _see_also(names: Iterable[tuple[str, click.Command]], *, kubelet: bool = True) -> str:
     found = [name.replace(" ", "-") for name, _ in names]
-    references = [*(f".BR {_roff(name)} (1)" for name in found), ".BR bulkhead\\-kubelet (8)"]
+    references = [f".BR {_roff(name)} (1)" for name in found] + [".BR bulkhead\\-kubelet (8)"] * kubelet
     return ".SH SEE ALSO\n" + ",\n".join(references) + "\n"
 
 

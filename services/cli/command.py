@@ -47,7 +47,11 @@ class SectionedGroup(click.Group):
 @click.group(cls=SectionedGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "--version", package_name="bulkhead-kubelet", message="bulkhead %(version)s")
 def main() -> None:
-    """Bulkhead: a Kubernetes node agent made of separate, supervised processes."""
+    """Bulkhead: a Kubernetes node agent made of separate, supervised processes.
+
+    This command shows and explains the agent of this machine and its pods, checks configurations, and exchanges the
+    kubelet of a node. The agent itself is the program `kubelet`.
+    """
 
 
 @main.command()

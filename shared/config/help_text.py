@@ -17,11 +17,11 @@ from shared.version import KUBERNETES_RELEASE
 
 _LONG = """\
 The node agent of a Kubernetes node. It makes this machine a node of the cluster whose API server the kubeconfig
-names, takes the pods meant for the node from there and from a directory of manifests, and keeps their containers
-running through the container runtime. Without a kubeconfig it runs the manifests alone.
+names, and runs the pods that are bound to the node and those of a directory of manifests. Without a kubeconfig it runs
+the manifests alone.
 
-This kubelet is Bulkhead: the same flags and files, carried out by separate, supervised processes. Most settings
-belong into the file given with --config; a flag given here wins over the file.
+This kubelet is Bulkhead: it takes the flags and files of the kubelet, and consists of separate, supervised processes.
+Most settings belong in the file of --config; a flag overrides the file.
 
 Usage:
   kubelet [flags]
