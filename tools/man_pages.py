@@ -2,9 +2,9 @@
 OUT`. `bulkhead.1`, one page for each command below it, `kubectl-bulkhead.1`, and `bulkhead-kubelet.8` with every flag.
 The same tree gives the same bytes."""
 
+import argparse
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -208,6 +208,7 @@ def write_pages(directory: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("name the directory: python -m tools.man_pages OUT")
-    print(f"wrote {len(write_pages(Path(sys.argv[1])))} pages to {sys.argv[1]}")
+    parser = argparse.ArgumentParser(prog="python -m tools.man_pages", description="Writes the man pages.")
+    parser.add_argument("out", type=Path, metavar="OUT", help="directory for the pages")
+    given = parser.parse_args()
+    print(f"wrote {len(write_pages(given.out))} pages to {given.out}")
