@@ -351,17 +351,6 @@ def test_stories_of_living_pods_stay_though_there_is_a_dot_in_the_uid(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.b.1.jsonl", "a.b.jsonl"]
 
 
-def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(path: Path, missing_ok: bool = False) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
-    book = StoryFiles(tmp_path)
-    (tmp_path / "gone.jsonl").write_text("{}\n")
-    monkeypatch.setattr(Path, "unlink", refused)
-    book.keep_newest(set())
-
-
 def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> None:
     story_lines = StoryLines(boot=1)
     results = ProbeResults(container="c", pod_uid="u1", readiness=ProbeResult.SUCCESS)

@@ -156,11 +156,31 @@ def test_a_story_never_contains_the_pods_spec(tmp_path: Path) -> None:
     assert "hush" not in (tmp_path / "u1.jsonl").read_text()
 
 
-def test_a_disk_that_refuses_costs_only_the_story(tmp_path: Path) -> None:
+def test_a_story_that_cannot_be_written_keeps_no_other_from_being_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     book = StoryFiles(tmp_path / "stories")
     (tmp_path / "stories" / "u1.jsonl").mkdir(parents=True)
-    book.add("u1", 1.0, PodUndesired(uid="u1"))
+    for uid in ("u1", "u2"):
+        book.add(uid, 1.0, PodUndesired(uid=uid))
     book.close()
+    assert (tmp_path / "stories" / "u2.jsonl").read_text()
+    assert "u1.jsonl" in caplog.text
+
+
+def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        tried.append(path.name)
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
+    book = StoryFiles(tmp_path)
+    (tmp_path / "gone.jsonl").write_text("{}\n")
+    monkeypatch.setattr(Path, "unlink", refused)
+    book.keep_newest(set())
+    assert tried == ["gone.jsonl"]
 
 
 def test_the_hosts_files_are_read_again_when_they_have_changed_and_only_then(tmp_path: Path) -> None:
