@@ -74,12 +74,15 @@ def test_ready_comes_once_and_pings_as_long_as_supervisord_works(kubelet: Kubele
     assert {text for _, text in manager.messages} == {"READY=1", "WATCHDOG=1"}
 
 
-def test_the_next_one_is_ready_with_the_services_of_a_killed_one(kubelet: Kubelet, manager: ServiceManager) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1])
+def test_the_next_one_is_ready_with_the_services_of_a_killed_one(
+    kubelet: Kubelet, manager: ServiceManager, number: signal.Signals
+) -> None:
     kubelet.start()
     manager.wait("READY=1")
     holders = kubelet.wait_all()
-    kubelet.process.kill()
-    kubelet.process.wait()
+    assert kubelet.end(number) == -number
+    assert kubelet.holders() == holders
     manager.listen(WATCHDOG_SECONDS)
     assert manager.listen(WATCHDOG_SECONDS) == []
     kubelet.start()

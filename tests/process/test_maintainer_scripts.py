@@ -14,6 +14,16 @@ from tests.architecture.checkout import text_of
 OURS = "{ path=/opt/bulkhead/bin/kubelet ; argv[]=/opt/bulkhead/bin/kubelet ; }"
 FOREIGN = "{ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet ; }"
 ROOT = "/var/lib/bulkhead/kubelet"
+PROCESS = "4711"
+# What systemd shows of a unit as it is installed, whose agent runs as PROCESS.
+SHOWN = {
+    "KillMode": "process",
+    "MainPID": PROCESS,
+    "EnvironmentFiles": "",
+    "Environment": "BULKHEAD_REFUSE_OPEN_ACCESS=1",
+}
+REPLACED = ["systemctl kill --kill-who=main --signal=USR1 bulkhead.service", "systemctl restart bulkhead.service"]
+STOPPED = ["deb-systemd-invoke restart bulkhead.service"]
 # Answers every command of debconf as the operator does; the questions are not of interest.
 _DEBCONF = "".join(f"db_{name}() {{ :; }}\n" for name in ("fset", "input", "go", "purge", "stop"))
 
@@ -29,6 +39,8 @@ class Machine:
     mounts: tuple[str, ...] = ()
     failing: tuple[str, ...] = ()
     answer: str = "false"
+    shown: Mapping[str, str] = field(default_factory=dict)  # other properties of the units
+    denied: bool = False  # there is a policy about starts of services
 
     def run(self, script: str, *arguments: str) -> tuple[list[str], str]:
         """Run the script, which must succeed; what it changed, by command line, and what it printed."""
@@ -45,10 +57,14 @@ class Machine:
             f"'is-active --quiet {name}') [ {state} = active ];;"
             for name, (state, start) in self.units.items()
         )
+        shown += "".join(
+            f"'show --property={name} --value '*) echo '{value}';;" for name, value in {**SHOWN, **self.shown}.items()
+        )
         dropped = f"'show --property=DropInPaths --value kubelet.service') echo '{' '.join(map(str, self.drop_ins))}';;"
         self.double(
             programs / "systemctl",
-            f'case "$*" in {shown}{dropped} show*) echo;; is-active*) exit 3;; *) {self.record()};; esac',
+            f'case "$*" in {shown}{dropped} show*) echo;; is-active*) exit 3;; '
+            f"restart*) {self.record()}; {self.result('restart', ':')};; *) {self.record()};; esac",
         )
         self.double(programs / "cut", "".join(f"echo {mount};" for mount in self.mounts) or ":")
         mounted = self.directory / "mounted"
@@ -57,10 +73,21 @@ class Machine:
         self.double(programs / "umount", f"{self.record()}; {self.result('umount', f': > {mounted}')}")
         for name in ("deb-systemd-invoke", "rm"):
             self.double(programs / name, f"{self.record()}; {self.result(name, ':')}")
+        self.double(programs / "bulkhead", self.result("bulkhead", ":"))
+        policy, process = self.directory / "policy", self.directory / "supervisord.pid"
+        process.write_text(f"{PROCESS}\n")
+        if self.denied:
+            self.double(policy, "exit 101")
         confmodule = self.directory / "confmodule"
         confmodule.write_text(_DEBCONF + "db_get() { RET=$ANSWER; }\n")
         text = text_of(f"packaging/debian/{script}")
-        for place, double in (("/run/systemd/system", systemd), ("/usr/share/debconf/confmodule", confmodule)):
+        for place, double in (
+            ("/run/systemd/system", systemd),
+            ("/usr/share/debconf/confmodule", confmodule),
+            ("/usr/sbin/policy-rc.d", policy),
+            ("/run/bulkhead/supervisord.pid", process),
+            ("/opt/bulkhead/bin/bulkhead", programs / "bulkhead"),
+        ):
             text = text.replace(place, str(double))
         file = self.directory / script
         file.write_text(text)
@@ -87,10 +114,43 @@ class Machine:
 
 
 @pytest.mark.parametrize("state", ["active", "activating", "reloading"])
-@pytest.mark.parametrize("unit", ["bulkhead.service", "kubelet.service"])
-def test_an_upgrade_restarts_the_unit_that_runs_the_package(tmp_path: Path, unit: str, state: str) -> None:
-    calls, _ = Machine(tmp_path, {unit: (state, OURS)}).run("postinst", "configure", "0.1.0")
-    assert calls == ["systemctl daemon-reload", f"deb-systemd-invoke restart {unit}"]
+def test_an_upgrade_restarts_the_agent_while_its_services_work_on(tmp_path: Path, state: str) -> None:
+    calls, _ = Machine(tmp_path, {"bulkhead.service": (state, OURS)}).run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", *REPLACED]
+
+
+@pytest.mark.parametrize("state", ["active", "activating", "reloading"])
+def test_an_upgrade_stops_and_starts_a_kubelets_unit(tmp_path: Path, state: str) -> None:
+    calls, _ = Machine(tmp_path, {"kubelet.service": (state, OURS)}).run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", "deb-systemd-invoke restart kubelet.service"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"KillMode": "mixed"},
+        {"MainPID": "12"},
+        {"EnvironmentFiles": "/etc/default/bulkhead (ignore_errors=no)"},
+        {"Environment": "A=b BULKHEAD_HOME=/srv"},
+        {"Environment": "BULKHEAD_RUN_DIR=/srv/run"},
+    ],
+)
+def test_services_that_the_next_agent_might_not_find_are_stopped(tmp_path: Path, shown: dict[str, str]) -> None:
+    units = {"bulkhead.service": ("active", OURS)}
+    calls, _ = Machine(tmp_path, units, shown=shown).run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", *STOPPED]
+
+
+def test_an_agent_whose_configuration_the_new_version_refuses_is_stopped(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"bulkhead.service": ("active", OURS)}, failing=("bulkhead",))
+    calls, _ = machine.run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", *STOPPED]
+
+
+def test_a_policy_about_starts_of_services_is_followed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {"bulkhead.service": ("active", OURS)}, denied=True)
+    calls, _ = machine.run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", *STOPPED]
 
 
 def test_an_upgrade_leaves_a_stopped_unit_and_the_kubelet_of_another_program(tmp_path: Path) -> None:
@@ -99,10 +159,14 @@ def test_an_upgrade_leaves_a_stopped_unit_and_the_kubelet_of_another_program(tmp
     assert calls == ["systemctl daemon-reload"]
 
 
-def test_an_agent_that_does_not_become_ready_after_an_upgrade_leaves_the_package_configured(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, {"bulkhead.service": ("active", OURS)}, failing=("deb-systemd-invoke",))
+@pytest.mark.parametrize("denied", [True, False])
+def test_an_agent_that_does_not_become_ready_after_an_upgrade_leaves_the_package_configured(
+    tmp_path: Path, *, denied: bool
+) -> None:
+    units = {"bulkhead.service": ("active", OURS)}
+    machine = Machine(tmp_path, units, failing=("deb-systemd-invoke", "restart"), denied=denied)
     calls, printed = machine.run("postinst", "configure", "0.1.0")
-    assert len(calls) == 2
+    assert len(calls) == (2 if denied else 3)
     assert "journalctl -u bulkhead.service" in printed
 
 
