@@ -20,6 +20,12 @@ OF_OTHERS = {
     "… no space left on device",
 }
 
+# Names of nodes, namespaces, pods, images, files and keys in the output that documents show.
+OF_EXAMPLES = {
+    "attempt", "config", "default", "etcd", "example", "here", "kubeadm", "logging", "nginx", "podsync", "registry",
+    "service", "shop", "system",
+}  # fmt: skip
+
 
 def messages() -> list[str]:
     """The first column of each table of the page."""
@@ -37,6 +43,26 @@ def test_every_message_of_the_page_about_symptoms_is_one_of_the_code() -> None:
 def test_another_wording_is_noticed() -> None:
     assert unknown_words('Back-off pulling image "…"') == []
     assert unknown_words('Back-off fetching image "…"') != []
+
+
+def shown_output(document: str) -> list[str]:
+    """The lines of the document's blocks without a language, which show what a command prints."""
+    lines: list[str] = []
+    language: str | None = None
+    for line in text_of(document).splitlines():
+        if line.startswith("```"):
+            language = line[3:] if language is None else None
+        elif language == "":
+            lines.append(line)
+    return lines
+
+
+@pytest.mark.parametrize("document", ["docs/commands.md", "docs/operations.md"])
+def test_the_output_that_a_page_shows_has_the_words_of_the_code(document: str) -> None:
+    lines = shown_output(document)
+    assert lines
+    wrong = {line: words for line in lines if (words := set(unknown_words(line)) - OF_EXAMPLES)}
+    assert not wrong
 
 
 @functools.cache
