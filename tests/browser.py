@@ -22,7 +22,10 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--no-proxy-server", "--remote-debugging-port=0",
     "--force-color-profile=srgb", "about:blank",
 )  # fmt: skip
-_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}
+_KEYS = {
+    "Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37,
+    "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40,
+}  # fmt: skip
 # Chromium drops its requests when an interface of the machine comes or goes, as those of another test's pods do.
 _INTERFACES_CHANGED = "ERR_NETWORK_CHANGED"
 _TEXTS = {"Enter": "\r", " ": " "}

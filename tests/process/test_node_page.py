@@ -266,7 +266,8 @@ async def test_charts_have_axes_with_units_and_show_the_value_at_a_point(shown: 
     assert 1780 <= half <= 1820 and (await page.value(summary)).endswith(" cores")
     await page.value("charts[0].plot.dispatchEvent(new PointerEvent('pointerleave')); charts[0].plot.focus()")
     assert (await page.value(summary)).startswith("now ")
-    for key, index in (("ArrowLeft", -1), ("ArrowLeft", -2), ("Home", 0), ("ArrowRight", 1), ("End", -1)):
+    moves = {"ArrowLeft": -2, "Home": 0, "ArrowRight": 1, "ArrowUp": 2, "ArrowDown": 1, "End": -1}
+    for key, index in (("ArrowLeft", -1), *moves.items()):
         await page.key(key)
         with_value = f"charts[0].at[charts[0].samples().at({index})]"  # a sample while the usage was stale has none
         assert await page.value(f"charts[0].selected === {with_value}"), key

@@ -14,7 +14,9 @@ const CHARTS = [
   { series: "messages.delay", title: "Longest delay of a beat", unit: seconds },
   { series: "pods.start", title: "Longest start of a pod", unit: seconds, points: true },
 ];
-const STEPS = { ArrowLeft: -1, ArrowRight: 1, PageUp: 30, PageDown: -30, Home: -Infinity, End: Infinity }; // samples
+const STEPS = { // samples; the keys of a slider
+  ArrowLeft: -1, ArrowRight: 1, ArrowDown: -1, ArrowUp: 1, PageUp: 30, PageDown: -30, Home: -Infinity, End: Infinity,
+};
 
 // Values
 
