@@ -18,7 +18,7 @@ from bus.context import Context, Socket, new_context, new_socket, reconnect_quic
 from bus.exchange import REMIND_SECONDS, Exchange
 from bus.frames import RequestHead
 from bus.messages.beat import Beat
-from bus.messages.bootstrap import Manifest
+from bus.messages.manifest import Manifest
 
 
 @dataclass(frozen=True)

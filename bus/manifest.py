@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bus import codec
-from bus.messages.bootstrap import Manifest
+from bus.messages.manifest import Manifest
 from bus.messages.services import SERVICES
 from shared.errors import OperatorError
 from shared.files import write_atomically

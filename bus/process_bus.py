@@ -19,7 +19,7 @@ from bus.endpoint import Endpoint
 from bus.frames import AnswerHead, Frames
 from bus.interface import NoAnswerError
 from bus.lock import ServiceLock
-from bus.messages.bootstrap import Manifest
+from bus.messages.manifest import Manifest
 from bus.publisher import Publisher
 from bus.subscriber import Subscriber
 from shared.clock import Clock, SystemClock

@@ -18,8 +18,9 @@ from urllib.parse import quote
 
 import orjson
 
-from shared.files import sync_directory, write_all_atomically, write_atomically
+from shared.files import sync_directory, write_atomically
 from shared.json_text import json_bytes
+from shared.many_files import write_all_atomically
 
 log = logging.getLogger(__name__)
 

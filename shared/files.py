@@ -3,33 +3,20 @@
 import glob
 import os
 import stat
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-WRITES_AT_ONCE = 16  # each waits for the disk and the file system's journal, together not much longer than one
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace the file at `path`; a reader or a crash sees the old or the new content, never a part. Raises OSError."""
-    _replace(path, content, mode)
+    replace(path, content, mode)
     sync_directory(path.parent)
 
 
-def write_all_atomically(directory: Path, contents: Mapping[str, bytes], mode: int = 0o600) -> None:
-    """The same for many files of a directory, by name. Raises OSError, and RuntimeError where no thread can be started:
-    then some of them may be replaced."""
-    with ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="write") as threads:
-        replaced = [threads.submit(_replace, directory / name, content, mode) for name, content in contents.items()]
-    for one in replaced:
-        one.result()
-    sync_directory(directory)
-
-
-def _replace(path: Path, content: bytes, mode: int) -> None:
-    """Which content a crash of the machine leaves is open until `sync_directory`. A full disk is an error before the
-    rename."""
+def replace(path: Path, content: bytes, mode: int) -> None:
+    """As `write_atomically`; but which content a crash of the machine leaves is open until `sync_directory`. A full
+    disk is an error before the rename."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         descriptor = os.open(temporary, _NEW, mode)

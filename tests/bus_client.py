@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from bus.messages.beat import Beat
-from bus.messages.bootstrap import Manifest
+from bus.messages.manifest import Manifest
 from bus.process_bus import ProcessBus
 
 T = TypeVar("T")

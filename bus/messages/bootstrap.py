@@ -40,14 +40,3 @@ class CredentialsRenewal:
     or other credentials are in force already."""
 
     due: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
-    """Content of `<run dir>/manifest.json`."""
-
-    protocol: str  # PROTOCOL.md version, "major.minor"
-    run_dir: str
-    addresses: dict[str, dict[str, str]]  # service -> {"pub": "ipc://…", "req": "ipc://…"}
-    config_file: str  # the effective configuration, a file in the run directory
-    embedded_containerd: bool

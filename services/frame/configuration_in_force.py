@@ -14,7 +14,8 @@ from asyncinotify import Inotify, Mask
 
 from services.frame.configuration_wait import ConfigurationWait
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import CONFIG_NAME, load_generation
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import load_generation
 from shared.config.readers import changes
 from shared.errors import OperatorError
 

@@ -23,7 +23,7 @@ import shared.codec_lookup  # noqa: F401  imports codecs while everything is imp
 from bus.interface import Bus
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir, read_manifest
-from bus.messages.bootstrap import Manifest
+from bus.messages.manifest import Manifest
 from bus.messages.streams import SERVICES
 from bus.process_bus import ProcessBus
 from services.frame import draining

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.plain_text import plain
 from shared.pull_text import pull_text
 
 _LONGEST = 300  # characters of one reason
@@ -81,8 +82,7 @@ def pod_row(facts: PodFacts) -> PodRow:
 
 def one_line(text: Any) -> str:
     """The text in one line without control characters, at most 300 characters: a container may have written it."""
-    line = " ".join(str(text).split())
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
+    line = plain(" ".join(str(text).split()))
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 

@@ -11,15 +11,12 @@ from typing import Any
 import msgspec
 
 from shared.config.effective import EffectiveConfig
-from shared.errors import OperatorError
-
-CONFIG_NAME = "config.json"
-_VERSION = 1
+from shared.config.excerpt import CONFIG_NAME, VERSION, checked_envelope, unusable
 
 
 def encode_effective(config: EffectiveConfig, generation: str) -> bytes:
     """Content of config.json. `generation` names the supervisord under which it is in force ("" = none)."""
-    return json.dumps({"version": _VERSION, "generation": generation, "config": asdict(config)}, indent=1).encode()
+    return json.dumps({"version": VERSION, "generation": generation, "config": asdict(config)}, indent=1).encode()
 
 
 def load_effective(run_dir: str) -> EffectiveConfig:
@@ -39,10 +36,7 @@ def load_generation(run_dir: str) -> tuple[EffectiveConfig, str]:
 def decode_effective(content: bytes, where: str) -> tuple[EffectiveConfig, str]:
     """What encode_effective wrote. Raises OperatorError, naming `where`, when it cannot be used."""
     try:
-        envelope: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
-        if envelope.get("version") != _VERSION:
-            raise ValueError(f"version {envelope.get('version')}, not {_VERSION}")
+        envelope = checked_envelope(msgspec.json.decode(content, type=dict[str, Any]))
         return msgspec.convert(envelope["config"], EffectiveConfig), str(envelope["generation"])
     except (msgspec.MsgspecError, ValueError, KeyError) as error:
-        remedy = "restart bootstrap; it writes the file again"
-        raise OperatorError(f"cannot be used: {error}", where=where, remedy=remedy) from error
+        raise unusable(error, where) from error

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from shared.plain_text import plain
 from shared.story.lines import Line, Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
@@ -100,11 +101,6 @@ def node_data(record: dict[str, Any], since: float = 0.0) -> dict[str, Any]:
     oldest = datetime.fromtimestamp(since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if since else ""
     changes = [one for one in record.get("changes") or [] if isinstance(one, dict) and str(one.get("at")) >= oldest]
     return {"conditions": [one for one in record.get("conditions") or [] if isinstance(one, dict)], "changes": changes}
-
-
-def plain(text: str) -> str:
-    """Return the text with control characters escaped: a container may have written part of it."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def moment_text(at: Any) -> str:

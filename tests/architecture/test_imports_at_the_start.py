@@ -12,6 +12,7 @@ EXCEPTIONS = {
     "services/bootstrap/adapters/resolved_credentials.py": "cryptography: in a short-lived child that is executed",
     "services/bootstrap/adapters/serving_pair.py": "cryptography: in a short-lived child that is executed",
     "services/cli/command.py": "the command `bulkhead`: one process per call",
+    "services/cli/agent/explain.py": "asyncinotify and its event loop: only --follow needs it",
     "services/cli/agent/commands.py": "the command `bulkhead`: one process per call",
     "services/cli/agent/options.py": "the command `bulkhead`: one process per call",
     "services/cli/config/commands.py": "the command `bulkhead`: one process per call",

@@ -22,7 +22,8 @@ from bus.messages.volume import MountedVolumes, VolumeState
 from bus.process_bus import ProcessBus
 from services.volume.adapters.mounts import mount_table, unmount
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective
 from shared.mountinfo import below
 from tests.fakes.followed import FollowedStream
 

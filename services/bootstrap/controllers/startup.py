@@ -15,7 +15,8 @@ from pathlib import Path
 
 from bus.lock import ServiceLock
 from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manifest
-from bus.messages.bootstrap import CertificateState, Manifest
+from bus.messages.bootstrap import CertificateState
+from bus.messages.manifest import Manifest
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import containerd_host, supervisord, taken_ports
 from services.bootstrap.adapters.layout import make_layout
@@ -28,8 +29,9 @@ from services.bootstrap.core.node_config import Rejection
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
 from services.frame.takeover import is_orphan
 from shared.config.effective import EffectiveConfig
+from shared.config.excerpt import CONFIG_NAME
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
-from shared.config.loader import CONFIG_NAME, encode_effective, load_generation
+from shared.config.loader import encode_effective, load_generation
 from shared.config.resolve import Resolved
 from shared.crash import crash_point
 from shared.errors import OperatorError

@@ -8,9 +8,7 @@ import click
 from bus.messages.services import SERVICES
 from services.cli.agent.options import namespace_option, output_option, pod_argument, run_dir_option, since_option
 from services.cli.terminal.output import write, write_error
-from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
-from shared.places import find_places
 
 
 @click.command(short_help="Show whether the node is ready, and what the agent does.")
@@ -132,6 +130,7 @@ def explain(
     130 = ended by Ctrl-C.
     """
     from services.cli.agent.explain import explain_image, explain_node, explain_pod, list_stories
+    from shared.places import find_places
 
     if name and what != "image":
         raise click.UsageError(f"{name}: only image has a second name")
@@ -139,7 +138,7 @@ def explain(
         raise click.UsageError("--follow: needs a POD and -o text")
     try:
         root = root_dir or _root_dir(run_dir)
-    except (ConfigurationRefusedError, OperatorError, OSError) as error:
+    except (OperatorError, OSError) as error:
         write_error(f"{error}\nname the agent's root directory with --root-dir")
         sys.exit(1)
     match what:
@@ -153,17 +152,24 @@ def explain(
 
 
 def _root_dir(run_dir: str) -> str:
-    """That of the agent with this run directory, "" = the configured one; where none was started, of its flags."""
-    from services.cli.config.found_configuration import found_arguments
-    from shared.config.evaluation import evaluate
-    from shared.config.loader import load_effective
+    """That of the agent with this run directory, "" = the configured one; where none was started, of its flags. Raises
+    OSError, and OperatorError for a configuration that cannot be used."""
+    from shared.config.excerpt import load_excerpt
+    from shared.places import find_places
 
     try:
-        return load_effective(run_dir or find_places().run_dir).root_dir
+        return load_excerpt(run_dir or find_places().run_dir).root_dir
     except (OperatorError, OSError):
         if run_dir:
             raise
-    return evaluate(found_arguments().arguments).config.root_dir
+    from services.cli.config.found_configuration import found_arguments
+    from shared.config.evaluation import evaluate
+    from shared.config.findings import ConfigurationRefusedError
+
+    try:
+        return evaluate(found_arguments().arguments).config.root_dir
+    except ConfigurationRefusedError as error:
+        raise OperatorError(error.lines[0]) from error
 
 
 COMMANDS = (status, restart, events, explain, top, support_bundle)

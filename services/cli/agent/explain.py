@@ -7,22 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from asyncinotify import Inotify, Mask
-
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import shortened, terminal_width
-from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions, read_story
-from shared.story.lines import Line, Story
+from shared.plain_text import plain
+from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions
 from shared.story.text import (
     image_data,
     image_text,
-    lines_text,
     list_data,
     list_text,
-    moment_text,
     node_data,
     node_text,
-    plain,
     story_data,
     story_text,
 )
@@ -62,7 +57,9 @@ def explain_pod(
             which = "an earlier pod of this name" if earlier else f"{other.namespace}/{other.name}"
             err(plain(f"note: there is {which} as well: bulkhead explain {other.uid}"))
         if follow:
-            _follow(directory, story, out)
+            from services.cli.agent.story_follow import follow_story
+
+            follow_story(directory, story, out)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
@@ -137,26 +134,6 @@ def _missing(directory: Path, name: str, namespace: str) -> str:
         return f"{directory}: no such directory (name the agent's root directory with --root-dir)"
     where = f" in namespace {namespace}" if namespace else ""
     return f"pod {name}{where}: no record in {directory} (bulkhead explain lists the pods that have one)"
-
-
-def _follow(directory: Path, story: Story, out: Write) -> None:
-    """Print the lines that are written from now on."""
-    printed = story.lines
-    with Inotify() as inotify:
-        inotify.add_watch(directory, Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO)
-        while True:
-            lines = read_story(directory, story.uid).lines
-            new = lines[len(printed) :] if lines[: len(printed)] == printed else _after(lines, printed)
-            for text in lines_text(new, moment_text(_at(printed[-1]))[:10] if printed else ""):
-                out(text)
-            printed = lines
-            inotify.sync_get()
-
-
-def _after(lines: list[Line], printed: list[Line]) -> list[Line]:
-    """The lines behind the newest printed one; all where it had to make room."""
-    newest = next((number for number in range(len(lines), 0, -1) if printed and lines[number - 1] == printed[-1]), 0)
-    return lines[newest:]
 
 
 def _at(line: Any) -> float:

@@ -11,19 +11,19 @@ import orjson
 
 from bus.client import Client, Question
 from bus.manifest import read_manifest
-from bus.messages.bootstrap import Manifest
 from bus.messages.followed import Followed, GetFollowed
+from bus.messages.manifest import Manifest
 from bus.messages.services import SERVICES
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from services.report.node import Report, ReportInputs, report
 from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
 from services.report.processes import process_of
-from shared.config.effective import EffectiveConfig
-from shared.config.loader import load_effective
+from shared.config.excerpt import ConfigExcerpt, load_excerpt
 from shared.errors import OperatorError
 from shared.places import PLACE_VARIABLES, find_places
 
 TIMEOUT = 1.0  # seconds that a running process has to answer; one that is stopped is not waited for
+_NAMES_TIMEOUT = 0.3  # the same while a shell completes a name: it shows what is known by then
 _PODS = {
     "desired": "pods.desired",
     "status": "pods.status",
@@ -50,7 +50,7 @@ Items = dict[str, dict[str, Any]]
 class Agent:
     """The services of one run directory, asked from outside."""
 
-    def __init__(self, manifest: Manifest, config: EffectiveConfig, client: Client) -> None:
+    def __init__(self, manifest: Manifest, config: ConfigExcerpt, client: Client) -> None:
         self.manifest, self.config, self.client = manifest, config, client
         self.silent: tuple[str, ...] = ()  # services that did not answer the last call of `streams`
 
@@ -128,7 +128,7 @@ def local_agent(run_dir: str = "") -> Iterator[Agent]:
     directory = Path(places).absolute()
     try:
         manifest = read_manifest(directory)
-        config = load_effective(str(directory))
+        config = load_excerpt(str(directory))
     except (OperatorError, OSError) as error:
         if isinstance(error.__cause__, PermissionError):
             remedy = "run this as root, or as the user of the agent"
@@ -195,9 +195,10 @@ def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
     """The names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent answers."""
     try:
         with local_agent(run_dir) as agent:
-            rows, _ = agent.pods()
+            named = ("desired", "admitted", "runtime")  # without the statuses, which are the largest
+            found = agent.streams(*(_PODS[kind] for kind in named), timeout=_NAMES_TIMEOUT)
     except OperatorError:
         return []
-    here = (row for row in rows if namespace in ("", row.namespace))
+    here = (row for row in pod_rows({kind: found[_PODS[kind]] for kind in named}) if namespace in ("", row.namespace))
     names = (f"{row.namespace}/{row.name}" if "/" in typed else row.name for row in here)
     return sorted({name for name in names if name.startswith(typed)})

@@ -17,7 +17,7 @@ from asyncinotify import Inotify, Mask
 
 from bus.messages.services import SERVICES
 from services.cli.terminal.table import Paint, paint
-from shared.config.loader import load_effective
+from shared.config.excerpt import load_excerpt
 from shared.errors import OperatorError
 from shared.places import find_places
 
@@ -36,7 +36,7 @@ def show_service_logs(
     """Print the records of the services in order of time; `pod`: only those with this text. Return the exit code."""
     directory = Path(run_dir or find_places().run_dir).absolute()
     try:
-        log_dir = Path(load_effective(str(directory)).log_dir)
+        log_dir = Path(load_excerpt(str(directory)).log_dir)
     except OperatorError as error:
         err(str(error))
         return 1

@@ -29,6 +29,7 @@ from services.cli.config.show import masked
 from services.cli.terminal.table import Paint
 from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
+from shared.config.loader import load_effective
 from shared.errors import OperatorError
 from shared.story.files import directory_of, read_conditions
 
@@ -63,7 +64,7 @@ def make_bundle(run_dir: str, file: str, out: Write, err: Write) -> int:
 
 def parts(agent: Agent) -> Iterator[Part]:
     """What the bundle has, the most important first: later parts are left out where there is no more room."""
-    config = agent.config
+    config = load_effective(agent.run_dir)
     yield "versions.txt", _versions
     yield "status.txt", lambda: "\n".join(status_lines(agent.report(), "wide", 0, Paint(False)))
     yield "status.json", lambda: json.dumps(as_data(agent.report()), indent=1)

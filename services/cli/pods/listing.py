@@ -14,7 +14,7 @@ from services.cli.terminal.output import dump
 from services.cli.terminal.table import duration, table, terminal_width
 from services.report.pod_rows import PodFacts, PodRow, one_line
 from shared.errors import OperatorError
-from shared.story.text import plain
+from shared.plain_text import plain
 
 Write = Callable[[str], None]
 _WITHOUT_PODSYNC = (

@@ -18,7 +18,7 @@ from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
 from shared.errors import OperatorError
 from shared.manifests_api import LARGEST, PATH, SOCKET
-from shared.story.text import plain
+from shared.plain_text import plain
 
 _SECONDS = 30.0  # until an answer
 _ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows

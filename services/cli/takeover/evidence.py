@@ -10,7 +10,7 @@ from services.cli.config.masking import without_credentials
 from services.cli.takeover import systemd
 from services.cli.takeover.unit import KubeletUnit
 from shared.errors import OperatorError
-from shared.story.text import plain
+from shared.plain_text import plain
 
 _TAIL = 64 << 10  # bytes of each log file that are read
 _LONGEST = 300  # characters of the line that is shown

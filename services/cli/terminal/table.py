@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from shared.byte_size import byte_size
-from shared.story.text import plain
+from shared.plain_text import plain
 
 _CLEAR = "\x1b[H\x1b[2J"  # home, and everything from there
 _GAP = 2

@@ -13,6 +13,7 @@ from services.cli.pods.manifest_files import Document, read_manifest_file
 from services.cli.terminal.output import dump
 from services.cli.what_if.candidates import KINDS, Candidate, NodeIdentity, candidate
 from services.cli.what_if.text import Answer, Reference, Verdict, lines
+from shared.config.loader import load_effective
 from shared.errors import OperatorError
 from shared.listening_sockets import listening_ports
 from shared.model.objects import Object
@@ -77,7 +78,7 @@ def _answers(
     agent: Agent, asked: Sequence[tuple[str, Document]], given: Collection[str], namespace: str, *, static: bool
 ) -> Iterator[Answer]:
     """Raises OperatorError where podsync does not answer."""
-    config = agent.config
+    config = load_effective(agent.run_dir)
     alone = not config.joins_cluster
     if static and not config.static_pod_path:
         raise OperatorError("the agent has no staticPodPath", where="--static", remedy="configure it, or omit --static")

@@ -9,8 +9,8 @@ import pytest
 
 from bus.client import Client, Question, Refusal
 from bus.manifest import new_manifest, prepare_run_dir
-from bus.messages.bootstrap import Manifest
 from bus.messages.followed import Followed, GetFollowed
+from bus.messages.manifest import Manifest
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED

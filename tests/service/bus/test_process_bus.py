@@ -14,7 +14,7 @@ from bus import codec, frames
 from bus.interface import NoAnswerError, RequestRefusedError
 from bus.lock import ServiceLock
 from bus.manifest import new_manifest, prepare_run_dir
-from bus.messages.bootstrap import Manifest
+from bus.messages.manifest import Manifest
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED

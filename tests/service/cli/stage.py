@@ -9,7 +9,8 @@ from pathlib import Path
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.messages.streams import SERVICES
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective
 
 PROGRAM = "tests.programs.seven_services"
 DEADLINE = 60.0

@@ -1,6 +1,7 @@
 """`bulkhead status` and its kin ask running processes, and answer while some of them do not."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -224,5 +225,33 @@ def test_an_unknown_service_is_wrong_usage(stage: Stage) -> None:
 def test_status_loads_no_event_loop_and_no_library_that_it_does_not_use() -> None:
     code = "import sys, services.cli.command, services.cli.agent.status; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
-    slow = {"asyncio", "aiohttp", "cryptography", "google.protobuf", "grpc", "kubernetes", "supervisor", "yaml"}
+    slow = {
+        "asyncio",
+        "aiohttp",
+        "concurrent.futures",
+        "cryptography",
+        "google.protobuf",
+        "grpc",
+        "kubernetes",
+        "logging",
+    }
+    slow |= {"shared.config.effective", "supervisor", "yaml"}
     assert not slow & set(loaded)
+
+
+def test_a_shell_completes_the_names_of_pods_also_while_podsync_is_stopped(stage: Stage) -> None:
+    settled(stage)
+
+    def completed() -> list[str]:
+        words = f"bulkhead describe --run-dir {stage.run_dir} web-10"
+        variables = {"_BULKHEAD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+        program = Path(sys.executable).with_name("bulkhead")
+        answer = subprocess.run(
+            [program], capture_output=True, text=True, check=True, timeout=DEADLINE, env={**os.environ, **variables}
+        )
+        return answer.stdout.split()
+
+    wanted = sorted(f"plain,{name}" for name in ("web-10", *(f"web-10{number}" for number in range(10))))
+    assert completed() == wanted
+    stage.processes["podsync"].send_signal(signal.SIGSTOP)
+    assert completed() == wanted

@@ -16,7 +16,8 @@ import pytest
 from bus.messages.services import SERVICES
 from services.cli.agent.support_bundle import MOST_BYTES
 from shared.config.effective import CredentialProvider
-from shared.config.loader import CONFIG_NAME, encode_effective, load_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective, load_effective
 from shared.story.files import directory_of
 from tests.service.cli.stage import Stage
 

@@ -14,8 +14,9 @@ from services.bootstrap.controllers.reload import reload, report
 from services.bootstrap.controllers.startup import BootstrapStartup, Evaluation
 from services.frame.generation import SUPERVISORD, generation_of
 from shared.config.effective import EffectiveConfig
+from shared.config.excerpt import CONFIG_NAME
 from shared.config.findings import WARNING, ConfigurationRefusedError, Finding
-from shared.config.loader import CONFIG_NAME, load_effective
+from shared.config.loader import load_effective
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 

@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 from bus.lock import ServiceLock
 from services.cli.command import main
 from shared.config.evaluation import evaluate
-from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 GOOD = HEAD + "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"

@@ -12,7 +12,8 @@ from services.cli.config import found_configuration
 from services.cli.config.found_configuration import found_arguments, given_arguments
 from services.cli.config.systemd_unit import environment_files, unit_arguments
 from shared.config.evaluation import evaluate
-from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective
 from shared.errors import OperatorError
 
 # As systemd 252 prints it for the unit and drop-in of kubeadm's packages.

@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 from services.cli.agent.service_logs import ServiceLog
 from services.cli.command import main
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective
 
 DEADLINE = 60.0
 

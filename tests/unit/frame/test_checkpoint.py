@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared import checkpoint as module
-from shared import files
+from shared import many_files
 from shared.checkpoint import Checkpoint, RecordLocation, read_record
 from shared.files import write_atomically
 
@@ -207,7 +207,7 @@ def test_many_records_are_saved_with_one_sync_of_the_directory(
     records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr(files, "sync_directory", synced.append)
+    monkeypatch.setattr(many_files, "sync_directory", synced.append)
     kept = records.save_all({f"uid-{number}": {"number": number} for number in range(50)})
     assert set(kept.values()) == {RecordLocation.ON_DISK} and len(kept) == 50
     assert synced == [tmp_path / "disk"]

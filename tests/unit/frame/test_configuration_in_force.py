@@ -10,7 +10,8 @@ import pytest
 from bus.manifest import new_manifest, write_manifest
 from services.frame.configuration_in_force import ConfigurationInForce
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.config.excerpt import CONFIG_NAME
+from shared.config.loader import encode_effective
 from shared.files import write_atomically
 
 GENERATION = "boot/17/1"
