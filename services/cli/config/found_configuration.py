@@ -3,11 +3,11 @@ file, or a systemd unit; and where they were found."""
 
 import os
 import shlex
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cli.config.systemd_unit import PROPERTIES, environment_files, unit_arguments, unit_environment
+from services.cli.systemd import control
+from services.cli.systemd.command_line import unit_flags, unit_variables
 from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.fields import FlagKind
@@ -17,9 +17,6 @@ from shared.errors import OperatorError
 from shared.places import AgentPaths, find_arguments, find_places
 
 UNITS = ("bulkhead.service", "kubelet.service")
-_SYSTEMCTL = 60.0  # seconds; a machine under load, or in a daemon-reload, takes some
-BOOTED = Path("/run/systemd/system")  # as sd_booted(3)
-_LONGEST_FILE = 1 << 20  # bytes of an environment file that are read
 
 
 @dataclass(frozen=True)
@@ -70,40 +67,24 @@ def _of_args_file(places: AgentPaths) -> FoundArguments | None:
 
 
 def flags_of_unit(name: str) -> FoundArguments | None:
-    """The flags of an installed unit; None = there is none, it has no flags, or there is no systemd. Raises
-    OperatorError where systemctl does not answer: the defaults would not be those of this node."""
-    command = ["systemctl", "show", name, *(f"--property={each}" for each in PROPERTIES)]
+    """The flags of an installed unit; None = there is none, it has no flags, or systemd does not run this machine.
+    Raises OperatorError where systemd does not answer: the defaults would not be those of this node."""
+    if not control.is_booted():
+        return None
     try:
-        answer = subprocess.run(
-            command, capture_output=True, check=False, timeout=_SYSTEMCTL, text=True, errors="replace"
-        )
-        if answer.returncode and BOOTED.is_dir():
-            line = " ".join(answer.stderr.split())[:200]
-            raise OperatorError(f"systemctl show fails: {line}", where=name, remedy="try again, or give flags")
-        texts = {path: text for path in environment_files(answer.stdout) if (text := file_text(path)) is not None}
-        arguments = unit_arguments(answer.stdout, texts)
-        if not arguments and (given := unit_environment(answer.stdout, texts).get("KUBELET_ARGS")):
+        unit = control.read_unit(name)
+        if unit.load_state != "loaded" or not unit.commands:
+            return None
+        arguments, given = unit_flags(unit), unit_variables(unit).get("KUBELET_ARGS")
+        if given and not arguments:
             return FoundArguments(shlex.split(given, comments=True), f"the flags in KUBELET_ARGS of {name}")
-    except OSError:
-        return None
-    except subprocess.TimeoutExpired as error:
-        raise OperatorError(
-            f"systemctl show does not answer within {_SYSTEMCTL:.0f} s", where=name, remedy="try again, or give flags"
-        ) from error
+    except OperatorError as error:
+        remedy = f"{error.remedy}, or give flags" if error.remedy else "give flags"
+        raise OperatorError(error.what, where=error.where, remedy=remedy) from error
     except ValueError as error:
-        raise OperatorError(
-            f"its command line cannot be split: {error}", where=name, remedy="close the quote, or give flags"
-        ) from error
+        what = f"KUBELET_ARGS cannot be split: {error}"
+        raise OperatorError(what, where=name, remedy="close the quote, or give flags") from error
     return FoundArguments(arguments, f"the flags of {name}") if arguments else None
-
-
-def file_text(path: str) -> str | None:
-    """The beginning of an environment file; None = it cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(_LONGEST_FILE).decode("utf-8", "replace")
-    except OSError:
-        return None
 
 
 def _defaults(places: AgentPaths) -> FoundArguments:

@@ -1,14 +1,15 @@
 """Finds the kubelet's command line, in its systemd unit or as given, and evaluates the configuration."""
 
-import re
-import shlex
-import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from services.cli.config.found_configuration import found_arguments
-from services.cli.config.systemd_unit import PROPERTIES, environment_files, unit_arguments
 from services.cli.preflight.findings import Finding, Section, Severity
+from services.cli.systemd import control
+from services.cli.systemd.command_line import unit_variables, use_places_of
+from services.cli.systemd.expansion import expanded, references
+from services.cli.systemd.unit import ServiceUnit
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ERROR, NOTE, ConfigurationRefusedError
@@ -19,11 +20,8 @@ from shared.config.readers import GATE_READERS
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 
-_SHOWN = (*PROPERTIES, "FragmentPath", "DropInPaths", "ActiveState", "SubState", "NeedDaemonReload")
-_SYSTEMCTL = 10.0  # seconds
-_LONGEST_FILE = 1 << 20  # bytes of an environment file that are read
+_TIMEOUT = 10.0  # seconds
 _SHELLS = frozenset(("sh", "bash", "dash", "ash", "busybox"))
-_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 _DEFAULTS = {field.key: field.default for field in FIELDS}
 
 
@@ -35,9 +33,9 @@ class Configuration:
     findings: tuple[Finding, ...]
 
 
-def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _SYSTEMCTL) -> Configuration:
+def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _TIMEOUT) -> Configuration:
     """Evaluate these flags, else those of the unit, else those that `bulkhead config check` finds. `timeout`: seconds
-    that systemctl has."""
+    that systemd has."""
     findings: list[Finding] = []
     try:
         arguments, findings = _arguments(unit, flags, timeout)
@@ -64,72 +62,42 @@ def _arguments(unit: str, flags: tuple[str, ...], timeout: float) -> tuple[list[
     return arguments, findings
 
 
-def _of_unit(unit: str, timeout: float) -> tuple[list[str] | None, list[Finding]]:
-    """The flags of the unit; None = there is no such unit, or its command cannot be used. Raises OperatorError, also
-    where systemctl does not answer: the defaults would not be those of this node."""
-    command = ["systemctl", "show", unit, *(f"--property={each}" for each in _SHOWN)]
-    try:
-        answer = subprocess.run(command, capture_output=True, check=False, timeout=timeout, text=True, errors="replace")
-    except OSError as error:
-        return None, [_finding(Severity.WARNING, f"systemctl cannot be run: {error.strerror}", unit)]
-    except subprocess.TimeoutExpired as error:
-        what, remedy = f"systemctl show does not answer within {timeout:.0f} s", "try again, or give flags"
-        raise OperatorError(what, where=unit, remedy=remedy) from error
-    if answer.returncode:
-        line = " ".join(answer.stderr.split())[:200]
-        return None, [_finding(Severity.WARNING, f"systemctl fails: {line}", unit)]
-    texts = {path: text for path in environment_files(answer.stdout) if (text := _text(path)) is not None}
-    try:
-        arguments = unit_arguments(answer.stdout, texts)
-    except ValueError as error:
-        remedy = "close the quote in the unit, its drop-ins or environment files"
-        raise OperatorError(f"its command line cannot be split: {error}", where=unit, remedy=remedy) from error
-    return arguments, unit_findings(unit, answer.stdout, arguments)
+def _of_unit(name: str, timeout: float) -> tuple[list[str] | None, list[Finding]]:
+    """The flags of the unit, whose directories are used from then on; None = there is none, or it has no command.
+    Raises OperatorError, also where systemd does not answer: the defaults would not be those of this node."""
+    if not control.is_booted():
+        return None, [_finding(Severity.WARNING, "systemd does not run this machine", name)]
+    unit = control.read_unit(name, timeout)
+    if unit.load_state != "loaded" or not unit.commands:
+        return None, unit_findings(unit, {})
+    variables = unit_variables(unit)
+    use_places_of(unit)
+    return expanded(unit.words, variables), unit_findings(unit, variables)
 
 
-def unit_findings(unit: str, shown: str, arguments: list[str] | None) -> list[Finding]:
-    """What is remarkable in the output of `systemctl show` of the unit. Pure."""
-    values = dict(line.partition("=")[::2] for line in shown.splitlines())
-    if arguments is None:
-        state = values.get("LoadState", "")
-        what = "there is no such unit" if state == "not-found" else f"has no command that can be used (it is {state})"
-        return [_finding(Severity.WARNING, what, unit, "name the unit with --unit, or give the flags")]
-    files = " and ".join(part for part in (values.get("FragmentPath", ""), values.get("DropInPaths", "")) if part)
-    state = f"{values.get('ActiveState', '?')} ({values.get('SubState', '?')})"
-    active = values.get("ActiveState") == "active"
-    found = [_finding(Severity.OK, f"its flags are checked: {files or 'no file'}", unit)]
+def unit_findings(unit: ServiceUnit, variables: Mapping[str, str]) -> list[Finding]:
+    """What is remarkable in the unit. `variables`: those that it has. Pure."""
+    name, state = unit.name, f"{unit.active_state} ({unit.sub_state})"
+    if unit.load_state != "loaded" or not unit.commands:
+        absent = unit.load_state == "not-found"
+        what = "there is no such unit" if absent else f"has no command that can be used (it is {unit.load_state})"
+        return [_finding(Severity.WARNING, what, name, "name the unit with --unit, or give the flags")]
+    active = unit.active_state == "active"
+    found = [_finding(Severity.OK, f"its flags are checked: {' and '.join(unit.files) or 'no file'}", name)]
     remedy = "" if active else "see journalctl, and repair it first: give-back needs a kubelet that runs"
-    found.append(_finding(Severity.OK if active else Severity.WARNING, f"is {state}", unit, remedy))
-    if values.get("NeedDaemonReload") == "yes":
+    found.append(_finding(Severity.OK if active else Severity.WARNING, f"is {state}", name, remedy))
+    if unit.reload_needed:
         what = "its files have changed, and systemd has not read them"
-        found.append(_finding(Severity.WARNING, what, unit, "systemctl daemon-reload"))
-    commands = [line.partition("argv[]=")[2] for line in shown.splitlines() if line.startswith("ExecStart=")]
-    if len(commands) > 1:
-        found.append(_finding(Severity.WARNING, "has more than one ExecStart; the last one is checked", unit))
-    program = Path((values.get("ExecStart", "").partition("path=")[2].split(" ;")[0]).strip()).name
-    if program in _SHELLS:
+        found.append(_finding(Severity.WARNING, what, name, "systemctl daemon-reload"))
+    if len(unit.commands) > 1:
+        found.append(_finding(Severity.WARNING, "has more than one ExecStart; the last one is checked", name))
+    if PurePath(unit.program).name in _SHELLS:
         what = "its command is a shell: the flags of the kubelet in it are not known"
-        found.append(_finding(Severity.PROBLEM, what, unit, "start the kubelet without a shell"))
-    given = {word.partition("=")[0] for word in _words(values.get("Environment", ""))}
-    absent = [name for name in dict.fromkeys(_VARIABLE.findall(commands[-1] if commands else "")) if name not in given]
-    if absent and not environment_files(shown):
-        found.append(_finding(Severity.NOTE, f"nothing sets {', '.join(absent)}", unit))
+        found.append(_finding(Severity.PROBLEM, what, name, "start the kubelet without a shell"))
+    unset = [variable for variable in dict.fromkeys(references(unit.words)) if variable not in variables]
+    if unset and not unit.environment_files:  # those of kubeadm need not set all
+        found.append(_finding(Severity.NOTE, f"nothing sets {', '.join(unset)}", name))
     return found
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
-
-
-def _text(path: str) -> str | None:
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(_LONGEST_FILE).decode("utf-8", "replace")
-    except OSError:
-        return None
 
 
 def _converted(found: ConfigurationFinding) -> Finding:

@@ -7,8 +7,8 @@ from pathlib import Path
 from bus.messages.services import SERVICES
 from services.cli.agent.service_logs import time_of
 from services.cli.config.masking import without_credentials
-from services.cli.takeover import systemd
-from services.cli.takeover.unit import KubeletUnit
+from services.cli.systemd import control
+from services.cli.systemd.unit import ServiceUnit
 from shared.errors import OperatorError
 from shared.plain_text import plain
 
@@ -17,7 +17,7 @@ _LONGEST = 300  # characters of the line that is shown
 _ERRORS = ("E", "F")  # with which a line of klog begins
 
 
-def evidence(unit: KubeletUnit, name: str, log_dir: Path | None, since: float) -> list[str]:
+def evidence(unit: ServiceUnit, name: str, log_dir: Path | None, since: float) -> list[str]:
     """The state of the unit and the last line. `log_dir`: of the agent that is waited for, None = it is the unit's own
     kubelet; `since`: wall seconds of the restart."""
     line = last_line_of_agent(log_dir, since) if log_dir is not None else ""
@@ -25,7 +25,7 @@ def evidence(unit: KubeletUnit, name: str, log_dir: Path | None, since: float) -
     return [unit_state(unit, name), *([line] if line else [])]
 
 
-def unit_state(unit: KubeletUnit, name: str) -> str:
+def unit_state(unit: ServiceUnit, name: str) -> str:
     """`kubelet.service is activating (start)`, and how often systemd started it again."""
     state = f"{name} is {unit.active_state} ({unit.sub_state})"
     if not unit.restarts:
@@ -53,7 +53,7 @@ def last_line_of_agent(log_dir: Path, since: float) -> str:
 def last_line_of_journal(name: str, since: float) -> str:
     """The newest error that the unit has in the journal, or without one its newest line; "" = there is none."""
     try:
-        lines = systemd.journal(name, since)
+        lines = control.journal(name, since)
     except OperatorError:
         return ""
     errors = [line for line in lines if line.startswith(_ERRORS) and line[1:5].isdigit()]

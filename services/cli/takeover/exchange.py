@@ -15,7 +15,7 @@ On restart
     command therefore continues from any point at which the first one was killed, in its own direction: `takeover`
     forward, `give-back` backward; a roll-back that was begun is completed first.
 Modules
-    `plan` and `unit` decide (pure); `systemd`, `record` and `node` act; `operation` is the loop; `prerequisites`
+    `plan` and `unit` decide (pure); `record` and `node` act; `operation` is the loop; `prerequisites`
     refuses before anything is changed. This one decides what is run, and what an operator reads of it.
 """
 
@@ -32,17 +32,17 @@ from services.cli.agent.local_agent import local_agent
 from services.cli.preflight.examination import Options as Preflight
 from services.cli.preflight.examination import examine
 from services.cli.preflight.text import report_data, report_text
+from services.cli.systemd.command_line import unit_variables, use_places_of
+from services.cli.systemd.unit import ServiceUnit
 from services.cli.takeover.account import Account
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import compare, running_containers
-from services.cli.takeover.environment import use_places_of
 from services.cli.takeover.node import SystemdNode, Target, describe, running_kubelet
 from services.cli.takeover.operation import DONE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
 from services.cli.takeover.plan import Intent, Kubelet, Step, intent_after, steps_of
 from services.cli.takeover.prerequisites import Found, check_takeover, configuration, kubelet_unit, preflight_problems
 from services.cli.takeover.record import Record, RecordFile, held_lock
-from services.cli.takeover.systemd import DROP_INS
-from services.cli.takeover.unit import DROP_IN, UNIT, KubeletUnit
+from services.cli.takeover.unit import DROP_IN, DROP_INS, UNIT, loaded_kubelet
 from services.cli.terminal.table import paint
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
@@ -111,7 +111,7 @@ def our_program() -> str:
     return str(Path(sys.executable).parent / _PROGRAM)
 
 
-def _take_over(unit: KubeletUnit, options: Options, account: Account) -> int:
+def _take_over(unit: ServiceUnit, options: Options, account: Account) -> int:
     out, err = account.line, account.problem
     run_dir, timeout, needs_api_server = options.run_dir, options.timeout, options.needs_api_server
     file, program = RecordFile(STATE), our_program()
@@ -124,7 +124,7 @@ def _take_over(unit: KubeletUnit, options: Options, account: Account) -> int:
         outcome = Operation(node, unfinished, timeout, out).roll_back(unfinished.reason)
         account.ended(outcome)
         return _rolled_back(outcome, err)
-    loaded = unit.loaded(program) is Kubelet.BULKHEAD
+    loaded = loaded_kubelet(unit, program) is Kubelet.BULKHEAD
     begun = bool(unfinished) or loaded or _FILE.exists()
     found = _begun(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
     if not begun and not found.problems and not options.ignore_preflight:
@@ -161,7 +161,7 @@ def _take_over(unit: KubeletUnit, options: Options, account: Account) -> int:
     return DONE
 
 
-def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, account: Account) -> int:
+def _give_back(unit: ServiceUnit, timeout: float, run_dir: str, account: Account) -> int:
     out, err = account.line, account.problem
     file, program = RecordFile(STATE), our_program()
     try:
@@ -169,11 +169,17 @@ def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, account: Account
     except OperatorError as error:  # the way back does not depend on it
         out(f"note: {error}; it is not used")
         record = None
-    if (record is None or record.done) and not _FILE.exists() and unit.loaded(program) is not Kubelet.BULKHEAD:
+    if (record is None or record.done) and not _FILE.exists() and loaded_kubelet(unit, program) is not Kubelet.BULKHEAD:
         out(f"{UNIT} is not taken over; it runs {unit.program or 'nothing'}")
         return DONE
     if record is not None and not os.access(record.words[0], os.X_OK):
         err(f"{record.words[0]} is not there or not executable: {UNIT} is as it was (install the kubelet first)")
+        return REFUSED
+    try:
+        unit_variables(unit)
+    except OperatorError as error:  # Bulkhead would be stopped, and the kubelet not started
+        err(str(error))
+        err(f"nothing was changed: {UNIT} is as it was")
         return REFUSED
     target = _target_of_the_own(unit, run_dir, out)
     first = record or Record(intent=Intent.GIVE_BACK, step=Step.REMOVE, words=_words(unit))
@@ -193,7 +199,7 @@ def _give_back(unit: KubeletUnit, timeout: float, run_dir: str, account: Account
     return DONE
 
 
-def _target_of_the_own(unit: KubeletUnit, run_dir: str, out: Write) -> Target:
+def _target_of_the_own(unit: ServiceUnit, run_dir: str, out: Write) -> Target:
     """The unit's own kubelet, which has to work also where Bulkhead refuses its configuration."""
     config, needs = None, False
     try:
@@ -206,12 +212,12 @@ def _target_of_the_own(unit: KubeletUnit, run_dir: str, out: Write) -> Target:
     return Target(program=our_program(), config=config, run_dir=_run_dir(run_dir), needs_api_server=needs)
 
 
-def _words(unit: KubeletUnit) -> tuple[str, ...]:
+def _words(unit: ServiceUnit) -> tuple[str, ...]:
     """Those of the unit's ExecStart=; of a unit without one, which a begun takeover may meet, none."""
-    return (unit.program, *unit.commands[-1][1:]) if unit.commands else ("",)
+    return (unit.program, *unit.words)
 
 
-def _is_replaced(unit: KubeletUnit) -> bool:
+def _is_replaced(unit: ServiceUnit) -> bool:
     """Whether the drop-in names the program that systemd has loaded."""
     try:
         lines = _FILE.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -220,19 +226,19 @@ def _is_replaced(unit: KubeletUnit) -> bool:
     return [f"ExecStart={unit.program}"] in [line.split()[:1] for line in lines]
 
 
-def _checked(unit: KubeletUnit, run_dir: str, *, needs_api_server: bool) -> Found:
+def _checked(unit: ServiceUnit, run_dir: str, *, needs_api_server: bool) -> Found:
     directories = (DROP_INS, STATE, Path(_run_dir(run_dir)), Path(find_places().log_dir))
     return check_takeover(unit, our_program(), _run_dir(run_dir), directories, needs_api_server=needs_api_server)
 
 
-def _begun(unit: KubeletUnit) -> Found:
+def _begun(unit: ServiceUnit) -> Found:
     """A takeover that was begun or done is not refused: the loop leads it to an end."""
     config = configuration(unit)
     containers = running_containers(config.container_runtime_endpoint)
     return Found(unit=unit, config=config, containers=containers)
 
 
-def _show_plan(unit: KubeletUnit, options: Options, account: Account) -> int:
+def _show_plan(unit: ServiceUnit, options: Options, account: Account) -> int:
     out, err = account.line, account.problem
     report = examine(Preflight(timeout=_PREFLIGHT))
     account.node, account.preflight = report.node, report_data(report)

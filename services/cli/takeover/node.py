@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from services.cli.agent.local_agent import Agent, local_agent
-from services.cli.takeover import systemd
+from services.cli.systemd import control
+from services.cli.systemd.unit import ServiceUnit
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import running_containers
 from services.cli.takeover.evidence import evidence
 from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
 from services.cli.takeover.record import Record, RecordFile
-from services.cli.takeover.unit import DROP_IN, UNIT, KubeletUnit, drop_in_text, unit_of
+from services.cli.takeover.unit import DROP_IN, DROP_INS, UNIT, drop_in_text, loaded_kubelet
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from shared.files import remove_unfinished, sync_directory, write_atomically
@@ -39,7 +40,7 @@ class Target:
     config: EffectiveConfig | None
     run_dir: str
     needs_api_server: bool
-    drop_in: Path = systemd.DROP_INS / f"{UNIT}.d" / DROP_IN
+    drop_in: Path = DROP_INS / f"{UNIT}.d" / DROP_IN
 
 
 class SystemdNode:
@@ -52,7 +53,7 @@ class SystemdNode:
     def observe(self, record: Record, *, restarted: bool) -> Observed:
         """Files, systemd and, where the wanted kubelet runs, what the node lacks."""
         target = self._target
-        unit = unit_of(systemd.properties(UNIT))
+        unit = control.read_unit(UNIT)
         text = _text(target.drop_in)
         running = running_kubelet(unit, target.program)
         forward = record.intent is Intent.TAKEOVER
@@ -62,7 +63,7 @@ class SystemdNode:
         return Observed(
             drop_in=text is not None,
             current=text == drop_in_text(target.program, record.words[1:]),
-            loaded=unit.loaded(target.program),
+            loaded=loaded_kubelet(unit, target.program),
             reload_needed=unit.reload_needed,
             running=running,
             restarted=restarted,
@@ -105,12 +106,12 @@ class SystemdNode:
 
     def reload(self) -> None:
         """systemctl daemon-reload."""
-        systemd.reload()
+        control.reload()
 
     def restart(self) -> None:
         """systemctl restart."""
         self._restarted = time.time()
-        systemd.restart(UNIT)
+        control.restart(UNIT)
 
     def now(self) -> float:
         """CLOCK_MONOTONIC."""
@@ -127,7 +128,7 @@ class SystemdNode:
     def evidence(self, record: Record) -> list[str]:
         """The state of the unit, and what the kubelet that is waited for logged last."""
         try:
-            unit = unit_of(systemd.properties(UNIT))
+            unit = control.read_unit(UNIT)
         except OperatorError as error:
             return [str(error)]
         config = self._target.config
@@ -140,7 +141,7 @@ class SystemdNode:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
 
-    def _lacks_under_bulkhead(self, unit: KubeletUnit, record: Record) -> list[str]:
+    def _lacks_under_bulkhead(self, unit: ServiceUnit, record: Record) -> list[str]:
         try:
             with local_agent(self._target.run_dir) as agent:
                 found = agent.report()
@@ -168,7 +169,7 @@ class SystemdNode:
         more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
         return [f"containers that are not recognised: {', '.join(sorted(lost)[:_NAMED])}{more}"]
 
-    def _lacks_under_own(self, unit: KubeletUnit, record: Record) -> list[str]:
+    def _lacks_under_own(self, unit: ServiceUnit, record: Record) -> list[str]:
         if (unit.active_state, unit.sub_state) != ("active", "running"):
             return [f"{UNIT} is {unit.active_state} ({unit.sub_state}; journalctl -u {UNIT} shows why)"]
         config = self._target.config
@@ -178,7 +179,7 @@ class SystemdNode:
             return [f"port {config.healthz_port} does not answer /healthz with ok (journalctl -u {UNIT} shows why)"]
         return self._not_ready(unit, may_be_away=record.intent is Intent.ROLL_BACK)
 
-    def _not_ready(self, unit: KubeletUnit, *, may_be_away: bool = False) -> list[str]:
+    def _not_ready(self, unit: ServiceUnit, *, may_be_away: bool = False) -> list[str]:
         """Whether the main process itself has written a Node that is Ready. `may_be_away`: the API server, whose outage
         may be the reason for a roll-back."""
         config = self._target.config
@@ -207,7 +208,7 @@ def describe(step: Step, drop_in: Path) -> str:
     return step.value
 
 
-def running_kubelet(unit: KubeletUnit, program: str) -> Kubelet:
+def running_kubelet(unit: ServiceUnit, program: str) -> Kubelet:
     """Which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument. One of
     another directory is neither ours nor the unit's own: both a takeover and a give-back restart it."""
     if not unit.main_pid:

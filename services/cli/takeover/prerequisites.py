@@ -7,14 +7,15 @@ from pathlib import Path
 
 from services.cli.preflight.findings import Report, Section, Severity, Verdict
 from services.cli.preflight.text import finding_line
-from services.cli.takeover import systemd
+from services.cli.systemd import control
+from services.cli.systemd.command_line import unit_flags
+from services.cli.systemd.unit import ServiceUnit
 from services.cli.takeover.api_server import node_ready
 from services.cli.takeover.containers import running_containers
-from services.cli.takeover.environment import flags_of_kubelet
 from services.cli.takeover.node import running_kubelet
 from services.cli.takeover.plan import Kubelet
 from services.cli.takeover.record import SeenContainer
-from services.cli.takeover.unit import UNIT, KubeletUnit, refusals, unit_of
+from services.cli.takeover.unit import UNIT, refusals
 from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
@@ -30,7 +31,7 @@ _SPACE = 64 << 20  # bytes that must be free where the agent writes: records, lo
 class Found:
     """What the checks have read. `problems`: one line each, why nothing is changed; `notes`: what else to know."""
 
-    unit: KubeletUnit
+    unit: ServiceUnit
     config: EffectiveConfig | None
     version: str = ""  # of the unit's program
     containers: tuple[SeenContainer, ...] = ()
@@ -44,20 +45,20 @@ class _Findings:
     notes: list[str] = field(default_factory=list)
 
 
-def kubelet_unit() -> KubeletUnit:
+def kubelet_unit() -> ServiceUnit:
     """The kubelet's unit. Raises OperatorError: not root, no systemd."""
     if os.geteuid() != 0:
         raise OperatorError("needs root", where="exchanging the kubelet", remedy="run it with sudo")
-    if not systemd.is_booted():
+    if not control.is_booted():
         raise OperatorError(
             "does not run this machine", where="systemd", remedy="run it on the node, not in a container"
         )
-    return unit_of(systemd.properties(UNIT))
+    return control.read_unit(UNIT)
 
 
-def configuration(unit: KubeletUnit) -> EffectiveConfig:
+def configuration(unit: ServiceUnit) -> EffectiveConfig:
     """The effective configuration of the unit's flags. Raises OperatorError with the first problem."""
-    arguments = flags_of_kubelet(unit)
+    arguments = unit_flags(unit)
     try:
         return evaluate(arguments).config
     except ConfigurationRefusedError as error:
@@ -66,7 +67,7 @@ def configuration(unit: KubeletUnit) -> EffectiveConfig:
                             remedy="bulkhead config check shows all of it") from error  # fmt: skip
 
 
-def check_takeover(unit: KubeletUnit, program: str, run_dir: str, directories: tuple[Path, ...], *,
+def check_takeover(unit: ServiceUnit, program: str, run_dir: str, directories: tuple[Path, ...], *,
                    needs_api_server: bool) -> Found:  # fmt: skip
     """Read what a takeover depends on. `program`: Bulkhead's kubelet; `directories`: where files will be written."""
     seen = _Findings()

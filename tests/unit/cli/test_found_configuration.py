@@ -1,7 +1,7 @@
 """Without flags, a configuration is found: that of the environment, the running agent, the args file or a unit."""
 
-import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,20 +10,25 @@ from bus.lock import ServiceLock
 from services.cli.command import main
 from services.cli.config import found_configuration
 from services.cli.config.found_configuration import found_arguments, given_arguments
-from services.cli.config.systemd_unit import environment_files, unit_arguments
+from services.cli.systemd import control
 from shared.config.evaluation import evaluate
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from shared.errors import OperatorError
+from tests.unit.cli.systemd_bus import boot, properties
 
-# As systemd 252 prints it for the unit and drop-in of kubeadm's packages.
-SHOWN = """\
-ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS --v=${LEVEL} ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
-Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/b.conf --kubeconfig=/etc/k.conf" KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml LEVEL=2
-EnvironmentFiles=/var/lib/kubelet/kubeadm-flags.env (ignore_errors=yes)
-EnvironmentFiles=/etc/default/kubelet (ignore_errors=yes)
-LoadState=loaded
-"""  # noqa: E501
+WORDS = [
+    "$KUBELET_KUBECONFIG_ARGS",
+    "$KUBELET_CONFIG_ARGS",
+    "$KUBELET_KUBEADM_ARGS",
+    "$KUBELET_EXTRA_ARGS",
+    "--v=${LEVEL}",
+]
+ENVIRONMENT = [
+    "KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/b.conf --kubeconfig=/etc/k.conf",
+    "KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml",
+    "LEVEL=2",
+]
 FLAGS_FILE = '# made by kubeadm\nKUBELET_KUBEADM_ARGS="--node-ip=192.0.2.1 --pod-infra-container-image=pause:3.10"\n'
 FLAGS = [
     "--bootstrap-kubeconfig=/etc/b.conf",
@@ -44,31 +49,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def systemctl(directory: Path, monkeypatch: pytest.MonkeyPatch, shown: str, unit: str) -> None:
-    """Put a systemctl into PATH that prints this for `unit`, and that no other unit is there."""
-    (directory / "shown").write_text(shown)
-    program = directory / "systemctl"
-    absent = "ExecStart=\\nLoadState=not-found\\n"
-    program.write_text(f'#!/bin/sh\nif [ "$2" = {unit} ]; then cat {directory}/shown; else printf "{absent}"; fi\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(directory), prepend=os.pathsep)
-
-
-def test_the_command_line_of_kubeadms_unit_is_expanded_as_systemd_does() -> None:
-    assert environment_files(SHOWN) == ["/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet"]
-    assert unit_arguments(SHOWN, {"/var/lib/kubelet/kubeadm-flags.env": FLAGS_FILE}) == FLAGS
-
-
-@pytest.mark.parametrize("shown", ["", "LoadState=not-found\nExecStart=\n", "LoadState=loaded\n"])
-def test_without_a_unit_or_command_there_are_no_arguments(shown: str) -> None:
-    assert unit_arguments(shown, {}) is None
+def kubeadms_unit(flags_file: Path | str = "/nowhere") -> dict[str, Any]:
+    """The properties of the unit and drop-in of kubeadm's packages."""
+    files = [[str(flags_file), True], ["/nowhere/default/kubelet", True]]
+    return properties(*WORDS, Environment=ENVIRONMENT, EnvironmentFiles=files)
 
 
 def test_the_flags_of_a_unit_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flags = home / "flags.env"
     flags.write_text(FLAGS_FILE)
-    shown = SHOWN.replace("/var/lib/kubelet/kubeadm-flags.env", str(flags))
-    systemctl(home, monkeypatch, shown, "kubelet.service")
+    boot(home, monkeypatch, "kubelet.service", kubeadms_unit(flags))
     found = found_arguments()
     assert (found.arguments, found.origin) == (FLAGS, "the flags of kubelet.service")
     (home / "kubelet.args").write_text("--v=3\n")
@@ -76,14 +66,15 @@ def test_the_flags_of_a_unit_are_found(home: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_machine_without_systemd_has_the_defaults(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(home))
+    boot(home, monkeypatch, "kubelet.service", kubeadms_unit())
+    monkeypatch.setattr(control, "BOOTED", home / "none")
     found = found_arguments()
     assert found.arguments == [] and found.origin.startswith(f"the defaults (no agent runs in {home}/run, and")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_where_nothing_is_found_nothing_is_good(home: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    monkeypatch.setenv("PATH", str(home))
+    monkeypatch.setattr(control, "BOOTED", home / "none")
     answer = CliRunner().invoke(main, ["config", "check", "-o", form])
     assert answer.exit_code == 1
     assert f"no configuration to check: no agent runs in {home}/run, and there is no" in answer.output
@@ -92,9 +83,8 @@ def test_where_nothing_is_found_nothing_is_good(home: Path, monkeypatch: pytest.
 
 
 def test_flags_in_the_environment_of_the_unit_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = "ExecStart={ path=/k ; argv[]=/opt/bulkhead/.venv/bin/kubelet ; ignore_errors=no ; pid=0 }\n"
-    shown = f'{command}Environment=A=b "KUBELET_ARGS=--v=4 --port=10260"\nLoadState=loaded\n'
-    systemctl(home, monkeypatch, shown, "bulkhead.service")
+    unit = properties(program="/opt/bulkhead/.venv/bin/kubelet", Environment=["A=b", "KUBELET_ARGS=--v=4 --port=10260"])
+    boot(home, monkeypatch, "bulkhead.service", unit)
     (home / "kubelet.args").write_text("--v=3\n")
     found = found_arguments()
     assert found.arguments == ["--v=4", "--port=10260"]
@@ -103,12 +93,11 @@ def test_flags_in_the_environment_of_the_unit_are_found(home: Path, monkeypatch:
 
 def test_each_place_is_named_and_checked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake in the place that counts fails the check, whatever is in the places after it."""
-    command = "ExecStart={ path=/k ; argv[]=/usr/bin/kubelet --v=%s ; ignore_errors=no ; pid=0 }\nLoadState=loaded\n"
-    systemctl(home, monkeypatch, command % "kubelet-unit", "kubelet.service")
+    boot(home, monkeypatch, "kubelet.service", properties("--v=kubelet-unit"))
     assert_checked("kubelet-unit", "the flags of kubelet.service")
     (home / "kubelet.args").write_text("--v=args-file\n")
     assert_checked("args-file", f"the flags in {home}/kubelet.args")
-    systemctl(home, monkeypatch, command % "own-unit", "bulkhead.service")
+    boot(home, monkeypatch, "bulkhead.service", properties("--v=own-unit"))
     assert_checked("own-unit", "the flags of bulkhead.service")
     monkeypatch.setenv("KUBELET_ARGS", "--v=environment")
     assert_checked("environment", "the flags in KUBELET_ARGS")
@@ -122,29 +111,40 @@ def assert_checked(mistake: str, origin: str) -> None:
     assert mistake in answer.stderr
 
 
-def test_a_unit_with_an_open_quote_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    systemctl(home, monkeypatch, SHOWN.replace("LEVEL=2", 'LEVEL="2'), "kubelet.service")
+def test_a_quote_that_is_not_closed_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot(home, monkeypatch, "bulkhead.service", properties(Environment=["KUBELET_ARGS=--v='2"]))
     answer = CliRunner().invoke(main, ["config", "check"])
     assert answer.exit_code == 1
     assert answer.stderr == (
-        "kubelet.service: its command line cannot be split: No closing quotation (close the quote, or give flags)\n"
+        "bulkhead.service: KUBELET_ARGS cannot be split: No closing quotation (close the quote, or give flags)\n"
     )
 
 
-def test_a_systemctl_that_does_not_answer_is_one_line_and_not_the_defaults(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    systemctl(home, monkeypatch, "", "kubelet.service")
-    (home / "systemctl").write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(found_configuration, "_SYSTEMCTL", 0.2)
+def test_an_environment_file_that_is_missing_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot(home, monkeypatch, "kubelet.service", properties("$A", EnvironmentFiles=[["/nowhere/env", False]]))
     answer = CliRunner().invoke(main, ["config", "check"])
     assert answer.exit_code == 1
-    assert answer.stderr == ("bulkhead.service: systemctl show does not answer within 0 s (try again, or give flags)\n")
-    (home / "systemctl").write_text("#!/bin/sh\necho Failed to connect to bus >&2\nexit 1\n")
-    assert found_arguments().is_default, "systemd does not run this machine"
-    monkeypatch.setattr(found_configuration, "BOOTED", home)
-    with pytest.raises(OperatorError, match="systemctl show fails: Failed to connect to bus"):
+    assert answer.stderr == (
+        "kubelet.service: systemd does not start it without its environment file /nowhere/env: No such file or "
+        "directory (restore the file, or write EnvironmentFile=- in the unit, or give flags)\n"
+    )
+
+
+def test_a_systemd_that_does_not_answer_is_one_line_and_not_the_defaults(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = boot(home, monkeypatch)
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    read_unit = control.read_unit
+    monkeypatch.setattr(control, "read_unit", lambda name: read_unit(name, 0.2))
+    answer = CliRunner().invoke(main, ["config", "check"])
+    assert answer.exit_code == 1
+    assert answer.stderr == "busctl call: does not answer within 0 s (try again, or give flags)\n"
+    program.write_text("#!/bin/sh\necho Failed to connect to bus >&2\nexit 1\n")
+    with pytest.raises(OperatorError, match=r"busctl call: Failed to connect to bus .*, or give flags"):
         found_arguments()
+    monkeypatch.setattr(control, "BOOTED", home / "none")
+    assert found_arguments().is_default, "systemd does not run this machine"
 
 
 def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

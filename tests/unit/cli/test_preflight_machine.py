@@ -3,6 +3,7 @@
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,13 +15,15 @@ from services.cli.preflight.examination import Options, examine
 from services.cli.preflight.findings import Finding, Severity
 from services.cli.preflight.machine import cgroup_findings, disk_findings, port_findings, running_agent
 from services.cli.preflight.pod_files import named_pods, static_pods
+from services.cli.systemd import control
+from services.cli.systemd.unit import unit_of
 from shared.cgroup_layout import Hierarchies
 from shared.config.effective import EffectiveConfig
-from tests.unit.cli.test_found_configuration import SHOWN, systemctl
+from tests.unit.cli.systemd_bus import boot, properties, started_by
+from tests.unit.cli.test_found_configuration import kubeadms_unit
 
 UNIT = "kubelet.service"
-STATE = "FragmentPath=/lib/systemd/system/kubelet.service\nDropInPaths=/d/10-kubeadm.conf\nActiveState=active\n"
-STATE += "SubState=running\nNeedDaemonReload=no\n"
+FILES = {"FragmentPath": "/lib/systemd/system/kubelet.service", "DropInPaths": ["/d/10-kubeadm.conf"]}
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: c, image: i}]}\n"
 
 
@@ -47,7 +50,7 @@ def worst(findings: list[Finding] | tuple[Finding, ...]) -> list[str]:
 
 
 def test_kubeadms_unit_is_shown_with_its_files() -> None:
-    found = unit_findings(UNIT, SHOWN + STATE, ["--v=2"])
+    found = unit_findings(unit_of({**kubeadms_unit(), **FILES}), {})
     files = "/lib/systemd/system/kubelet.service and /d/10-kubeadm.conf"
     assert severities(found) == [(Severity.OK, f"its flags are checked: {files}"), (Severity.OK, "is active (running)")]
 
@@ -55,27 +58,30 @@ def test_kubeadms_unit_is_shown_with_its_files() -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        (("ActiveState=active\nSubState=running", "ActiveState=failed\nSubState=failed"), "is failed (failed)"),
-        (("NeedDaemonReload=no", "NeedDaemonReload=yes"), "its files have changed, and systemd has not read them"),
+        ({"ActiveState": "failed", "SubState": "failed"}, "is failed (failed)"),
+        ({"NeedDaemonReload": True}, "its files have changed, and systemd has not read them"),
         (
-            ("path=/usr/bin/kubelet", "path=/bin/sh"),
+            {"ExecStartEx": started_by("/bin/sh", "-c", "kubelet")},
             "its command is a shell: the flags of the kubelet in it are not known",
         ),
+        ({"ExecStartEx": started_by("/bin/true") * 2}, "has more than one ExecStart; the last one is checked"),
+        ({"LoadState": "masked"}, "has no command that can be used (it is masked)"),
+        ({"LoadState": "not-found"}, "there is no such unit"),
     ],
 )
-def test_an_unusual_unit_is_reported(change: tuple[str, str], what: str) -> None:
-    assert what in worst(unit_findings(UNIT, (SHOWN + STATE).replace(*change), ["--v=2"]))
+def test_an_unusual_unit_is_reported(change: dict[str, Any], what: str) -> None:
+    assert worst(unit_findings(unit_of({**kubeadms_unit(), **change}), {})) == [what]
 
 
-def test_a_unit_with_two_commands_is_reported() -> None:
-    shown = "ExecStart={ path=/bin/true ; argv[]=/bin/true ; ignore_errors=no }\n" + SHOWN + STATE
-    assert worst(unit_findings(UNIT, shown, [])) == ["has more than one ExecStart; the last one is checked"]
+def test_a_variable_that_nothing_sets_is_noted() -> None:
+    found = unit_findings(unit_of(properties("$A", "--b=${B}", "$C", "$A", "$$D")), {"C": ""})
+    assert severities(found)[-1] == (Severity.NOTE, "nothing sets A, B")
 
 
 def test_without_the_unit_the_flags_that_config_check_finds_are_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    systemctl(tmp_path, monkeypatch, "", "none")
+    boot(tmp_path, monkeypatch)
     found = read_configuration(UNIT, ())
     assert found.resolved is not None
     assert worst(found.findings)[0] == "there is no such unit"
@@ -90,14 +96,17 @@ def test_the_configuration_of_the_unit_is_evaluated(tmp_path: Path, monkeypatch:
         "cpuManagerPolicy: none\nshutdownGracePeriod: 0s\nprotectKernelDefaults: true\nfailSwapOn: false\n"
     )
     (tmp_path / "flags.env").write_text('KUBELET_KUBEADM_ARGS="--pod-infra-container-image=pause:3.10"\n')
-    flags = f"--config={tmp_path}/config.yaml $KUBELET_KUBEADM_ARGS"
-    shown = (
-        f"LoadState=loaded\nExecStart={{ path=/k/kubelet ; argv[]=/k/kubelet {flags} ; ignore_errors=no }}\n"
-        f"EnvironmentFiles={tmp_path}/flags.env (ignore_errors=yes)\n{STATE}"
+    unit = properties(
+        f"--config={tmp_path}/config.yaml",
+        "$KUBELET_KUBEADM_ARGS",
+        Environment=["BULKHEAD_RUN_DIR=/run/of-the-unit"],
+        EnvironmentFiles=[[f"{tmp_path}/flags.env", True]],
     )
-    systemctl(tmp_path, monkeypatch, shown, UNIT)
+    boot(tmp_path, monkeypatch, UNIT, unit)
     found = read_configuration(UNIT, ())
-    assert found.resolved is not None and found.resolved.config.config_file == f"{tmp_path}/config.yaml"
+    assert found.resolved is not None
+    config = found.resolved.config
+    assert (config.config_file, config.run_dir) == (f"{tmp_path}/config.yaml", "/run/of-the-unit")
     # Values that are the defaults, such as those that kubeadm writes, have no consequence.
     assert worst(found.findings) == ["protectKernelDefaults: is accepted, but without effect yet"]
     notes = [finding.where for finding in found.findings if finding.severity is Severity.NOTE]
@@ -111,15 +120,12 @@ def test_gates_that_are_on_and_not_read_are_named_once() -> None:
     assert what.endswith(" gates: DRAListTypeAttributes, InPlacePodVerticalScalingExclusiveCPUs")
 
 
-@pytest.mark.parametrize("text", ["--v=2 'open", "$KUBELET_KUBEADM_ARGS"])
-def test_an_open_quote_in_the_unit_is_a_problem(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "flags.env").write_text("KUBELET_KUBEADM_ARGS=--v=2 'open\n")
-    shown = f"LoadState=loaded\nExecStart={{ path=/k ; argv[]=/k {text} ; ignore_errors=no }}\n"
-    shown += f"EnvironmentFiles={tmp_path}/flags.env (ignore_errors=no)\n"
-    systemctl(tmp_path, monkeypatch, shown, UNIT)
+def test_an_environment_file_that_is_missing_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot(tmp_path, monkeypatch, UNIT, properties(EnvironmentFiles=[["/nowhere/env", False]]))
     found = read_configuration(UNIT, ())
     assert found.resolved is None
-    assert worst(found.findings) == ["its command line cannot be split: No closing quotation"]
+    [what] = worst(found.findings)
+    assert what.startswith("systemd does not start it without its environment file /nowhere/env")
 
 
 def test_a_refused_configuration_is_reported_and_the_rest_still_checked(tmp_path: Path) -> None:
@@ -131,12 +137,17 @@ def test_a_refused_configuration_is_reported_and_the_rest_still_checked(tmp_path
     assert any("are not checked: the configuration cannot be used" in finding.what for finding in report.findings)
 
 
-def test_a_systemctl_that_fails_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "systemctl"
-    program.write_text("#!/bin/sh\necho 'no bus' >&2\nexit 1\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    assert worst(read_configuration(UNIT, ()).findings)[0] == "systemctl fails: no bus"
+def test_without_systemd_the_flags_that_config_check_finds_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "BOOTED", tmp_path / "none")
+    assert worst(read_configuration(UNIT, ()).findings)[0] == "systemd does not run this machine"
+
+
+def test_a_systemd_that_does_not_answer_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boot(tmp_path, monkeypatch).write_text("#!/bin/sh\necho 'no bus' >&2\nexit 1\n")
+    found = read_configuration(UNIT, ())
+    assert (found.resolved, worst(found.findings)) == (None, ["no bus"])
 
 
 @pytest.mark.parametrize(

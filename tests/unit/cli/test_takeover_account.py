@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.systemd.unit import ServiceUnit, unit_of
 from services.cli.takeover import exchange
 from services.cli.takeover.account import Account
 from services.cli.takeover.containers import Change
 from services.cli.takeover.exchange import Options, give_back, take_over
-from services.cli.takeover.operation import DONE, ROLLED_BACK, Outcome
-from services.cli.takeover.unit import KubeletUnit, unit_of
+from services.cli.takeover.operation import DONE, REFUSED, ROLLED_BACK, Outcome
 from shared.errors import OperatorError
 
 KEYS = ["command", "dryRun", "exitCode", "result", "node", "unit", "seconds", "containers", "lines", "problems"]
@@ -63,7 +63,7 @@ def test_text_is_written_at_once_and_no_object_after_it() -> None:
 
 @pytest.mark.parametrize("command", ["takeover", "give-back"])
 def test_a_refusal_before_anything_is_read_is_an_object_too(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_root() -> KubeletUnit:
+    def no_root() -> ServiceUnit:
         raise OperatorError("needs root", where="exchanging the kubelet", remedy="run it with sudo")
 
     monkeypatch.setattr(exchange, "kubelet_unit", no_root)
@@ -102,3 +102,19 @@ def test_a_pipe_that_closes_ends_a_dry_run_without_a_line(monkeypatch: pytest.Mo
     with pytest.raises(BrokenPipeError):
         take_over(Options(), made, dry_run=True)
     assert (out, err) == ([], [])
+
+
+@pytest.mark.parametrize("command", ["takeover", "give-back"])
+def test_neither_kubelet_is_stopped_where_systemd_would_not_start_the_other(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = unit_of({**UNIT, "EnvironmentFiles": [["/nowhere/env", False]]})
+    monkeypatch.setattr(exchange, "kubelet_unit", lambda: unit)
+    monkeypatch.setattr(exchange, "STATE", tmp_path)
+    monkeypatch.setattr(exchange, "_FILE", tmp_path / "drop-in")
+    (tmp_path / "drop-in").write_text("[Service]\n")
+    made, out, err = account("text")
+    code = take_over(Options(), made) if command == "takeover" else give_back(60.0, "", made)
+    assert code == REFUSED
+    assert err[0].startswith("kubelet.service: systemd does not start it without its environment file /nowhere/env")
+    assert out == []

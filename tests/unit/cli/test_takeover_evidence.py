@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.takeover import systemd as takeover_systemd
+from services.cli.systemd import control
+from services.cli.systemd.unit import unit_of
 from services.cli.takeover.evidence import evidence, last_line_of_agent, last_line_of_journal
-from services.cli.takeover.unit import unit_of
 from shared.errors import OperatorError
 
 UNIT = unit_of({"ActiveState": "activating", "SubState": "auto-restart", "NRestarts": 2})
@@ -56,11 +56,11 @@ def test_before_a_service_logs_it_is_the_line_of_supervisord(tmp_path: Path) -> 
 
 def test_the_journal_is_read_where_the_agent_has_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["I1123 07:00:00 starts", "E1123 07:00:01 kubelet.go:1] no", "Started kubelet.service"]
-    monkeypatch.setattr(takeover_systemd, "journal", lambda unit, since: lines)
+    monkeypatch.setattr(control, "journal", lambda unit, since: lines)
     state, line = evidence(UNIT, "kubelet.service", tmp_path, 1.0)
     assert state == "kubelet.service is activating (auto-restart), systemd has started it again 2 times"
     assert line == f"the last line of journalctl -u kubelet.service is: {lines[1]}"
-    monkeypatch.setattr(takeover_systemd, "journal", lambda unit, since: lines[2:])
+    monkeypatch.setattr(control, "journal", lambda unit, since: lines[2:])
     assert last_line_of_journal("kubelet.service", 1.0).endswith("Started kubelet.service")
 
 
@@ -68,11 +68,11 @@ def test_a_journal_that_cannot_be_read_adds_nothing(monkeypatch: pytest.MonkeyPa
     def journal(unit: str, since: float) -> list[str]:
         raise OperatorError("is not installed", where="journalctl")
 
-    monkeypatch.setattr(takeover_systemd, "journal", journal)
+    monkeypatch.setattr(control, "journal", journal)
     assert len(evidence(UNIT, "kubelet.service", None, 1.0)) == 1
 
 
 def test_a_credential_in_the_line_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "E1123 07:00:01 kubelet.go:1] Get https://registry: Authorization: Bearer abcdefgh12345678"
-    monkeypatch.setattr(takeover_systemd, "journal", lambda unit, since: [line])
+    monkeypatch.setattr(control, "journal", lambda unit, since: [line])
     assert last_line_of_journal("kubelet.service", 1.0).endswith("Authorization: Bearer <masked>")

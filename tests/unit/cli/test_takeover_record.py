@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from services.cli.systemd.unit import unit_of
 from services.cli.takeover import exchange as takeover
 from services.cli.takeover import unit as takeover_unit
 from services.cli.takeover.account import Account
 from services.cli.takeover.plan import Intent, Step
 from services.cli.takeover.record import Record, RecordFile, SeenContainer, held_lock
-from services.cli.takeover.unit import unit_of
 from shared.errors import OperatorError
-from tests.unit.cli.test_takeover_unit import GOOD, started_by
+from tests.unit.cli.systemd_bus import started_by
+from tests.unit.cli.test_takeover_unit import GOOD
 
 RECORD = Record(
     intent=Intent.ROLL_BACK,
@@ -83,7 +84,7 @@ def test_a_damaged_record_prevents_a_takeover_and_no_give_back(tmp_path: Path, l
 
 
 def test_a_drop_in_of_another_directory_is_known_by_its_program(tmp_path: Path, lines: list[str]) -> None:
-    other = unit_of({**GOOD, "ExecStart": started_by("/opt/other/kubelet", "--v=2")})
+    other = unit_of({**GOOD, "ExecStartEx": started_by("/opt/other/kubelet", "--v=2")})
     assert not takeover._is_replaced(other)
     (tmp_path / "90-bulkhead.conf").write_text(takeover_unit.drop_in_text("/opt/other/kubelet", ["--v=2"]))
     assert takeover._is_replaced(other)

@@ -4,38 +4,25 @@ from typing import Any
 
 import pytest
 
+from services.cli.systemd.unit import unit_of
 from services.cli.takeover.api_server import ready_of
 from services.cli.takeover.containers import compare
 from services.cli.takeover.node import kubelet_of
 from services.cli.takeover.plan import Kubelet
 from services.cli.takeover.record import SeenContainer
-from services.cli.takeover.unit import drop_in_text, refusals, unit_of
+from services.cli.takeover.unit import drop_in_text, loaded_kubelet, refusals
+from tests.unit.cli.systemd_bus import properties, started_by
 
 OURS = "/opt/bulkhead/.venv/bin/kubelet"
-GOOD: dict[str, Any] = {
-    "LoadState": "loaded",
-    "ActiveState": "active",
-    "SubState": "running",
-    "MainPID": 4711,
-    "NeedDaemonReload": False,
-    "ExecStart": [["/usr/bin/kubelet", ["/usr/bin/kubelet", "$KUBELET_CONFIG_ARGS", "--v=2"], False, 0, 0, 0, 0, 0]],
-    "Type": "simple",
-    "KillMode": "control-group",
-    "User": "",
-    "RootDirectory": "",
-}
-
-
-def started_by(path: str, *words: str) -> list[Any]:
-    return [[path, [path, *words], False, 0, 0, 0, 0, 0]]
+GOOD = properties("$KUBELET_CONFIG_ARGS", "--v=2", User="", RootDirectory="")
 
 
 def test_the_unit_of_kubeadm_is_accepted() -> None:
     unit = unit_of(GOOD)
     assert refusals(unit, OURS) == []
     assert unit.commands == (("/usr/bin/kubelet", "$KUBELET_CONFIG_ARGS", "--v=2"),)
-    assert unit.loaded(OURS) is Kubelet.OWN
-    assert unit.loaded("/usr/bin/kubelet") is Kubelet.BULKHEAD
+    assert loaded_kubelet(unit, OURS) is Kubelet.OWN
+    assert loaded_kubelet(unit, "/usr/bin/kubelet") is Kubelet.BULKHEAD
 
 
 def test_a_unit_of_type_notify_is_accepted() -> None:
@@ -48,10 +35,11 @@ def test_a_unit_of_type_notify_is_accepted() -> None:
         ({"LoadState": "not-found"}, "is not loaded but not-found"),
         ({"LoadState": "masked"}, "is not loaded but masked"),
         ({"NeedDaemonReload": True}, "systemctl daemon-reload"),
-        ({"ExecStart": []}, "has 0 commands"),
-        ({"ExecStart": started_by("/usr/bin/kubelet") * 2}, "has 2 commands"),
-        ({"ExecStart": started_by("/bin/sh", "-c", "exec /usr/bin/kubelet $ARGS")}, "starts /bin/sh"),
-        ({"ExecStart": started_by("/usr/bin/nice", "/usr/bin/kubelet")}, "starts /usr/bin/nice"),
+        ({"ExecStartEx": []}, "has 0 commands"),
+        ({"ExecStartEx": started_by("/usr/bin/kubelet") * 2}, "has 2 commands"),
+        ({"ExecStartEx": started_by("/bin/sh", "-c", "exec /usr/bin/kubelet $ARGS")}, "starts /bin/sh"),
+        ({"ExecStartEx": started_by("/usr/bin/nice", "/usr/bin/kubelet")}, "starts /usr/bin/nice"),
+        ({"ExecStartEx": started_by("/usr/bin/kubelet", prefixes=("privileged",))}, "has the prefix + in ExecStart="),
         ({"User": "kube"}, "runs as user kube"),
         ({"RootDirectory": "/srv/node"}, "its own root directory"),
         ({"KillMode": "process"}, "KillMode=process"),

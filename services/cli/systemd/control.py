@@ -2,18 +2,21 @@
 reload, a restart, and the journal of a unit."""
 
 import json
+import string
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from services.cli.config.found_configuration import BOOTED
+from services.cli.systemd.unit import ServiceUnit, unit_of
 from shared.errors import OperatorError
 
-DROP_INS = Path("/etc/systemd/system")
-_TIMEOUT = 90.0  # seconds of one call; a daemon-reload of a busy machine takes some
+BOOTED = Path("/run/systemd/system")  # as sd_booted(3)
+TIMEOUT = 90.0  # seconds of one call; a daemon-reload of a busy machine takes some
 _JOURNAL = 10.0  # seconds to read it
 _LINES = 50  # of the journal
 _BUS = "org.freedesktop.systemd1"
+_KEPT = frozenset(string.ascii_letters + string.digits)
 
 
 def is_booted() -> bool:
@@ -21,24 +24,24 @@ def is_booted() -> bool:
     return BOOTED.is_dir()
 
 
-def properties(unit: str) -> dict[str, Any]:
-    """All properties of the unit and the service by name. Raises OperatorError."""
-    path = "/org/freedesktop/systemd1/unit/" + "".join(
-        character if character.isalnum() else f"_{ord(character):02x}" for character in unit
-    )
-    found: dict[str, Any] = {}
-    for interface in ("Unit", "Service"):
-        answer = _run(
-            "busctl", "--json=short", "call", _BUS, path, "org.freedesktop.DBus.Properties", "GetAll", "s",
-            f"{_BUS}.{interface}",
-        )  # fmt: skip
-        try:
-            found |= {name: value["data"] for name, value in json.loads(answer)["data"][0].items()}
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise OperatorError(
-                "gave no properties", where=f"busctl, {unit}", remedy="systemd 240 is needed"
-            ) from error
-    return found
+def read_unit(name: str, timeout: float = TIMEOUT) -> ServiceUnit:
+    """The unit as systemd has loaded it; a name without a type is that of a service. Raises OperatorError."""
+    name = name if "." in name else f"{name}.service"
+    answer = _run(
+        "busctl", "--json=short", "call", _BUS, object_path(name), "org.freedesktop.DBus.Properties", "GetAll", "s", "",
+        timeout=timeout, remedy="is dbus running? systemd 243 is needed",
+    )  # fmt: skip
+    try:
+        found: dict[str, Any] = {key: value["data"] for key, value in json.loads(answer)["data"][0].items()}
+        return unit_of(found, name)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise OperatorError("gave no properties", where=f"busctl, {name}", remedy="systemd 243 is needed") from error
+
+
+def object_path(unit: str) -> str:
+    """The D-Bus path of a unit."""
+    label = "".join(chr(byte) if chr(byte) in _KEPT else f"_{byte:02x}" for byte in unit.encode())
+    return f"/{_BUS.replace('.', '/')}/unit/{label}"
 
 
 def reload() -> None:
@@ -58,7 +61,11 @@ def journal(unit: str, since: float) -> list[str]:
     return _run("journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_JOURNAL).splitlines()
 
 
-def _run(*command: str, fails: bool = True, timeout: float = _TIMEOUT) -> str:
+def _named(command: Sequence[str]) -> str:
+    return " ".join([command[0], *[word for word in command[1:] if not word.startswith("-")][:1]])
+
+
+def _run(*command: str, fails: bool = True, timeout: float = TIMEOUT, remedy: str = "") -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, check=False, timeout=timeout, text=True, errors="replace",
@@ -67,10 +74,12 @@ def _run(*command: str, fails: bool = True, timeout: float = _TIMEOUT) -> str:
     except FileNotFoundError:
         raise OperatorError("is not installed", where=command[0], remedy="it belongs to systemd") from None
     except subprocess.TimeoutExpired:
-        raise OperatorError(f"did not end within {timeout:.0f} s", where=" ".join(command[:2])) from None
+        raise OperatorError(
+            f"does not answer within {timeout:.0f} s", where=_named(command), remedy="try again"
+        ) from None
     except OSError as error:
         raise OperatorError(f"cannot be run: {error.strerror}", where=command[0]) from error
     if done.returncode != 0 and fails:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise OperatorError(lines[-1][:300], where=" ".join(command[:2]))
+        raise OperatorError(lines[-1][:300], where=_named(command), remedy=remedy)
     return done.stdout

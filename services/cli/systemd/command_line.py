@@ -1,0 +1,73 @@
+"""The variables and flags with which systemd starts a kubelet's unit. They decide which directories its agent has, and
+not the shell of a command that looks at it."""
+
+import glob
+import os
+
+from services.cli.systemd.expansion import expanded, variables_of
+from services.cli.systemd.unit import EnvironmentFile, ServiceUnit
+from shared.errors import OperatorError
+from shared.places import PLACE_VARIABLES
+
+_LONGEST = 1 << 20  # bytes of an environment file
+
+
+def unit_variables(unit: ServiceUnit) -> dict[str, str]:
+    """The variables of Environment=, the environment files and UnsetEnvironment=, by name. Raises OperatorError for a
+    file without which systemd does not start the unit, and for one that this user may not read."""
+    texts = [text for file in unit.environment_files for text in _texts(file, unit.name)]
+    return variables_of(unit.environment, texts, unit.unset)
+
+
+def unit_flags(unit: ServiceUnit) -> list[str]:
+    """The words after the unit's program, as the program gets them. Raises OperatorError."""
+    return expanded(unit.words, unit_variables(unit))
+
+
+def use_places_of(unit: ServiceUnit) -> None:
+    """Set the variables of this process that decide where an agent has its directories to those of the unit. Raises
+    OperatorError."""
+    variables = unit_variables(unit)
+    for name in PLACE_VARIABLES:
+        os.environ.pop(name, None)
+        if name in variables:
+            os.environ[name] = variables[name]
+
+
+def _texts(file: EnvironmentFile, unit: str) -> list[str]:
+    """The texts of the files that the path means, in order."""
+    paths = sorted(glob.glob(file.path)) if glob.has_magic(file.path) else [file.path]  # noqa: PTH207  may be absolute
+    if not paths and not file.optional:
+        raise _not_started(unit, file.path, "no file matches it")
+    texts = []
+    for path in paths:
+        try:
+            texts.append(_text(path))
+        except PermissionError as error:
+            what = f"its environment file {path} cannot be read: {error.strerror}"
+            raise OperatorError(what, where=unit, remedy="run this as root") from error
+        except OSError as error:
+            if not file.optional:
+                raise _not_started(unit, path, str(error.strerror)) from error
+        except ValueError as error:
+            if not file.optional:
+                raise _not_started(unit, path, str(error)) from error
+    return texts
+
+
+def _text(path: str) -> str:
+    """Raises OSError, and ValueError for what systemd refuses."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is empty
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read(_LONGEST + 1) or b""
+    if len(content) > _LONGEST:
+        raise ValueError(f"it has more than {_LONGEST >> 20} MiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
+
+
+def _not_started(unit: str, path: str, why: str) -> OperatorError:
+    what = f"systemd does not start it without its environment file {path}: {why}"
+    return OperatorError(what, where=unit, remedy="restore the file, or write EnvironmentFile=- in the unit")
