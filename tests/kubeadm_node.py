@@ -1,13 +1,15 @@
 """A node of kubeadm's files under a systemd of its own: the Go kubelet, its pods, and commands that take it over."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -194,10 +196,7 @@ class KubeadmNode:
 
     async def wait_for_one(self, *, of_bulkhead: bool) -> None:
         """Wait until one kubelet runs, ours or the node's own."""
-        deadline = time.monotonic() + LONG
-        while not (self.ours_runs if of_bulkhead else self.own_runs):
-            assert time.monotonic() < deadline, self.kubelets()
-            await asyncio.sleep(0.1)
+        await self.wait_for(lambda: self.ours_runs if of_bulkhead else self.own_runs, "one kubelet")
 
     def kubelets(self) -> list[str]:
         """What runs as a kubelet in this machine: the Go program and our supervisord, by their command lines."""
@@ -213,6 +212,13 @@ class KubeadmNode:
             if words[:1] == [self.command[0]] or str(BIN / "kubelet") in words[:2]:
                 found.append(words[0] if words[0] == self.command[0] else words[1])
         return found
+
+    async def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until it is so."""
+        deadline = time.monotonic() + LONG
+        while not condition():
+            assert time.monotonic() < deadline, what
+            await asyncio.sleep(0.1)
 
     @property
     def ours_runs(self) -> bool:
@@ -230,6 +236,34 @@ def _parent(entry: Path) -> int:
         return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return -1
+
+
+def _lock_of_bootstrap() -> dict[str, Any]:
+    try:
+        return dict(json.loads(Path("/run/bulkhead/locks/bootstrap.lock").read_bytes()))
+    except (OSError, ValueError):  # not there, or being written
+        return {"pid": 0, "starts": []}
+
+
+def back_offs() -> list[float]:
+    """The seconds that bootstrap waited before each of its last starts, as its lock has them."""
+    return [0.0, *(delay for _, delay in _lock_of_bootstrap()["starts"])]
+
+
+def crashes_of_bootstrap() -> Callable[[], bool]:
+    """A condition that kills each bootstrap once, until one has a back-off of 4 s."""
+    killed = {0}
+
+    def condition() -> bool:
+        lock = _lock_of_bootstrap()
+        if max(back_offs()) >= 4:
+            return True
+        if lock["starts"] and lock["pid"] not in killed:
+            killed.add(lock["pid"])
+            os.kill(lock["pid"], signal.SIGKILL)
+        return False
+
+    return condition
 
 
 def run(*command: str) -> str:

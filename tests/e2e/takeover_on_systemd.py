@@ -9,6 +9,7 @@ import json
 import signal
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -26,6 +27,8 @@ from tests.kubeadm_node import (
     RECORD,
     UNITS,
     KubeadmNode,
+    back_offs,
+    crashes_of_bootstrap,
     interrupted,
     main_process,
     run,
@@ -149,6 +152,27 @@ async def test_a_node_that_does_not_become_ready_is_rolled_back(node: KubeadmNod
     assert await node.running() == before
     assert not OURS.exists()
     assert not RECORD.exists()
+
+
+@pytest.mark.night
+async def test_a_takeover_waits_for_no_back_off_of_an_earlier_one(node: KubeadmNode) -> None:
+    before, log = await node.running(), Path("/var/log/bulkhead/bootstrap.log")
+    log.unlink(missing_ok=True)
+    log.mkdir(parents=True)  # bootstrap ends
+    done = node.bulkhead("takeover", "--timeout", "15")
+    assert done.returncode == 3, done.stderr
+    log.rmdir()
+    print(f"figures: after a takeover that failed: {node.timed('takeover'):.1f} s")
+    assert max(back_offs()) == 0
+    node.does("give-back")
+    await node.kill("takeover", "takeover.saved.WAIT")
+    await node.wait_for(crashes_of_bootstrap(), "a back-off of bootstrap")
+    print(f"figures: after one that was killed: {node.timed('takeover'):.1f} s")
+    assert max(back_offs()) == 0, "Bulkhead was not started again"
+    assert node.ours_runs, node.kubelets()
+    node.does("give-back")
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before
 
 
 @pytest.mark.night

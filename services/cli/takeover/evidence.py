@@ -1,6 +1,8 @@
 """Why a kubelet has not become ready: the state of its unit, and the last line that it logged after its restart."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -15,14 +17,25 @@ from shared.plain_text import plain
 _TAIL = 64 << 10  # bytes of each log file that are read
 _LONGEST = 300  # characters of the line that is shown
 _ERRORS = ("E", "F")  # with which a line of klog begins
+_ERROR = re.compile(r"[EF]\d{4} |bulkhead \w+: ")  # in the journal: of klog, or with which a process ends
+
+
+@dataclass(frozen=True)
+class LastLine:
+    """What was logged last, with the place; "" = nothing."""
+
+    text: str = ""
+    is_error: bool = False
 
 
 def evidence(unit: ServiceUnit, name: str, log_dir: Path | None, since: float) -> list[str]:
-    """The state of the unit and the last line. `log_dir`: of the agent that is waited for, None = it is the unit's own
-    kubelet; `since`: wall seconds of the restart."""
-    line = last_line_of_agent(log_dir, since) if log_dir is not None else ""
-    line = line or last_line_of_journal(name, since)
-    return [unit_state(unit, name), *([line] if line else [])]
+    """The state of the unit, and the last error or line. `log_dir`: of the agent that is waited for,
+    None = it is the unit's own kubelet; `since`: wall seconds of the restart."""
+    lines = [last_line_of_agent(log_dir, since)] if log_dir is not None else []
+    if not any(line.is_error for line in lines):  # the journal has those of processes that cannot write their logs
+        lines.append(last_line_of_journal(name, since))
+    found = [line.text for line in sorted(lines, key=lambda line: not line.is_error) if line.text]
+    return [unit_state(unit, name), *found[:1]]
 
 
 def unit_state(unit: ServiceUnit, name: str) -> str:
@@ -33,9 +46,9 @@ def unit_state(unit: ServiceUnit, name: str) -> str:
     return f"{state}, systemd has started it again {unit.restarts} {'time' if unit.restarts == 1 else 'times'}"
 
 
-def last_line_of_agent(log_dir: Path, since: float) -> str:
-    """The newest error of the services' logs, or without one their newest line, or that of supervisord, with the name
-    of the file; "" = nothing was logged since then (wall seconds)."""
+def last_line_of_agent(log_dir: Path, since: float) -> LastLine:
+    """The newest error of the services' logs, else their newest line, else that of supervisord, since then (wall
+    seconds)."""
     begin = datetime.fromtimestamp(since).astimezone().strftime("%m%d %H:%M:%S.%f")
     newest: tuple[bool, str, str, Path] | None = None
     for path in (log_dir / f"{service}.log" for service in SERVICES):
@@ -45,25 +58,25 @@ def last_line_of_agent(log_dir: Path, since: float) -> str:
                 found = (text.startswith(_ERRORS), moment, text, path)
                 newest = max(newest or found, found)
     if newest is not None:
-        return _shown(str(newest[3]), newest[2])
+        return _shown(str(newest[3]), newest[2], is_error=newest[0])
     supervisord = log_dir / "supervisord.log"
     return _shown(str(supervisord), (list(_tail(supervisord, since)) or [b""])[-1].decode(errors="replace"))
 
 
-def last_line_of_journal(name: str, since: float) -> str:
-    """The newest error that the unit has in the journal, or without one its newest line; "" = there is none."""
+def last_line_of_journal(name: str, since: float) -> LastLine:
+    """The newest error that the unit has in the journal, or without one its newest line."""
     try:
         lines = control.journal(name, since)
     except OperatorError:
-        return ""
-    errors = [line for line in lines if line.startswith(_ERRORS) and line[1:5].isdigit()]
-    return _shown(f"journalctl -u {name}", (errors or lines or [""])[-1])
+        return LastLine()
+    errors = [line for line in lines if _ERROR.match(line)]
+    return _shown(f"journalctl -u {name}", (errors or lines or [""])[-1], is_error=bool(errors))
 
 
-def _shown(where: str, line: str) -> str:
+def _shown(where: str, line: str, *, is_error: bool = False) -> LastLine:
     """Without what looks like a credential: the reason goes to a record and to the output for programs."""
     shown = plain(without_credentials(line.strip()))[:_LONGEST]
-    return f"the last line of {where} is: {shown}" if shown else ""
+    return LastLine(f"the last line of {where} is: {shown}" if shown else "", is_error)
 
 
 def _tail(path: Path, since: float) -> Iterator[bytes]:

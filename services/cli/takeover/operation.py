@@ -75,11 +75,14 @@ class Operation:
     def __init__(self, node: Node, record: Record, timeout: float, out: Write) -> None:
         self._node, self._record, self._timeout, self._out = node, record, timeout, out
         self._began: float | None = None  # of the newest restart
+        self._was_done = record.done  # by an earlier command
 
     def take_over(self) -> Outcome:
         """Carry out the takeover, or what is left of it; roll back where it fails. One that an earlier command has
-        completed is not rolled back: the node may lack something, as its API server, that no roll-back brings."""
-        was_done = self._record.done
+        completed is not rolled back: the node may lack something, as its API server, that no roll-back brings.
+
+        A Bulkhead of an earlier, killed command that is not ready is started again: it has the variables and flags of
+        that time, and its services may wait out the back-off of a fault that was corrected since."""
         try:
             reason = self._reach(Intent.TAKEOVER)
             if not reason:
@@ -91,7 +94,7 @@ class Operation:
             reason, code = "interrupted", INTERRUPTED
         except (OSError, OperatorError) as error:
             reason, code = str(error), ROLLED_BACK
-        if was_done:
+        if self._was_done:
             return self._stay(reason, REFUSED if code == ROLLED_BACK else code)
         return self.roll_back(reason, code)
 
@@ -147,6 +150,7 @@ class Operation:
             Step.RESTART: node.restart,
             Step.WAIT: node.wait,
         }
+        starts_again = intent is Intent.TAKEOVER and not self._was_done
         shown: Step | None = None
         reloads = 0
         while True:
@@ -155,7 +159,7 @@ class Operation:
                 seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
             if seen.ending and self._began is not None:  # the time of the wanted kubelet has not begun
                 deadline = max(deadline, min(node.now(), self._began + LEAST) + timeout)
-            step = next_step(intent, seen, late=node.now() >= deadline)
+            step = next_step(intent, seen, late=node.now() >= deadline, starts_again=starts_again)
             if step is Step.DONE:
                 return ""
             if step is Step.OVERRIDDEN:

@@ -53,8 +53,9 @@ class Observed:
     ending: bool = False
 
 
-def next_step(intent: Intent, seen: Observed, *, late: bool) -> Step:
-    """The step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed."""
+def next_step(intent: Intent, seen: Observed, *, late: bool, starts_again: bool = False) -> Step:
+    """The step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed;
+    `starts_again`: a wanted kubelet that an earlier command started is not waited for."""
     forward = intent is Intent.TAKEOVER
     wanted = Kubelet.BULKHEAD if forward else Kubelet.OWN
     if forward and not seen.current:
@@ -65,7 +66,7 @@ def next_step(intent: Intent, seen: Observed, *, late: bool) -> Step:
         return Step.RELOAD
     if seen.loaded is not wanted:
         return Step.OVERRIDDEN
-    if seen.running is not wanted and not seen.restarted:
+    if not seen.restarted and (seen.running is not wanted or (starts_again and seen.missing)):
         return Step.RESTART  # systemd replaces a start that is in progress
     if seen.running is wanted and not seen.missing:
         return Step.DONE

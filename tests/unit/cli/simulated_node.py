@@ -14,7 +14,7 @@ class KilledError(BaseException):
 @dataclass
 class Machine:
     """What outlives the command. `works`: the kubelets that become ready; `overridden`: a later drop-in names its own
-    program."""
+    program; `fault`: a kubelet that is started meanwhile does not become ready, also after the fault is corrected."""
 
     record: Record | None = None
     drop_in: tuple[str, ...] | None = None
@@ -23,6 +23,8 @@ class Machine:
     works: set[Kubelet] = field(default_factory=lambda: {Kubelet.OWN, Kubelet.BULKHEAD})
     overridden: bool = False
     full: bool = False  # the disk
+    fault: bool = False
+    started_with_fault: bool = False
     always_needs_reload: bool = False
     end_seconds: float = 0.0  # of a kubelet that is restarted
     starts: list[Kubelet] = field(default_factory=list)
@@ -34,7 +36,7 @@ class Machine:
 
     def start(self) -> None:
         """systemd's restart: the unit has one main process, so the earlier one has ended before."""
-        self.running = self.loaded
+        self.running, self.started_with_fault = self.loaded, self.fault
         self.starts.append(self.running)
 
     def boot(self) -> None:
@@ -58,7 +60,7 @@ class SimulatedNode:
         machine = self.machine
         wanted = Kubelet.BULKHEAD if record.intent is Intent.TAKEOVER else Kubelet.OWN
         ending = restarted and self._now < self._restarted + machine.end_seconds
-        ready = machine.running is wanted and wanted in machine.works and not ending
+        ready = machine.running is wanted and wanted in machine.works and not ending and not machine.started_with_fault
         seen = Observed(
             drop_in=machine.drop_in is not None,
             current=machine.drop_in == record.words,

@@ -25,7 +25,7 @@ def test_the_newest_error_since_the_restart_is_shown(tmp_path: Path) -> None:
     (tmp_path / "status.log").write_text(
         klog("E", now + 1, "the first") + klog("F", now + 2, "the last\x1b") + "  more\n"
     )
-    line = last_line_of_agent(tmp_path, now)
+    line = last_line_of_agent(tmp_path, now).text
     assert line.startswith(f"the last line of {tmp_path}/status.log is: F")
     assert line.endswith("x.py:1] the last\\x1b")
 
@@ -36,7 +36,7 @@ def test_without_an_error_it_is_the_newest_line(tmp_path: Path) -> None:
         "x" * 70_000 + "\n" + klog("I", now + 3, "relist") + klog("I", now + 4, "y" * 999)
     )
     (tmp_path / "server.log").write_text(f'{{"ts":{(now + 1) * 1000:.0f},"v":0,"msg":"starts"}}\n')
-    line = last_line_of_agent(tmp_path, now)
+    line = last_line_of_agent(tmp_path, now).text
     assert line.startswith(f"the last line of {tmp_path}/pleg.log is: I")
     assert len(line) < 500
 
@@ -44,14 +44,14 @@ def test_without_an_error_it_is_the_newest_line(tmp_path: Path) -> None:
 def test_before_a_service_logs_it_is_the_line_of_supervisord(tmp_path: Path) -> None:
     now = time.time()
     (tmp_path / "pleg.log").write_text(klog("E", now - 9, "of an earlier start"))
-    assert last_line_of_agent(tmp_path, now) == ""
+    assert last_line_of_agent(tmp_path, now).text == ""
     (tmp_path / "supervisord.log").write_text(
         "2026-11-23 07:00:00,000 INFO spawned\n2026-11-23 07:00:01,000 INFO exited\n"
     )
-    line = last_line_of_agent(tmp_path, now - 1)
+    line = last_line_of_agent(tmp_path, now - 1).text
     assert line == f"the last line of {tmp_path}/supervisord.log is: 2026-11-23 07:00:01,000 INFO exited"
     os.utime(tmp_path / "supervisord.log", (now - 9, now - 9))
-    assert last_line_of_agent(tmp_path, now) == ""
+    assert last_line_of_agent(tmp_path, now).text == ""
 
 
 def test_the_journal_is_read_where_the_agent_has_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,26 @@ def test_the_journal_is_read_where_the_agent_has_not_logged(tmp_path: Path, monk
     assert state == "kubelet.service is activating (auto-restart), systemd has started it again 2 times"
     assert line == f"the last line of journalctl -u kubelet.service is: {lines[1]}"
     monkeypatch.setattr(control, "journal", lambda unit, since: lines[2:])
-    assert last_line_of_journal("kubelet.service", 1.0).endswith("Started kubelet.service")
+    assert last_line_of_journal("kubelet.service", 1.0).text.endswith("Started kubelet.service")
+
+
+def test_an_error_of_a_process_that_cannot_write_its_log_is_found_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    (tmp_path / "podsync.log").write_text(klog("I", now + 1, "the runtime has 2 images"))
+    lines = [
+        "I1123 07:00:00 starts",
+        "bulkhead bootstrap: /var/log/bulkhead: cannot be written: Is a directory",
+        "stops",
+    ]
+    monkeypatch.setattr(control, "journal", lambda unit, since: lines)
+    assert evidence(UNIT, "kubelet.service", tmp_path, now)[1].endswith(lines[1])
+    monkeypatch.setattr(control, "journal", lambda unit, since: ["stops"])
+    assert evidence(UNIT, "kubelet.service", tmp_path, now)[1].endswith("the runtime has 2 images")
+    (tmp_path / "podsync.log").write_text(klog("E", now + 1, "no"))
+    monkeypatch.setattr(control, "journal", lambda unit, since: lines)
+    assert evidence(UNIT, "kubelet.service", tmp_path, now)[1].endswith("] no")
 
 
 def test_a_journal_that_cannot_be_read_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,4 +94,4 @@ def test_a_journal_that_cannot_be_read_adds_nothing(monkeypatch: pytest.MonkeyPa
 def test_a_credential_in_the_line_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "E1123 07:00:01 kubelet.go:1] Get https://registry: Authorization: Bearer abcdefgh12345678"
     monkeypatch.setattr(control, "journal", lambda unit, since: [line])
-    assert last_line_of_journal("kubelet.service", 1.0).endswith("Authorization: Bearer <masked>")
+    assert last_line_of_journal("kubelet.service", 1.0).text.endswith("Authorization: Bearer <masked>")

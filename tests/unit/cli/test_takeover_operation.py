@@ -141,6 +141,26 @@ def test_a_takeover_that_was_complete_is_not_rolled_back_by_a_second_one() -> No
         assert (machine.record.intent, machine.record.done) == (Intent.TAKEOVER, True)
 
 
+def test_a_bulkhead_that_a_killed_takeover_left_is_started_again_where_it_is_not_ready() -> None:
+    """The operator has corrected the cause meanwhile; the running agent has the old variables, and its back-off."""
+    machine = Machine(fault=True)
+    assert killed(Intent.TAKEOVER, machine, 12, after=False)
+    assert machine.starts == [Kubelet.BULKHEAD]
+    machine.fault = False
+    outcome, node = run(Intent.TAKEOVER, machine)
+    assert (outcome.code, machine.running, node.calls.count("wait")) == (DONE, Kubelet.BULKHEAD, 0)
+    assert machine.starts == [Kubelet.BULKHEAD, Kubelet.BULKHEAD]
+
+
+def test_one_that_is_ready_is_not_started_again() -> None:
+    machine = Machine(end_seconds=3.0)
+    assert killed(Intent.TAKEOVER, machine, 12, after=False)
+    assert machine.record is not None and machine.record.step is Step.WAIT
+    machine.end_seconds = 0.0
+    assert run(Intent.TAKEOVER, machine)[0].code == DONE
+    assert machine.starts == [Kubelet.BULKHEAD]
+
+
 def test_a_unit_that_needs_a_reload_after_each_reload_is_taken_over_and_given_back() -> None:
     machine = Machine(always_needs_reload=True)
     for intent, kubelet in ((Intent.TAKEOVER, Kubelet.BULKHEAD), (Intent.GIVE_BACK, Kubelet.OWN)):
