@@ -1,7 +1,7 @@
 """The `kubelet` executable: takes a kubelet's command line, evaluates it, and becomes supervisord over the services.
 
 Not one of the seven services: it owns no stream, has no bus and decides nothing about the node. A forked child parses
-and evaluates (`evaluation`), so that the process of the agent (`supervision`) keeps none of these modules in memory.
+and evaluates (`evaluation_child`) while the process of the agent imports what supervisord forks (`supervision`).
 
 Process
     One process id from the command line to the end. The first SIGTERM or SIGINT stops the services and exits 0, the

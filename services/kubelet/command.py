@@ -1,7 +1,7 @@
 """The command `kubelet`: from argv to a supervised agent in one process, with a kubelet's exit codes (config.md 3.9).
 
 A forked child evaluates the command line while this process loads supervisord and the services' modules, on the other
-core. Imports little before the fork, because both processes would have it in memory.
+core. What the child needs is imported before the fork: the services have it in memory too.
 """
 
 import contextlib
@@ -12,8 +12,10 @@ import select
 import shlex
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
 
@@ -27,7 +29,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end_before_the_start)
     signal.signal(signal.SIGINT, _end_before_the_start)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what there is to reload is being read; later it is supervisord's
-    child, answer = _fork_evaluation(arguments)
+    from services.kubelet.evaluation_child import settle  # after the signals are taken: a stop may come meanwhile
+
+    child, answer = _fork_evaluation(partial(settle, arguments, os.getpid()))
     try:
         from services.frame.preloading import import_modules
         from services.kubelet.supervision import supervise  # meanwhile
@@ -66,28 +70,25 @@ def main() -> int:
     return code
 
 
-def _fork_evaluation(arguments: list[str]) -> tuple[int, int]:
+def _fork_evaluation(settle: Callable[[], tuple[int, dict[str, Any]]]) -> tuple[int, int]:
     """The child's process id, and where its answer is to be read: empty when there is nothing to start."""
     answer, write = os.pipe()
-    parent = os.getpid()
     child = os.fork()
     if child == 0:
         os.close(answer)
-        _evaluate(arguments, parent, write)
+        _evaluate(settle, write)
     os.close(write)
     return child, answer
 
 
-def _evaluate(arguments: list[str], parent: int, write: int) -> NoReturn:
+def _evaluate(settle: Callable[[], tuple[int, dict[str, Any]]], write: int) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
-        from services.kubelet.evaluation_child import settle
-
-        code, answer = settle(arguments, parent)
-        if answer:
-            os.write(write, json.dumps(answer).encode())  # a path or three: fits into any pipe
+        code, settled = settle()
+        if settled:
+            os.write(write, json.dumps(settled).encode())  # a path or three: fits into any pipe
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
