@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
 def limits(heading: str) -> list[str]:
     """The second column of the table below the heading."""
-    section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition(f"\n### {heading}\n")[2].partition("\n###")[0]
     return [line.split("|")[2].strip() for line in section.splitlines() if line.startswith("| ")][1:]
 
 
