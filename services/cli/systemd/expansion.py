@@ -11,11 +11,13 @@ _SPACE = " \t\n\r"
 _REFERENCE = re.compile(r"\$\$|\$\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A comment, or a name and its value: quoted parts, with line breaks in them, and then text up to the end of the line.
+# White space is part of the line before it: as the beginning of a line, much of it at the end would be tried again for
+# each of its characters.
 _LINE = re.compile(
-    r"""[ \t\n\r]* (?: [#;] [^\n\r]*
+    r"""(?: [#;] [^\n\r]*
     | (?P<name> [^ \t\n\r#;] [^=\n\r]* )
       (?: = (?P<quoted> (?: [ \t]* (?: '[^']* (?:'|\Z) | "(?: \\. | [^"\\] )* (?:"|\\?\Z) ) )* )
-            [ \t]* (?P<plain> (?: \\. | [^\\\n\r] )* ) )? )""",
+            [ \t]* (?P<plain> (?: \\. | [^\\\n\r] )* ) )? ) [ \t\n\r]*""",
     re.VERBOSE | re.DOTALL,
 )
 _QUOTED = re.compile(r"""'([^']*)'? | "((?: \\. | [^"\\] )*)"?""", re.VERBOSE | re.DOTALL)
@@ -90,7 +92,7 @@ def _is_reference(word: str) -> bool:
 
 def _assignments(text: str) -> Iterator[tuple[str, str]]:
     """The assignments of an environment file."""
-    for line in _LINE.finditer(text):
+    for line in _LINE.finditer(text.lstrip(_SPACE)):
         if line["plain"] is not None:
             quoted = (_double(match[2]) if match[1] is None else match[1] for match in _QUOTED.finditer(line["quoted"]))
             yield line["name"].rstrip(_SPACE), "".join(quoted) + _plain(line["plain"])
