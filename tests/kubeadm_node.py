@@ -111,6 +111,12 @@ class KubeadmNode:
             if one.state == "RUNNING" and not pod.name.startswith("static")
         }
 
+    async def static_containers(self) -> list[str]:
+        """The ids of the containers of the static pod that run, under whichever UID."""
+        pods = (await self.site.runtime.observe()).values()
+        found = (one for pod in pods if pod.name.startswith("static") for one in pod.containers)
+        return [one.id for one in found if one.state == "RUNNING"]
+
     def bulkhead(self, *arguments: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command; `crash_at`: the point at which it is killed."""
         environment = dict(os.environ)
@@ -287,7 +293,13 @@ def main_process() -> str:
 def interrupted(number: signal.Signals) -> tuple[int, str]:
     """Exit code and errors of a takeover that gets the signal while it waits for the node."""
     pipe = subprocess.PIPE
-    with subprocess.Popen([BIN / "bulkhead", "takeover"], stdout=pipe, stderr=pipe, text=True) as command:
+    command_line = [
+        "env",
+        "--default-signal",
+        str(BIN / "bulkhead"),
+        "takeover",
+    ]  # nohup and background jobs ignore some
+    with subprocess.Popen(command_line, stdout=pipe, stderr=pipe, text=True) as command:
         assert command.stdout is not None
         for line in command.stdout:
             if "4/4" in line:

@@ -25,8 +25,9 @@ On restart: reads the checkpoint, publishes the admitted pods, lists each pod in
 acts on it, and continues with the next step; the list shows whether a call of the earlier process had an effect. A
 postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short stays undone, but a sleep
 continues for the rest of its time. Nothing is killed as an orphan before the sources are complete, except a pod whose
-source lists another of its name. A static pod that was rejected is admitted or rejected again after a start of
-supervisord, not after a restart of podsync alone. A finished pod may run again, as another agent of the node started
-it: `finished` is published after that pod was listed in the runtime. A static pod that a source lists continues with
-these containers; else the pod is ended again, before another static pod of its name starts.
+source lists another of its name (of a pod without a record, an annotation of the sandbox names the source). A static
+pod that was rejected is admitted or rejected again after a start of supervisord, not after a restart of podsync alone.
+A finished pod may run again, as another agent of the node started it: `finished` is published after that pod was listed
+in the runtime. A static pod that a source lists continues with these containers; else the pod is ended again, before
+another static pod of its name starts.
 """

@@ -13,6 +13,8 @@ from cri_api.v1 import api_pb2
 from shared.cri.channel import CriChannel
 from shared.cri.content_store import ContainerdContent
 from shared.cri.decode import (
+    LABEL_POD_NAME,
+    LABEL_POD_NAMESPACE,
     decode_cgroup_driver,
     decode_conditions,
     decode_event,
@@ -105,6 +107,13 @@ class CriRuntime:
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """All pods, or the one, by UID; absent = the runtime has nothing of it."""
         return await self._observer.observe(uid)
+
+    async def uids_of(self, namespace: str, name: str) -> frozenset[str]:
+        """ListPodSandbox: the UIDs of the pods of this name."""
+        labels = {LABEL_POD_NAMESPACE: namespace, LABEL_POD_NAME: name}
+        request = api_pb2.ListPodSandboxRequest(filter=api_pb2.PodSandboxFilter(label_selector=labels))
+        answer = await self._channel.call(self._channel.runtime, "ListPodSandbox", request, self._timeout)
+        return frozenset(entry.metadata.uid for entry in answer.items if entry.metadata.uid)
 
     async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
         """PodSandboxStatus: the sandbox, without its pid; None = the runtime has it no more."""

@@ -15,6 +15,7 @@ from shared.cri.interface import (
     RuntimeFeatures,
 )
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
+from shared.podspec.pod_source import SOURCE, STATIC_SOURCES
 
 LABEL_POD_NAME = "io.kubernetes.pod.name"
 LABEL_POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -53,6 +54,7 @@ def decode_sandbox(response: Any) -> Sandbox:
     status = response.status
     network = status.network
     ips = [network.ip, *(extra.ip for extra in network.additional_ips)]
+    source = status.annotations.get(SOURCE, "")
     return Sandbox(
         id=status.id,
         attempt=status.metadata.attempt,
@@ -63,6 +65,7 @@ def decode_sandbox(response: Any) -> Sandbox:
         network_reported=status.HasField("network"),
         runtime_handler=status.runtime_handler,
         pid=pid_of(response.info) if status.state == 0 else 0,
+        static_source=source if source in STATIC_SOURCES else "",
     )
 
 

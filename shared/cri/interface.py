@@ -200,6 +200,10 @@ class Runtime(Protocol):
         asked for and some could not be inspected."""
         ...
 
+    async def uids_of(self, namespace: str, name: str) -> frozenset[str]:
+        """The UIDs of the pods of this name that have a sandbox, by the labels of the sandboxes."""
+        ...
+
     async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
         """One sandbox as `observe` would show it, but for its pid; None = the runtime has it no more."""
         ...

@@ -38,6 +38,7 @@ class Sandbox:
     network_reported: bool = False  # status.network was present (an empty ip in it means: make a new sandbox)
     runtime_handler: str = ""
     pid: int = 0  # of the sandbox's first process, from the verbose status; 0 = not known
+    static_source: str = ""  # annotation kubernetes.io/config.source: "file" or "http"; "" = no static pod
 
 
 @dataclass(frozen=True, kw_only=True)

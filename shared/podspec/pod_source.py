@@ -9,6 +9,7 @@ SOURCE = "kubernetes.io/config.source"
 SEEN = "kubernetes.io/config.seen"
 HASH = "kubernetes.io/config.hash"
 MIRROR = "kubernetes.io/config.mirror"
+STATIC_SOURCES = ("file", "http")  # values of SOURCE
 
 
 def with_seen(pod: Object, seen: str) -> Object:

@@ -176,6 +176,26 @@ async def test_a_takeover_waits_for_no_back_off_of_an_earlier_one(node: KubeadmN
 
 
 @pytest.mark.night
+async def test_a_static_pod_never_runs_twice_while_the_api_server_is_away(node: KubeadmNode) -> None:
+    before, [earlier] = await node.running(), await node.static_containers()
+    kubeconfig = node.home / "kubelet.conf"
+    seen: list[list[str]] = [[earlier]]
+    with node.changed(kubeconfig, kubeconfig.read_text().replace("127.0.0.1:", "127.0.0.2:")):
+        command = asyncio.create_task(asyncio.to_thread(node.does, "takeover", "--without-api-server"))
+        deadline = time.monotonic() + LONG
+        while not command.done() or seen[-1] in ([], [earlier]):
+            assert time.monotonic() < deadline, seen[-1]
+            seen.append(await node.static_containers())
+            await asyncio.sleep(0.05)
+        await command
+    assert max(map(len, seen)) == 1, "two instances of a static pod ran at the same time"
+    assert await node.running() == before
+    node.does("give-back")
+    assert node.own_runs, node.kubelets()
+    assert await node.running() == before
+
+
+@pytest.mark.night
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_an_interrupted_takeover_is_rolled_back(node: KubeadmNode, number: signal.Signals) -> None:
     before = await node.running()

@@ -111,6 +111,10 @@ class FakeRuntime(Faults, RuntimeWorld):
         observed_at = self.clock.monotonic()
         return await self._do("Observe", {"uid": uid} if uid else {}, lambda: self._observed(uid, observed_at))
 
+    async def uids_of(self, namespace: str, name: str) -> frozenset[str]:
+        found = await self._do("Observe", {"name": name}, lambda: self._observed(None, 0.0))
+        return frozenset(uid for uid, pod in found.items() if (pod.namespace, pod.name) == (namespace, name))
+
     async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
         return await self._do("Observe", {"pod_sandbox_id": sandbox_id}, lambda: self._sandbox(sandbox_id))
 

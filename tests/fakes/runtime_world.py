@@ -14,6 +14,7 @@ from shared.cri.decode import ANNOTATION_HASH, LABEL_CONTAINER_NAME, restart_cou
 from shared.cri.interface import ImageStatus, Message, RuntimeCallError, RuntimeEvent
 from shared.cri.termination import read_termination_message
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.podspec.pod_source import SOURCE, STATIC_SOURCES
 
 FIRST_PID = 1 << 23  # above any pid_max, so that a fake pid never names a real process
 
@@ -221,6 +222,7 @@ class RuntimeWorld:
         name = "_".join((meta["name"], meta["namespace"], meta["uid"], str(meta.get("attempt", 0))))
         options = config.get("linux", {}).get("security_context", {}).get("namespace_options", {})
         host_network = options.get("network") == "NODE"
+        source = config.get("annotations", {}).get(SOURCE, "")
         sandbox_id = self._reserve("RunPodSandbox", "sandbox", name)
         self._sandboxes[sandbox_id] = _Pod(
             Sandbox(
@@ -233,6 +235,7 @@ class RuntimeWorld:
                 network_reported=True,
                 runtime_handler=runtime_handler,
                 pid=FIRST_PID + self._count,
+                static_source=source if source in STATIC_SOURCES else "",
             ),
             config,
         )

@@ -40,7 +40,7 @@ from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.progress import InstanceFacts, without_retry_delay
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
-from services.podsync.core.pod.results import NodeRead
+from services.podsync.core.pod.results import NodeRead, PodListed
 from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.saved_record import restore
 from shared.frozen_copy import replace
@@ -204,6 +204,10 @@ class NodeState:
                 self.desired.pop(other.uid, None)
                 touched += [] if other.saved.deleted else self._on_unwanted(other.uid, now)
             touched += [other.uid] if other.runs_after_end else []
+        for seen in [
+            pod for pod in self.unclaimed.values() if (pod.name, pod.namespace) == (record.name, record.namespace)
+        ]:
+            touched += self._claim_replaced(seen, now)
         return touched
 
     def _resume_or_end(self, uid: str, now: float) -> list[str]:
@@ -289,15 +293,24 @@ class NodeState:
 
     def _claim_orphans(self, now: float) -> list[str]:
         """Pods that the runtime has and no source lists, known only once every source is complete: they are killed."""
-        claimed = []
-        for uid, observation in list(self.unclaimed.items()):
-            del self.unclaimed[uid]
-            record = from_runtime(observation)
-            record = replace(record, saved=replace(record.saved, deleted=True))
-            reason = "in the runtime and listed by no source"
-            self.pods.add(lifecycle.with_termination(record, reason=reason, now=now))
-            claimed.append(uid)
-        return claimed
+        reason = "in the runtime and listed by no source"
+        return [self._claim(observation, reason, now) for observation in list(self.unclaimed.values())]
+
+    def _claim_replaced(self, observation: RuntimePod, now: float) -> list[str]:
+        """A static pod that another agent started, of a source that lists one of that name with another UID: killed
+        before the other sources are complete, so that both never run beside each other (pods.md 4.5)."""
+        sources = {sandbox.static_source for sandbox in observation.sandboxes} - {""}
+        others = self.pods.namesakes(from_runtime(observation))
+        if not any(other.uid in self.desired and other.saved.source in sources for other in others):
+            return []
+        return [self._claim(observation, "its source lists another pod of this name", now)]
+
+    def _claim(self, observation: RuntimePod, reason: str, now: float) -> str:
+        del self.unclaimed[observation.uid]
+        record = from_runtime(observation)
+        record = replace(record, saved=replace(record.saved, deleted=True))
+        self.pods.add(lifecycle.with_termination(record, reason=reason, now=now))
+        return record.uid
 
     def _on_observed(self, observation: RuntimePod, now: float) -> list[str]:
         record = self.records.get(observation.uid)
@@ -305,7 +318,9 @@ class NodeState:
             if observation.observed_at <= self.forgotten.get(observation.uid, float("-inf")):
                 return []  # begun before everything of the pod was removed
             self.unclaimed[observation.uid] = observation
-            return self._claim_orphans(now) if self.admissions.sources_complete else []
+            if self.admissions.sources_complete:
+                return self._claim_orphans(now)
+            return self._claim_replaced(observation, now)
         fresh = observation.observed_at > max(record.observed.at, self._started_at)
         if not fresh:
             return []  # begun before our last call ended: it does not show the effect of that call
@@ -344,6 +359,9 @@ class NodeState:
         else:
             record = outcomes.succeeded(record, event, now)
         self.pods.put(record)
+        if isinstance(event, CallDone) and isinstance(event.result, PodListed) and event.result.namesakes:
+            others = (self._on_observed(other, now) for other in event.result.namesakes)
+            return [*(other for found in others for other in found), uid]
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode) and not record.saved.admission_decided:
             read = event.result.node if isinstance(event.result, NodeRead) else None
             node = read or self.admissions.node

@@ -165,6 +165,23 @@ class RuntimeContract:
         assert sandbox.network_reported and len(sandbox.ips) == 1 and not sandbox.host_network
         assert sandbox.pid > 0 and sandbox.created_at > 0
 
+    @pytest.mark.parametrize(("value", "source"), [("file", "file"), ("http", "http"), ("api", ""), ("other", "")])
+    async def test_the_source_of_a_static_pod_is_that_of_its_annotation(
+        self, world: World, value: str, source: str
+    ) -> None:
+        pod = {**world.new_pod(), "annotations": {"kubernetes.io/config.source": value}}
+        await world.runtime.run_pod_sandbox(pod, "")
+        assert (await look(world, pod)).sandboxes[0].static_source == source
+
+    async def test_the_pods_of_a_name_are_found(self, world: World) -> None:
+        pods = [world.new_pod(), world.new_pod()]
+        for pod in pods:
+            await world.runtime.run_pod_sandbox(pod, "")
+        uids = {pod["metadata"]["uid"] for pod in pods}
+        assert uids <= await world.runtime.uids_of("rec", "pod")
+        assert not uids & await world.runtime.uids_of("rec", "other")
+        assert not uids & await world.runtime.uids_of("other", "pod")
+
     async def test_a_sandbox_of_the_same_name_and_attempt_is_refused(self, world: World) -> None:
         pod = world.new_pod()
         first = await world.runtime.run_pod_sandbox(pod, "")

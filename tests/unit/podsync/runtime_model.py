@@ -139,8 +139,12 @@ class RuntimeModel:
                     self.cgroups.setdefault(uid, pod_cgroup_values(self.core.records[uid].saved.pod, NODE))
                 missing = uid in self.outside
                 return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
-            case LookAtPod():
-                return replace(done, result=results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside))
+            case LookAtPod(namesakes=namesakes):
+                others = (
+                    [other for other in self.sandboxes if other != uid and self.sandboxes[other]] if namesakes else ()
+                )
+                listed = results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside)
+                return replace(done, result=replace(listed, namesakes=tuple(map(self.look, others))))
         return replace(done, result=results.PodListed(pod=self.look(uid)))
 
     def _create(self, call: CreateContainer) -> str:

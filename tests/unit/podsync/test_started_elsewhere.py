@@ -1,5 +1,6 @@
 """A pod that has finished here runs again, as another agent of the node started it while this one was stopped."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,10 +23,11 @@ class Doubled(Play):
         self.doubled = self.doubled or sum(bool(self.running(uid)) for uid in self.containers) > 1
 
 
-def start_elsewhere(play: Play, uid: str, *, container: bool = True) -> None:
-    """Another agent starts the pod in a sandbox of its own; ours has stopped."""
+def start_elsewhere(play: Play, uid: str, *, container: bool = True, source: str = "") -> None:
+    """Another agent starts the pod in a sandbox of its own; ours has stopped. `source`: of a static pod."""
     play.wall += 5
-    play.sandboxes[uid] = [Sandbox(id=f"s-{uid}", attempt=0, state=SandboxState.READY, created_at=1, ips=("10.0.0.7",))]
+    ready = Sandbox(id=f"s-{uid}", attempt=0, state=SandboxState.READY, created_at=1, ips=("10.0.0.7",))
+    play.sandboxes[uid] = [replace(ready, static_source=source)]
     running = Container(
         id=f"x-{uid}",
         name="c",
@@ -81,6 +83,47 @@ def test_ours_does_not_wait_for_the_sources_to_be_complete() -> None:
     restart(play)
     assert play.running("old") == [] and play.running("new") == [("c", 1)]
     assert not play.doubled
+
+
+@pytest.mark.parametrize("order", ["source first", "runtime first", "list complete"])
+def test_the_static_pod_of_another_agent_ends_before_ours_starts_while_the_api_server_is_away(order: str) -> None:
+    play = Doubled(sources_complete=False, listed=order == "list complete")
+    start_elsewhere(play, "old", source="file")
+    play.wanted = {} if order == "runtime first" else {"new": a_pod("new")}
+    play.start()
+    if order == "runtime first":
+        play.observe("old")
+        play.want(a_pod("new"))
+    play.run()
+    assert play.running("old") == [] and play.running("new") == [("c", 0)]
+    assert not play.doubled
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("step", every_step(40))
+def test_a_kill_at_any_step_of_that_doubles_nothing(step: int, listed: bool) -> None:
+    play = Doubled(sources_complete=False, listed=listed)
+    start_elsewhere(play, "old", source="file")
+    play.wanted = {"new": a_pod("new")}
+    play.steps, play.kill_at = 0, step
+    restart(play)
+    play.later(2)
+    assert play.running("old") == [] and play.running("new") == [("c", 0)]
+    assert not play.doubled
+
+
+@pytest.mark.parametrize("source", ["", "http"])
+def test_a_pod_of_another_source_is_not_ended_before_every_source_is_complete(source: str) -> None:
+    """A pod of the API server, or of a URL that is not read yet, is not replaced by a file of the same name."""
+    play = Doubled(sources_complete=False)
+    start_elsewhere(play, "old", source=source)
+    play.want(a_pod("new"))
+    play.observe("old")
+    play.later(60)
+    assert play.running("old") == [("c", 0)]
+    play.handle(SourcesFreshness(complete=True, stale=False, listed=frozenset({"new"})))
+    play.run()
+    assert play.running("old") == []
 
 
 @pytest.mark.parametrize("listed", [False, True])

@@ -182,6 +182,10 @@ class PodOperations:
         seen = await self.runtime.observe(uid)
         return seen.get(uid) or RuntimePod(uid=uid, name="", namespace="", observed_at=before)
 
+    async def uids_of(self, view: PodView) -> frozenset[str]:
+        """The UIDs of the pods of this name that the runtime has."""
+        return await self.runtime.uids_of(view.namespace, view.name)
+
     async def found(self, view: PodView, *container_ids: str) -> tuple[Container, ...]:
         """These containers as they are now; without those that the runtime has no more."""
         known = [(container_id, view.sandbox_of.get(container_id, "")) for container_id in container_ids]

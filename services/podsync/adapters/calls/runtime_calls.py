@@ -118,7 +118,10 @@ class RuntimeCalls(PodOperations):
                 return replace(done, result=PodListed(pod=nothing))
             case LookAtPod():
                 missing = bool(view.pod) and self.cgroups.is_missing(view.pod)
-                return replace(done, result=PodListed(pod=await self.look(call.uid), cgroup_missing=missing))
+                seen = await self.look(call.uid)
+                others = await self.uids_of(view) - {call.uid} if call.namesakes else ()
+                namesakes = tuple([await self.look(uid) for uid in sorted(others)])
+                return replace(done, result=PodListed(pod=seen, cgroup_missing=missing, namesakes=namesakes))
             case FetchNode():
                 return replace(done, result=NodeRead(node=await self.cluster.node()))
             case PreparePod():

@@ -84,9 +84,11 @@ class Call(Instruction):
 @dataclass(frozen=True, kw_only=True)
 class LookAtPod(Call):
     """List and inspect what the runtime has of this pod. `new_to_node`: pleg, whose list is complete and fresh, knows
-    nothing of it and neither did we ever, so there is nothing to look at."""
+    nothing of it and neither did we ever, so there is nothing to look at. `namesakes`: also the other pods of its name,
+    which another agent may have started."""
 
     new_to_node: bool = False
+    namesakes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ class PodListed:
 
     pod: RuntimePod
     cgroup_missing: bool = False  # LookAtPod: the pod's cgroup does not exist
+    namesakes: tuple[RuntimePod, ...] = ()  # LookAtPod: the other pods of its name
 
 
 @dataclass(frozen=True, kw_only=True)

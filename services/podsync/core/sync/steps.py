@@ -81,7 +81,8 @@ def _stays_listed(record: PodRecord, inputs: StepInputs) -> Step:
 
 
 def _look(record: PodRecord, inputs: StepInputs) -> Step:
-    """Of a pod that is new to the node there is nothing to list; its first starts are noted with the first save."""
+    """Of a pod that is new to the node there is nothing to list; its first starts are noted with the first save. Before
+    pleg's list, a static pod of another agent with the same name is found only by a look for it."""
     new_to_node = record.new_to_node and not record.observed.since_start and inputs.runtime_listed
     if new_to_node and record.saved.state is PodState.SYNC:
         named = [
@@ -89,7 +90,8 @@ def _look(record: PodRecord, inputs: StepInputs) -> Step:
         ]
         starting = SavedContainer(starting=start_mark(0))
         record = replace(record, saved=replace(record.saved, containers={str(name): starting for name in named}))
-    return Step(record=record, call=LookAtPod(uid=record.uid, new_to_node=new_to_node))
+    namesakes = record.is_static and not record.observed.since_start and not new_to_node
+    return Step(record=record, call=LookAtPod(uid=record.uid, new_to_node=new_to_node, namesakes=namesakes))
 
 
 def _sync(record: PodRecord, inputs: StepInputs) -> Step:
