@@ -50,7 +50,7 @@ def main() -> None:
     """Bulkhead: a Kubernetes node agent made of separate, supervised processes.
 
     This command shows and explains the agent of this machine and its pods, checks configurations, and exchanges the
-    kubelet of a node. The agent itself is the program `kubelet`.
+    kubelet of a node. The agent itself is the program `kubelet`. Ctrl-C ends a command with exit code 130.
     """
 
 

@@ -6,7 +6,15 @@ import sys
 import click
 
 from bus.messages.services import SERVICES
-from services.cli.agent.options import namespace_option, output_option, pod_argument, run_dir_option, since_option
+from services.cli.agent.options import (
+    DIRECTORY,
+    FILE,
+    namespace_option,
+    output_option,
+    pod_argument,
+    run_dir_option,
+    since_option,
+)
 from services.cli.terminal.output import write, write_error
 from shared.errors import OperatorError
 
@@ -90,7 +98,13 @@ def top(pod: str, namespace: str, run_dir: str, output: str, containers: bool, w
 
 @click.command("support-bundle", short_help="Write an archive with what is needed to find a fault.")
 @run_dir_option
-@click.option("--file", default="", help="Name of the archive; without it, one with node and time in this directory.")
+@click.option(
+    "--file",
+    default="",
+    type=FILE,
+    metavar="FILE",
+    help="Name of the archive; without it, one with node and time in this directory.",
+)
 def support_bundle(run_dir: str, file: str) -> None:
     """Write an archive for who is to find a fault: status, configuration, events, stacks, logs and records of pods.
 
@@ -110,7 +124,10 @@ def support_bundle(run_dir: str, file: str) -> None:
 @click.argument("what", required=False, default="", metavar="[POD | node | image]")
 @click.argument("name", required=False, default="", metavar="[IMAGE]")
 @namespace_option
-@click.option("--root-dir", default="", help="The agent's root directory; without it, the configured one.")
+@click.option(
+    "--root-dir", default="", type=DIRECTORY, metavar="DIRECTORY",
+    help="The agent's root directory; without it, the configured one.",
+)  # fmt: skip
 @run_dir_option
 @since_option("Only what is not older, such as 5m or 1h30m.")
 @click.option("-f", "--follow", is_flag=True, help="Show new lines of a pod as they are written, until Ctrl-C.")

@@ -8,6 +8,9 @@ import click
 from shared.config.durations import parse_duration
 
 F = TypeVar("F", bound=Callable[..., Any])
+# A shell completes them. Whether there is such a file, and may be read, is found out later.
+FILE = click.Path(allow_dash=True, readable=False)
+DIRECTORY = click.Path(file_okay=False, readable=False)
 _LONGEST = 10 * 365 * 86_400.0  # seconds of --since
 
 
@@ -33,20 +36,23 @@ def run_dir_option(command: F) -> F:
     return click.option(
         "--run-dir",
         default="",
+        type=DIRECTORY,
+        metavar="DIRECTORY",
         help="Run directory of the agent; without it BULKHEAD_RUN_DIR, BULKHEAD_HOME, /run/bulkhead.",
     )(command)
 
 
 def namespace_option(command: F) -> F:
     """`-n`, which every command about pods has."""
-    return click.option("-n", "--namespace", default="", help="Namespace of the pod; without it, any.")(command)
+    return click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of the pod; without it, any.")(
+        command
+    )
 
 
 def space_option(command: F) -> F:
     """`-n`, which every command that reads manifests has."""
-    return click.option("-n", "--namespace", default="", help="Namespace of what names none; without it, default.")(
-        command
-    )
+    help_text = "Namespace of what names none; without it, default."
+    return click.option("-n", "--namespace", default="", metavar="NAME", help=help_text)(command)
 
 
 def pod_argument(*, required: bool = True) -> Callable[[F], F]:
@@ -63,7 +69,7 @@ def pod_argument(*, required: bool = True) -> Callable[[F], F]:
 def container_option(command: F) -> F:
     """`-c`, which every command about one container has."""
     return click.option(
-        "-c", "--container", default="", help="Name of the container; without it, the default or first one."
+        "-c", "--container", default="", metavar="NAME", help="The container; without it, the default or first one."
     )(command)
 
 

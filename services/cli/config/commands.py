@@ -31,13 +31,23 @@ class KubeletFlagsCommand(click.Command):
         return [*super().shell_complete(ctx, incomplete), *(one for one in flags if one.value.startswith(incomplete))]
 
 
+def complete_file(_context: click.Context, _parameter: click.Parameter, typed: str) -> list["CompletionItem"]:
+    """Called by click for a word that begins with no dash: the shell completes the name of a file."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(typed, type="file")]
+
+
+flags_argument = click.argument("flags", nargs=-1, type=click.UNPROCESSED, shell_complete=complete_file)
+
+
 @click.group()
 def config() -> None:
     """Check, show or compare kubelet configurations."""
 
 
 @config.command(cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS, short_help="Check a configuration.")
-@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@flags_argument
 @click.pass_context
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
     """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json|yaml]`.
@@ -58,7 +68,7 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
 @config.command(
     cls=KubeletFlagsCommand, context_settings=_KUBELET_FLAGS, short_help="Show the effective configuration."
 )
-@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@flags_argument
 @click.pass_context
 def show(context: click.Context, flags: tuple[str, ...]) -> None:
     """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|json|yaml]`.
@@ -133,7 +143,7 @@ def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], s
     context_settings=_KUBELET_FLAGS,
     short_help="Compare two configurations, and what it costs.",
 )
-@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@flags_argument
 @click.pass_context
 def diff(context: click.Context, flags: tuple[str, ...]) -> None:
     """Compare two configurations: `bulkhead config diff OLD NEW [kubelet flags] [-o text|json|yaml]`.

@@ -8,6 +8,7 @@ import click
 
 from bus.messages.services import SERVICES
 from services.cli.agent.options import (
+    FILE,
     container_option,
     namespace_option,
     output_option,
@@ -25,6 +26,7 @@ files_option = click.option(
     "--filename",
     "files",
     multiple=True,
+    type=FILE,
     metavar="FILE",
     help="YAML or JSON; - is standard input. May be repeated.",
 )
@@ -140,7 +142,9 @@ def describe(pod: str, namespace: str, run_dir: str, output: str) -> None:
 @click.option("-p", "--previous", is_flag=True, help="The log of the container's instance before this one.")
 @click.option("--timestamps", is_flag=True, help="Begin each line of a container with its time.")
 @since_option("Only lines of a container not older, such as 5m or 1h30m.")
-@click.option("--tail", type=click.IntRange(0, 1_000_000), help="Only so many of the newest lines, or records.")
+@click.option(
+    "--tail", type=click.IntRange(0, 1_000_000), metavar="NUMBER", help="Only so many of the newest lines, or records."
+)
 @click.option(
     "--service", "services", multiple=True, type=click.Choice((*SERVICES, "all")),
     help="Show the log of this service; may be repeated.",

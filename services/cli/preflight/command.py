@@ -4,18 +4,22 @@ import sys
 
 import click
 
-from services.cli.agent.options import output_option
+from services.cli.agent.options import FILE, output_option
 from services.cli.terminal.output import dump, write
 
 
 @click.command(short_help="Check whether this agent would run the pods of this node.")
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- KUBELET FLAGS]")
-@click.option("--unit", default="kubelet.service", show_default=True, help="The kubelet's unit of systemd.")
 @click.option(
-    "--pods", default="", help="Check the pods of this file or directory (- = standard input) in place of the node's."
+    "--unit", default="kubelet.service", show_default=True, metavar="NAME", help="The kubelet's systemd unit."
 )
 @click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds for each check.",
+    "--pods", default="", type=FILE, metavar="FILE",
+    help="Check the pods of this file or directory (- = standard input) in place of the node's.",
+)  # fmt: skip
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, metavar="SECONDS",
+    help="How long each check may take.",
 )  # fmt: skip
 @output_option("text", "json", "yaml")
 def preflight(flags: tuple[str, ...], unit: str, pods: str, timeout: float, output: str) -> None:

@@ -4,12 +4,12 @@ import sys
 
 import click
 
-from services.cli.agent.options import output_option, run_dir_option, space_option
+from services.cli.agent.options import FILE, output_option, run_dir_option, space_option
 from services.cli.terminal.output import write, write_error
 
 
 @click.command("what-if", short_help="Show what would become of a pod on this node now.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(allow_dash=True))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=FILE)
 @space_option
 @click.option("--static", is_flag=True, help="As a manifest in staticPodPath, on a node of a cluster, too.")
 @run_dir_option

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from services.cli.command import main
 from services.cli.completion import script
@@ -72,3 +73,22 @@ def commands(group: click.Group, *words: str) -> list[tuple[tuple[str, ...], cli
 )
 def test_the_help_of_every_command_has_its_exit_codes(words: tuple[str, ...], command: click.Command) -> None:
     assert "Exit codes: " in (command.help or "")
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("pods apply -f", "file"),
+        ("pods delete --filename", "file"),
+        ("what-if", "file"),
+        ("config check --config", "file"),
+        ("config diff", "file"),
+        ("support-bundle --file", "file"),
+        ("preflight --pods", "file"),
+        ("status --run-dir", "dir"),
+        ("explain --root-dir", "dir"),
+    ],
+)
+def test_a_shell_completes_the_name_of_a_file_or_directory(words: str, kind: str) -> None:
+    [found] = ShellComplete(main, {}, "bulkhead", "_X").get_completions(words.split(), "si")
+    assert (found.type, found.value) == (kind, "si")
