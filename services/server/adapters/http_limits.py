@@ -170,6 +170,9 @@ class Connection(web.RequestHandler):
         counted = bool(data) and not self._authorized and self._payload_parser is None
         if self._refused or (counted and not self._hold(len(data))):
             return
+        if data and self._payload_parser is not None and (self._close or self._force_close):
+            self._read_on(data)
+            return
         before = self._request_count
         super().data_received(data)
         if count := self._request_count - before:
@@ -181,6 +184,14 @@ class Connection(web.RequestHandler):
             self._head += len(data)
             if self._head > HEAD:
                 self._refuse()
+
+    def _read_on(self, data: bytes) -> None:
+        """Hand data on to the stream that this connection became. aiohttp drops them once it waits for the stream's
+        end, which may be hours away, at a hand-over."""
+        assert self._payload_parser is not None
+        if self._data_received_cb is not None:
+            self._data_received_cb()
+        self._payload_parser.feed_data(data)
 
     def _note_requests(self, count: int, received: int) -> None:
         connections = self._server.connections_open

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from services.server.adapters import http_limits
 from services.server.adapters.listener import Listener, listen
-from services.server.core.connections import HEALTHZ
+from services.server.core.connections import HEALTHZ, MAIN
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line
 
@@ -144,6 +146,26 @@ async def test_health_without_the_sync_loop_is_the_health_listeners(server: Runn
     await server.node.network.advance(400)
     assert (await server.get(server.healthz + "/healthz"))[0] == 200
     assert (await server.get(server.read_only + "/healthz"))[0] == 500
+
+
+async def test_a_websocket_is_read_until_it_ends_while_the_listener_waits_for_that() -> None:
+    async def echo(request: web.BaseRequest) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(message.data)
+        return socket
+
+    listener = await listen("127.0.0.1", 0, echo, MAIN)
+    async with aiohttp.ClientSession() as client, asyncio.timeout(60):
+        async with client.ws_connect(f"http://127.0.0.1:{listener.port}/") as socket:
+            await listener.stop_listening()
+            ended = asyncio.create_task(listener.drain(3600))
+            for number in range(3):
+                await socket.send_str(f"line {number}")
+                assert await socket.receive_str() == f"line {number}"
+            assert not ended.done()
+        await ended
 
 
 async def test_an_address_that_is_none_refuses_the_listener() -> None:
