@@ -59,8 +59,12 @@ class InstalledMachine(SystemdMachine):
 
     def call(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         """Run a command in there as a login of root would, without a terminal."""
+        return self.captured(*self.login(*command, **environment))
+
+    def login(self, *command: str, **environment: str) -> list[str]:
+        """The command line that runs a command in there with the environment of a login of root."""
         variables = [*LOGIN, "DEBIAN_FRONTEND=noninteractive", *(f"{k}={v}" for k, v in environment.items())]
-        return self.captured(*self.inside("env", "-i", *variables, *command))
+        return self.inside("env", "-i", *variables, *command)
 
     @staticmethod
     def captured(*command: str) -> "subprocess.CompletedProcess[str]":

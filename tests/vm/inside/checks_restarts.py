@@ -122,6 +122,12 @@ def the_whole_agent_may_be_killed() -> None:
     _same_after_work(before)
     node.run("systemctl", "restart", "bulkhead")
     _same_after_work(before)
+    old = {service: node.service_pid(service) for service in SERVICES}
+    node.run("systemctl", "kill", "--kill-who=main", "--signal=USR1", "bulkhead")  # as an upgrade does
+    node.run("systemctl", "restart", "bulkhead")
+    for service in SERVICES:
+        node.wait(partial(_is_replaced, service, old[service]), f"{service} to be replaced")
+    _same_after_work(before)
 
 
 def containerd_may_be_killed() -> None:
