@@ -18,6 +18,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
+# With one of these words nothing is started, as a rule: what a start needs is then imported only when it is certain.
+_PRINTING = frozenset(("-h", "--help", "--version", "--version=true", "--version=raw"))
 
 
 def main() -> int:
@@ -33,10 +35,11 @@ def main() -> int:
 
     child, answer = _fork_evaluation(partial(settle, arguments, os.getpid()))
     try:
-        from services.frame.preloading import import_modules
-        from services.kubelet.supervision import supervise  # meanwhile
+        if not _PRINTING.intersection(arguments):
+            import services.kubelet.supervision  # noqa: F401  meanwhile
+            from services.frame.preloading import import_modules
 
-        import_modules(stop=lambda: bool(select.select([answer], [], [], 0)[0]))
+            import_modules(stop=lambda: bool(select.select([answer], [], [], 0)[0]))
         settled = _read(answer)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except SystemExit:
@@ -60,6 +63,8 @@ def main() -> int:
     os.environ.update(environment)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process compiles all its modules at every start
     kept = [int(environment[name]) for name in (STANDARD_ERROR, STANDARD_OUTPUT)]
+    from services.kubelet.supervision import supervise
+
     code = supervise(place["supervisord_conf"], kept, _fail)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # Python puts the default back while it ends: one more would be its code
