@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -33,7 +33,7 @@ TICK = 2.0  # seconds between two readings while a page is open
 SAVED_EVERY = 6  # samples: what a killed process loses of the charts is a minute
 MOST_PAGES = 64  # open streams
 HEARTBEAT = 10.0  # seconds without a change, until a page gets an event all the same
-SLOWEST = 30.0  # seconds in which a page takes an event
+SLOWEST = 30.0  # seconds in which a page takes an event, or the end of its stream
 LONGEST = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
 _BEGIN = b"retry: 1000\n\n"  # milliseconds until a browser connects again
 _UNCHANGED = b"event: unchanged\ndata: {}\n\n"  # a browser shows no comments to a page
@@ -132,37 +132,28 @@ class NodePage:
             headers = {**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
             response = web.StreamResponse(headers=headers)
             await response.prepare(request)
-            try:
-                async with asyncio.timeout(LONGEST):
-                    await self._send(request, response)
-            except TimeoutError:
-                pass
-            if request.transport is not None and not request.transport.is_closing():
-                await response.write_eof()
+            await self._send(request, response)
         return response
 
     async def _send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Send events until the page is to connect again, or is too slow."""
-        number = 0
+        """Send events until the page is to connect again, or is too slow. No write is cancelled and followed by another
+        one: aiohttp would close the connection, and keep what it has not sent."""
+        number, clock = 0, asyncio.get_running_loop()
+        ends = clock.time() + LONGEST
         await response.write(_BEGIN)
-        while not self._closed:
+        while not self._closed and (left := ends - clock.time()) > 0:
             changed = self._changed
             event = self._feed.since(number) if number != self._feed.number else _UNCHANGED
             number = self._feed.number
-            try:
-                async with asyncio.timeout(SLOWEST):
-                    await response.write(event)
-            except TimeoutError:
-                if request.transport is not None:
-                    request.transport.abort()
+            if not await _is_taken(request, response.write(event)):
                 return
             if number != self._feed.number:
                 continue
-            try:
-                async with asyncio.timeout(HEARTBEAT):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(HEARTBEAT, left)):
                     await changed.wait()
-            except TimeoutError:
-                continue
+        if request.transport is not None and not request.transport.is_closing():
+            await _is_taken(request, response.write_eof())
 
     @contextmanager
     def _page(self) -> Iterator[None]:
@@ -214,3 +205,15 @@ class NodePage:
         except Exception:
             if failures := self._log.count("page", self._clock.monotonic()):
                 log.exception("the state of the node page cannot be read or saved (%d since the last line)", failures)
+
+
+async def _is_taken(request: web.BaseRequest, write: Awaitable[None]) -> bool:
+    """Write; where the page takes too long, end its connection."""
+    try:
+        async with asyncio.timeout(SLOWEST):
+            await write
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        return False
+    return True

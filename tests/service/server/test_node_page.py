@@ -6,7 +6,8 @@ import re
 import socket
 import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -232,18 +233,38 @@ async def test_a_page_that_does_not_read_is_dropped_and_delays_no_other(
 ) -> None:
     monkeypatch.setattr(node_page, "SLOWEST", 1.0)
     service = server.running.service
-    for number in range(400):  # more than the buffers of a connection hold
-        node.put_pod(number, "x" * 30_000)
-    with socket.socket() as slow:
-        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
-        slow.sendall(b"GET /bulkhead/events HTTP/1.1\r\nHost: x\r\n\r\n")
+    with unread_page(server, node):
         await until_pages(service, 1)
         reading = await opened()
         assert len((await reading.next())[1]["pods"]) == 400
         await until_pages(service, 1)
         node.put_pod(400)
         assert (await reading.pod("uid-400"))["state"] == "Running"
+
+
+async def test_a_page_that_does_not_read_is_dropped_at_the_end_of_its_stream(
+    server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_page, "LONGEST", 1.0)
+    monkeypatch.setattr(node_page, "SLOWEST", 2.0)  # the stream ends while an event waits
+    with unread_page(server, node):
+        await until_pages(server.running.service, 1)
+        await until_pages(server.running.service, 0)
+        async with asyncio.timeout(DEADLINE):
+            while len(server.connections):  # which would keep what was not sent
+                await asyncio.sleep(0.01)
+
+
+@contextmanager
+def unread_page(server: MainListener, node: PageNode) -> Iterator[None]:
+    """A client that requests the events and reads nothing."""
+    for number in range(400):  # more than the buffers of a connection hold
+        node.put_pod(number, "x" * 30_000)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        slow.sendall(b"GET /bulkhead/events HTTP/1.1\r\nHost: x\r\n\r\n")
+        yield
 
 
 async def test_the_streams_end_when_the_ports_are_handed_over(server: MainListener, opened: Open) -> None:
