@@ -12,6 +12,7 @@ from services.cli.preflight.command import preflight
 from services.cli.takeover.commands import COMMANDS as TAKEOVER_COMMANDS
 from services.cli.terminal.output import drop_output, write
 from services.cli.what_if.command import what_if
+from shared.standard_streams import open_standard_streams
 
 SECTIONS = {
     "See what the agent and its pods do": ("status", "top", "pods", "describe", "logs", "events", "explain"),
@@ -26,6 +27,11 @@ LONGEST = 60  # characters of a command's line in a list of commands: two column
 
 class SectionedGroup(click.Group):
     """Lists its commands by purpose. Ctrl-C ends a command that does not take it itself with exit code 130."""
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Called as the program."""
+        open_standard_streams()
+        return super().main(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Called by click to run the command; returns what that returns."""

@@ -17,6 +17,8 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
+from shared.standard_streams import open_standard_streams
+
 STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
 # With one of these words nothing is started, as a rule: what a start needs is then imported only when it is certain.
 _PRINTING = frozenset(("-h", "--help", "--version", "--version=true", "--version=raw"))
@@ -26,7 +28,7 @@ def main() -> int:
     """Run the agent until it ends. Exit code: 0 after a signal, 1 if refused or after a second one, 2 for bad gates."""
     arguments = sys.argv[1:]
     os.umask(0o022)  # the caller's may be any: only our user may write to our files
-    _open_standard_streams()
+    open_standard_streams()
     _take_the_name()
     signal.signal(signal.SIGTERM, _end_before_the_start)
     signal.signal(signal.SIGINT, _end_before_the_start)
@@ -118,17 +120,6 @@ def _fail(line: str) -> int:
 
 def _end_before_the_start(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
-
-
-def _open_standard_streams() -> None:
-    """Open closed descriptors 0 to 2 on /dev/null; otherwise a file or socket would get the number, and the output."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _take_the_name() -> None:

@@ -33,7 +33,7 @@ WHO_MAY_IMPORT = {
     "aiohttp": (
         "services/server/",
         "services/sources/adapters/",
-        "services/cli/agent/local_server.py",
+        "services/cli/pods/local_websocket.py",
         "services/cli/pods/remote_command.py",
         "shared/kube/",
     ),

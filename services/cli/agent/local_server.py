@@ -1,83 +1,84 @@
-"""Requests to the agent's HTTP API over the local socket of its run directory, which needs no credentials."""
+"""GET of the agent's HTTP API over the local socket of its run directory, which needs no credentials.
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+Blocking: Ctrl-C ends a command also while its output is not read.
+"""
+
+import http.client
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-
-import aiohttp
+from urllib.parse import urlencode
 
 from shared.errors import OperatorError
 from shared.places import LOCAL_SOCKET
 
 ANSWER = 10.0  # seconds until the head of an answer
-_HOST = "http://bulkhead"  # part of a URL; a Unix socket has no host
 _REMEDY = "bulkhead status shows the processes"
-_UPGRADE_REQUIRED = "Upgrade request required"
 _LONGEST_REFUSAL = 4096  # bytes of a refusal that are shown
-_LONGEST_MESSAGE = 32 << 20  # bytes of a WebSocket message
+_BLOCK = 256 << 10  # bytes
 
 Query = Sequence[tuple[str, str]]
 
 
-class LocalServer:
-    """The HTTP API of the agent with this run directory."""
+@contextmanager
+def answer(run_dir: str, path: str, query: Query) -> Iterator[Iterator[bytes]]:
+    """The blocks of the answer of the agent with this run directory, as they arrive.
 
-    def __init__(self, run_dir: str, client: aiohttp.ClientSession) -> None:
-        self._where, self._client = str(Path(run_dir) / LOCAL_SOCKET), client
+    Raises OperatorError for a refusal, or if there is no complete answer."""
+    where = Path(run_dir) / LOCAL_SOCKET
+    try:
+        connected = connect(where, ANSWER)
+    except OSError as error:
+        raise failure(str(where), error) from error
+    with closing(connected):
+        response = _response(connected, str(where), f"{path}?{urlencode(query)}" if query else path)
+        if response.status != 200:
+            raise OperatorError(response.read(_LONGEST_REFUSAL).decode(errors="replace").strip())
+        connected.settimeout(None)
+        yield _blocks(response, str(where))
 
-    @asynccontextmanager
-    async def get(self, path: str, query: Query) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer with its head received. Raises OperatorError for a refusal, or if there is no complete answer."""
+
+def connect(path: Path, timeout: float) -> socket.socket:
+    """A connection to this Unix socket, by the directory's descriptor: a socket's address is short. `timeout`: of each
+    operation on it. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout)
+    try:
+        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            async with asyncio.timeout(ANSWER):
-                response = await self._client.get(_HOST + path, params=query)
-        except (aiohttp.ClientError, OSError) as error:  # a timeout is an OSError
-            raise self._failure(error) from error
+            connection.connect(f"/proc/self/fd/{directory}/{path.name}")
+        finally:
+            os.close(directory)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def failure(where: str, error: BaseException) -> OperatorError:
+    """The error where there is no answer."""
+    why = "does not answer" if isinstance(error, TimeoutError) else "cannot be reached"
+    return OperatorError(f"server {why}", where=where, remedy=_REMEDY)
+
+
+def _response(connected: socket.socket, where: str, url: str) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("bulkhead")  # a Unix socket has no host
+    connection.sock, connection.auto_open = connected, 0
+    try:
+        connection.request("GET", url)
+        return connection.getresponse()
+    except (OSError, http.client.HTTPException) as error:
+        raise failure(where, error) from error
+
+
+def _blocks(response: http.client.HTTPResponse, where: str) -> Iterator[bytes]:
+    while True:
         try:
-            async with response:
-                if response.status != 200:
-                    refusal = await response.content.read(_LONGEST_REFUSAL)
-                    raise OperatorError(refusal.decode(errors="replace").strip())
-                yield response
-        except aiohttp.ClientError as error:  # the process of server was killed meanwhile
-            raise OperatorError("the answer broke off", where=self._where, remedy=_REMEDY) from error
-
-    @asynccontextmanager
-    async def websocket(self, path: str, query: Query, protocol: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """An open WebSocket. Raises OperatorError for a refusal, or if there is no answer."""
-        try:
-            async with asyncio.timeout(ANSWER):
-                socket = await self._client.ws_connect(
-                    _HOST + path, params=query, protocols=(protocol,), max_msg_size=_LONGEST_MESSAGE
-                )
-        except aiohttp.WSServerHandshakeError as error:
-            raise await self._refusal(path, query, error.status) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._failure(error) from error
-        async with socket:
-            yield socket
-
-    async def _refusal(self, path: str, query: Query, status: int) -> OperatorError:
-        """The handshake has no text of its own: what is refused before an upgrade is refused again."""
-        try:
-            async with self.get(path, query):
-                pass
-        except OperatorError as error:
-            if str(error) != _UPGRADE_REQUIRED:
-                return error
-        return OperatorError(f"the runtime refused it (HTTP status {status}; bulkhead logs --service server)")
-
-    def _failure(self, error: BaseException) -> OperatorError:
-        why = "does not answer" if isinstance(error, TimeoutError) else "cannot be reached"
-        return OperatorError(f"server {why}", where=self._where, remedy=_REMEDY)
-
-
-@asynccontextmanager
-async def local_server(run_dir: str) -> AsyncIterator[LocalServer]:
-    """The HTTP API of this run directory's agent; connects at the first request."""
-    connector = aiohttp.UnixConnector(path=str(Path(run_dir) / LOCAL_SOCKET))
-    timeout = aiohttp.ClientTimeout(total=None)
-    plain = {"Accept-Encoding": "identity"}  # what is answered is copied as it comes
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout, headers=plain) as client:
-        yield LocalServer(run_dir, client)
+            block = response.read1(_BLOCK)
+        except (OSError, http.client.HTTPException) as error:  # the process of server was killed meanwhile
+            raise OperatorError("the answer broke off", where=where, remedy=_REMEDY) from error
+        if not block:
+            return
+        yield block

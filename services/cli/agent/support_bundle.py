@@ -4,7 +4,6 @@ A part that cannot be read is a line in `problems.txt`, so that a broken agent s
 `masking`; files of credentials are not read.
 """
 
-import asyncio
 import dataclasses
 import io
 import json
@@ -22,7 +21,7 @@ from bus.messages.debugging import GetStacks, Stacks
 from bus.messages.services import SERVICES
 from services.cli.agent.events import events_of_agent
 from services.cli.agent.local_agent import Agent, local_agent
-from services.cli.agent.local_server import local_server
+from services.cli.agent.local_server import answer
 from services.cli.agent.status import as_data, status_lines
 from services.cli.config.masking import MASK, without_credentials
 from services.cli.config.show import masked
@@ -74,7 +73,7 @@ def parts(agent: Agent) -> Iterator[Part]:
     yield "runtime.json", lambda: json.dumps(agent.streams("node.observed"), indent=1)
     for service in SERVICES:
         yield f"stacks/{service}.txt", _stacks(agent, service)
-    yield "metrics.txt", lambda: asyncio.run(_metrics(config.run_dir))
+    yield "metrics.txt", lambda: _metrics(agent.run_dir)
     yield from _logs(config.log_dir, "log")
     left = _MOST_OF_STORIES
     for path in sorted(directory_of(config.root_dir).glob("*.jsonl"), key=_changed, reverse=True):
@@ -184,9 +183,14 @@ def _end_of(path: Path, most: int) -> Callable[[], str]:
     return read
 
 
-async def _metrics(run_dir: str) -> str:
-    async with local_server(run_dir) as server, server.get("/metrics", ()) as answer:
-        return (await answer.content.read(_MOST_OF_PART)).decode("utf-8", "replace")
+def _metrics(run_dir: str) -> str:
+    content = b""
+    with answer(run_dir, "/metrics", ()) as blocks:
+        for block in blocks:
+            content += block
+            if len(content) > _MOST_OF_PART:
+                break
+    return content[:_MOST_OF_PART].decode("utf-8", "replace")
 
 
 def _changed(path: Path) -> float:

@@ -1,19 +1,17 @@
 """`bulkhead logs POD`: the log of a container, as `kubectl logs` shows it, from the agent itself."""
 
-import asyncio
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from services.cli.agent.local_agent import local_agent
-from services.cli.agent.local_server import Query, local_server
+from services.cli.agent.local_server import Query, answer
 from services.cli.pods.listing import one_pod
+from services.cli.terminal.output import write_bytes
 from services.report.pod_rows import PodFacts, container_names, default_container
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]
-_BLOCK = 256 << 10  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +42,9 @@ def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, e
             agent.require("server")
         container = chosen_container(facts, options.container, err)
         path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, container))
-        asyncio.run(_copy(directory, f"/containerLogs/{path}", options.query()))
+        with answer(directory, f"/containerLogs/{path}", options.query()) as blocks:
+            for block in blocks:
+                write_bytes(block)
     except OperatorError as error:
         err(str(error))
         return 1
@@ -67,12 +67,3 @@ def chosen_container(facts: PodFacts, wanted: str, err: Write) -> str:
     if len(names) > 1:
         err(f"container {chosen} of {', '.join(names)} (choose another one with -c)")
     return chosen
-
-
-async def _copy(run_dir: str, path: str, query: Query) -> None:
-    output = sys.stdout.buffer
-    async with local_server(run_dir) as server, server.get(path, query) as answer:
-        async for block in answer.content.iter_any():
-            for start in range(0, len(block), _BLOCK):
-                output.write(block[start : start + _BLOCK])
-            output.flush()

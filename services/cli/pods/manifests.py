@@ -6,13 +6,13 @@ before the pods that name them; what a document may contain is decided by the ag
 
 import http.client
 import json
-import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from services.cli.agent.local_agent import refuse_stopped
+from services.cli.agent.local_server import connect
 from services.cli.pods.manifest_files import Document, read_files
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
@@ -135,17 +135,10 @@ class _Api:
 
 
 def _connected(path: Path) -> socket.socket:
-    """Connect by the directory's descriptor: a socket's address is short. Raises OperatorError."""
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(_SECONDS)
+    """Raises OperatorError."""
     try:
-        directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            connection.connect(f"/proc/self/fd/{directory}/{path.name}")
-        finally:
-            os.close(directory)
+        return connect(path, _SECONDS)
     except OSError as error:
-        connection.close()
         refused = isinstance(error, PermissionError)
         remedy = (
             "run it as the agent's user"
@@ -153,7 +146,6 @@ def _connected(path: Path) -> socket.socket:
             else "start the agent, or name its --run-dir; a node of a cluster takes no manifests: use kubectl"
         )
         raise OperatorError(f"no agent takes manifests: {error.strerror}", where=str(path), remedy=remedy) from error
-    return connection
 
 
 def _metadata(document: Document) -> Document:

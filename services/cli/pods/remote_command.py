@@ -12,13 +12,16 @@ import tty
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, nullcontext, suppress
+from types import FrameType
+from typing import NoReturn
 from urllib.parse import quote
 
 import aiohttp
 
 from services.cli.agent.local_agent import local_agent
-from services.cli.agent.local_server import Query, local_server
+from services.cli.agent.local_server import Query
 from services.cli.pods.listing import one_pod
+from services.cli.pods.local_websocket import local_websocket
 from services.cli.pods.logs import chosen_container
 from shared.errors import OperatorError
 
@@ -54,7 +57,7 @@ def run_in_container(
         wanted = {"input": stdin, "output": True, "error": not terminal, "tty": terminal}
         query = [("command", word) for word in command] + [(name, "1") for name, on in wanted.items() if on]
         # Without input the keys stay those of this terminal: Ctrl-C then ends this command.
-        with _raw_terminal() if terminal and stdin else nullcontext():
+        with _ended_by_ctrl_c(), _raw_terminal() if terminal and stdin else nullcontext():
             status = asyncio.run(run(directory, f"/exec/{path}", query, stdin=stdin, terminal=terminal))
         code, message = outcome(status)
     except OperatorError as error:
@@ -84,7 +87,7 @@ async def run(run_dir: str, path: str, query: Query, *, stdin: bool, terminal: b
     """Serve a session between the standard streams and `path` to its end; return its status document, b"" = it broke
     off. Raise OperatorError where it is refused."""
     status = bytearray()
-    async with local_server(run_dir) as server, server.websocket(path, query, _PROTOCOL) as socket:
+    async with local_websocket(run_dir, path, query, _PROTOCOL) as socket:
         loop = asyncio.get_running_loop()
         if terminal:
             await _send_size(socket)
@@ -119,8 +122,31 @@ async def _send_size(socket: aiohttp.ClientWebSocketResponse) -> None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except BrokenPipeError:
+        raise  # `| head`: click ends the process without a message
+    except OSError as error:
+        remedy = "write it elsewhere"
+        raise OperatorError(f"cannot be written: {error.strerror}", where="the output", remedy=remedy) from error
+
+
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[None]:
+    """Ctrl-C ends this process also while its output is not read: the handler of the event loop would only cancel the
+    task that waits for it."""
+
+    def interrupted(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # else it is ignored
+        signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -14,11 +14,25 @@ def write(line: str) -> None:
     try:
         click.echo(_encodable(line, sys.stdout.encoding))
         sys.stdout.flush()  # here, where a failure can still be reported
-    except BrokenPipeError:
-        raise  # `| head`: click ends the process without a message
     except OSError as error:
-        click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
-        os._exit(1)  # the interpreter's own end would try to write it again
+        refuse_output(error)
+
+
+def write_bytes(data: bytes) -> None:
+    """Write the bytes to standard output as they are; a failure as in `write`."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        refuse_output(error)
+
+
+def refuse_output(error: OSError) -> NoReturn:
+    """End the process because standard output cannot be written."""
+    if isinstance(error, BrokenPipeError):
+        raise error  # `| head`: click ends the process without a message
+    click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
+    os._exit(1)  # the interpreter's own end would try to write it again
 
 
 def write_error(line: str) -> None:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.cli.agent.local_server import local_server
+from services.cli.agent.local_server import Query, answer
 from services.cli.pods import remote_command
 from services.cli.pods.logs import LogOptions
 from shared.errors import OperatorError
@@ -25,6 +25,12 @@ EXEC = f"/exec/{NAMESPACE}/{POD}/{CONTAINER}"
 LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}"
 _LOCAL_MODES = 3  # index in the attributes of a terminal
 QUERY = [("command", "cat"), ("command", "a b&c"), ("input", "1"), ("output", "1"), ("error", "1")]
+
+
+def content(run_dir: str, path: str, query: Query = ()) -> bytes:
+    """A complete answer of the server with this run directory."""
+    with answer(run_dir, path, query) as blocks:
+        return b"".join(blocks)
 
 
 @pytest.fixture
@@ -64,8 +70,7 @@ async def test_what_the_agent_refuses_is_the_error_of_the_command(server: Runnin
 
 async def test_a_server_that_is_away_is_named_with_its_socket(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match=r"server.sock: server cannot be reached \(bulkhead status"):
-        async with local_server(str(tmp_path)) as server, server.get("/pods", ()):
-            pytest.fail("it answered")
+        content(str(tmp_path), "/pods")
 
 
 async def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
@@ -77,8 +82,7 @@ async def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
 
     async with await asyncio.start_unix_server(half, tmp_path / LOCAL_SOCKET):
         with pytest.raises(OperatorError, match=r"server.sock: the answer broke off \(bulkhead status"):
-            async with local_server(str(tmp_path)) as server, server.get(LOGS, ()) as answer:
-                await answer.read()
+            await asyncio.to_thread(content, str(tmp_path), LOGS)
 
 
 async def test_logs_are_those_that_the_options_choose(server: Running, tmp_path: Path) -> None:
@@ -86,13 +90,11 @@ async def test_logs_are_those_that_the_options_choose(server: Running, tmp_path:
     path.write_bytes(b"".join(b"2024-01-01T00:00:0%d.000000000Z stdout F line %d\n" % (n, n) for n in range(9)))
     await server.node.run_pod(path)
     query = LogOptions(tail=2, timestamps=True).query()
-    async with local_server(server.config.run_dir) as local, local.get(LOGS, query) as answer:
-        lines = (await answer.text()).splitlines()
+    lines = (await asyncio.to_thread(content, server.config.run_dir, LOGS, query)).decode().splitlines()
     assert lines == ["2024-01-01T00:00:07.000000000Z line 7", "2024-01-01T00:00:08.000000000Z line 8"]
     assert LogOptions(since=60, follow=True).query() == [("follow", "true"), ("sinceSeconds", "60")]
     with pytest.raises(OperatorError, match="previous terminated container"):
-        async with local_server(server.config.run_dir) as local, local.get(LOGS, LogOptions(previous=True).query()):
-            pytest.fail("it answered")
+        await asyncio.to_thread(content, server.config.run_dir, LOGS, LogOptions(previous=True).query())
 
 
 @pytest.mark.parametrize("stdin", [False, True])

@@ -127,6 +127,19 @@ def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str
     os.close(done)
 
 
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("words", [("status",), ("pods", "list"), ("explain",), ("exec",)], ids=" ".join)
+def test_a_command_without_standard_streams_ends_as_with_them(
+    stage: Stage, words: tuple[str, ...], closed: str
+) -> None:
+    command = ["sh", "-c", f'exec "$0" "$@" {closed}', *command_line(stage, words)]
+    answer = subprocess.run(command, capture_output=True, check=False, timeout=DEADLINE)
+    assert b"Traceback" not in answer.stderr, answer.stderr
+    open_streams = subprocess.run(command[3:], capture_output=True, check=False, timeout=DEADLINE)
+    assert answer.returncode == open_streams.returncode
+    assert bool(answer.stdout) == bool(open_streams.stdout) if "1" not in closed else not answer.stdout
+
+
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_narrow_terminal_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
     ours, theirs = pty.openpty()

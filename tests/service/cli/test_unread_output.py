@@ -1,0 +1,95 @@
+"""`bulkhead logs POD` and `bulkhead exec` whose output is not read, or cannot be written."""
+
+import asyncio
+import os
+import select
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.service.server.running import Running, configuration, pod_log, running
+from tests.service.server.spdy_backend import Backend, streaming_backend
+
+DEADLINE = 60.0
+MUCH = 32 << 20  # bytes, more than all buffers on the way hold
+LINE = b"2024-01-01T00:00:00.000000000Z stdout F " + b"x" * 1000 + b"\n"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    path = pod_log(tmp_path)
+    path.write_bytes(LINE * (MUCH // len(LINE)))
+    async with streaming_backend() as backend, running(configuration(tmp_path)) as server:
+        flood(backend)
+        server.node.cri.streaming_url = f"http://127.0.0.1:{backend.port}"
+        await server.node.run_pod(path)
+        yield server
+
+
+def flood(backend: Backend) -> None:
+    """The command writes much at once."""
+    backend.flood = MUCH
+
+
+async def begin(server: Running, kind: str, output: int) -> asyncio.subprocess.Process:
+    """The command with this descriptor as its standard output, which is closed here."""
+    command = (sys.executable, "-m", "tests.programs.container_command", kind, server.config.run_dir)
+    try:
+        return await asyncio.create_subprocess_exec(*command, stdout=output, stderr=asyncio.subprocess.PIPE)
+    finally:
+        os.close(output)
+
+
+async def end(process: asyncio.subprocess.Process) -> tuple[int, str]:
+    """Exit code and standard error of the process, which ends by itself."""
+    try:
+        _, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode is not None
+    return process.returncode, errors.decode()
+
+
+def waits_to_write(process: int, pipe: int) -> bool:
+    """Whether the pipe is full and the process sleeps."""
+    state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "S" and not select.select([], [pipe], [], 0)[1]
+
+
+@pytest.mark.parametrize("kind", ["logs", "exec"])
+async def test_one_ctrl_c_ends_a_command_whose_output_is_not_read(server: Running, kind: str) -> None:
+    reader, writer = os.pipe()
+    process = await begin(server, kind, os.dup(writer))
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while not waits_to_write(process.pid, writer):
+                assert process.returncode is None
+                await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert await end(process) == (130, "")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("kind", ["logs", "exec"])
+async def test_a_full_disk_is_one_line(server: Running, kind: str) -> None:
+    code, errors = await end(await begin(server, kind, os.open("/dev/full", os.O_WRONLY)))
+    assert code == 1
+    assert "output" in errors and errors.endswith("No space left on device (write it elsewhere)\n"), errors
+    assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["logs", "exec"])
+async def test_a_pipe_that_closes_ends_it_without_a_line(server: Running, kind: str) -> None:
+    reader, writer = os.pipe()
+    process = await begin(server, kind, writer)
+    assert await asyncio.to_thread(os.read, reader, 10)
+    os.close(reader)
+    assert await end(process) == (1, "")
