@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -125,11 +126,12 @@ async def test_explain_lists_the_pod_and_shows_images_and_the_node(world: World)
     assert any(line.startswith("Ready ") and "True" in line for line in node)
 
 
-async def test_top_shows_the_memory_of_the_pod_and_its_container(world: World) -> None:
+async def test_top_shows_cpu_and_memory_of_the_pod_and_its_container_at_its_first_call(world: World) -> None:
     answer = await bulkhead(world, "top", "--containers")
     assert answer.returncode == 0, answer.stderr
-    names = [line.split()[0] for line in answer.stdout.splitlines()]
-    assert names == ["NAME", "node", "default/steady-node-a", "main"]
+    rows = [line.split() for line in answer.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["NAME", "node", "default/steady-node-a", "main"]
+    assert all(re.fullmatch(r"\d+m", row[1]) for row in rows[1:]), rows
     found = json.loads((await bulkhead(world, "top", "-o", "json")).stdout)
     assert found["pods"][0]["cgroup"]["memory_working_set"] > 0
 

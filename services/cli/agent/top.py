@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from bus.client import Question, Refusal
-from bus.messages.usage import CgroupUsage, FoundUsage, GetUsage
+from bus.messages.usage import CgroupUsage, FoundUsage, GetUsage, PodUsage
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import screen, size, table, terminal_height, terminal_width
@@ -15,7 +15,7 @@ Write = Callable[[str], None]
 INTERVAL = 2.0  # seconds between two readings of --watch
 _TIMEOUT = 10.0  # seconds that pleg has for a reading of every cgroup
 _AGE = 1.0  # seconds that a reading may be old
-_SAMPLE = 1.1  # seconds from a first reading, which has no CPU of pods, to one that has it
+_SAMPLE = 1.1  # seconds between two readings where pleg has no CPU of pods: it computes rates over five and more
 
 
 def show_usage(
@@ -32,7 +32,7 @@ def show_usage(
         found = _reading(agent, pod, namespace)
         if lacks_cpu(found):
             time.sleep(_SAMPLE)
-            found = _reading(agent, pod, namespace)
+            found = with_cpu(found, _reading(agent, pod, namespace))
         if form != "text":
             return [dump(dataclasses.asdict(found), form)]
         return usage_lines(found, containers, terminal_width())
@@ -72,6 +72,32 @@ def lacks_cpu(found: FoundUsage) -> bool:
     """Whether no pod has a CPU usage, which needs two readings; false without pods."""
     known = [pod.cgroup.cpu_nanocores for pod in found.pods if pod.cgroup]
     return bool(known) and all(one is None for one in known)
+
+
+def with_cpu(before: FoundUsage, after: FoundUsage) -> FoundUsage:
+    """The reading `after` with the CPU usage since `before` for pods and containers that have none."""
+    pods = {pod.uid: pod for pod in before.pods}
+    return dataclasses.replace(
+        after, pods=tuple(_pod_with_cpu(pods[pod.uid], pod) if pod.uid in pods else pod for pod in after.pods)
+    )
+
+
+def _pod_with_cpu(before: PodUsage, after: PodUsage) -> PodUsage:
+    seconds = after.read_at - before.read_at
+    known = {one.id: one.cgroup for one in before.containers}
+    containers = tuple(
+        dataclasses.replace(one, cgroup=_with_cpu(known.get(one.id), one.cgroup, seconds)) for one in after.containers
+    )
+    return dataclasses.replace(after, cgroup=_with_cpu(before.cgroup, after.cgroup, seconds), containers=containers)
+
+
+def _with_cpu(before: CgroupUsage | None, after: CgroupUsage | None, seconds: float) -> CgroupUsage | None:
+    if before is None or after is None or after.cpu_nanocores is not None or seconds <= 0:
+        return after
+    if before.cpu_nanoseconds is None or after.cpu_nanoseconds is None:
+        return after
+    used = after.cpu_nanoseconds - before.cpu_nanoseconds
+    return after if used < 0 else dataclasses.replace(after, cpu_nanocores=int(used / seconds))
 
 
 def usage_lines(found: FoundUsage, containers: bool, width: int) -> list[str]:

@@ -1,9 +1,11 @@
 """CPU and memory of pods and containers as a table."""
 
+from dataclasses import replace
+
 import pytest
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
-from services.cli.agent.top import chosen, lacks_cpu, usage_lines
+from services.cli.agent.top import chosen, lacks_cpu, usage_lines, with_cpu
 from shared.errors import OperatorError
 
 
@@ -66,3 +68,28 @@ def test_a_first_reading_lacks_the_cpu_of_all_pods() -> None:
     assert lacks_cpu(FoundUsage(node=NODE, pods=(PODS[2], PODS[3])))
     assert not lacks_cpu(FoundUsage(node=NODE, pods=PODS))
     assert not lacks_cpu(FoundUsage(node=NODE)) and not lacks_cpu(FoundUsage(node=NODE, pods=PODS[3:]))
+
+
+def counted(name: str, seconds: float, read_at: float, millicores: int | None = None) -> PodUsage:
+    """A pod that has used so many seconds of CPU."""
+    usage = replace(cgroup(millicores, 5), cpu_nanoseconds=int(seconds * 1e9))
+    return replace(pod(name, usage), read_at=read_at)
+
+
+def test_a_second_reading_gives_the_cpu_since_the_first_where_pleg_has_none() -> None:
+    before = (counted("busy", 3.0, 1.0), counted("known", 0.0, 1.0), counted("again", 9.0, 1.0), pod("gone", None))
+    after = (counted("busy", 4.0, 3.0), counted("known", 1.0, 3.0, 7), counted("again", 1.0, 3.0), counted("new", 1, 3))
+    found = with_cpu(FoundUsage(node=NODE, pods=before), FoundUsage(node=NODE, pods=(*after, pod("gone", None))))
+    lines = [line.split()[:2] for line in usage_lines(found, containers=True, width=0)[2:]]
+    assert lines == [
+        *(["shop/busy", "500m"], ["main", "500m"]),
+        *(["shop/known", "7m"], ["main", "7m"]),
+        *(["shop/again", "-"], ["main", "-"]),  # its cgroup was made again
+        *(["shop/new", "-"], ["main", "-"]),
+        *(["shop/gone", "-"], ["main", "-"]),
+    ]
+
+
+def test_the_same_reading_twice_has_no_cpu() -> None:
+    found = FoundUsage(node=NODE, pods=(counted("busy", 3.0, 1.0),))
+    assert lacks_cpu(with_cpu(found, found))
