@@ -76,8 +76,8 @@ def parts(agent: Agent) -> Iterator[Part]:
     yield "metrics.txt", lambda: _metrics(agent.run_dir)
     yield from _logs(config.log_dir, "log")
     left = _MOST_OF_STORIES
-    for path in sorted(directory_of(config.root_dir).glob("*.jsonl"), key=_changed, reverse=True):
-        size = path.stat().st_size if path.exists() else 0
+    stories = ((*_changed_and_size(path), path) for path in directory_of(config.root_dir).glob("*.jsonl"))
+    for _, size, path in sorted(stories, reverse=True):
         if (left := left - size) >= 0:
             yield f"stories/{path.name}", _end_of(path, size)
     yield from _logs(config.log_dir, "log.1")
@@ -193,8 +193,10 @@ def _metrics(run_dir: str) -> str:
     return content[:_MOST_OF_PART].decode("utf-8", "replace")
 
 
-def _changed(path: Path) -> float:
+def _changed_and_size(path: Path) -> tuple[float, int]:
+    """When the file was changed (seconds since the epoch), and its bytes; zeros for one that was removed meanwhile."""
     try:
-        return path.stat().st_mtime
+        found = path.stat()
     except FileNotFoundError:
-        return 0.0
+        return 0.0, 0
+    return found.st_mtime, found.st_size
