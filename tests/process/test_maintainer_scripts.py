@@ -24,6 +24,8 @@ SHOWN = {
 }
 REPLACED = ["systemctl kill --kill-who=main --signal=USR1 bulkhead.service", "systemctl restart bulkhead.service"]
 STOPPED = ["deb-systemd-invoke restart bulkhead.service"]
+# Variables of a shell with which `bulkhead config check` would check another agent than that of the unit.
+_OTHER_AGENT = "$KUBELET_ARGS$BULKHEAD_HOME$BULKHEAD_RUN_DIR"
 # Answers every command of debconf as the operator does; the questions are not of interest.
 _DEBCONF = "".join(f"db_{name}() {{ :; }}\n" for name in ("fset", "input", "go", "purge", "stop"))
 
@@ -41,6 +43,7 @@ class Machine:
     answer: str = "false"
     shown: Mapping[str, str] = field(default_factory=dict)  # other properties of the units
     denied: bool = False  # there is a policy about starts of services
+    variables: Mapping[str, str] = field(default_factory=dict)  # of the shell
 
     def run(self, script: str, *arguments: str) -> tuple[list[str], str]:
         """Run the script, which must succeed; what it changed, by command line, and what it printed."""
@@ -73,7 +76,7 @@ class Machine:
         self.double(programs / "umount", f"{self.record()}; {self.result('umount', f': > {mounted}')}")
         for name in ("deb-systemd-invoke", "rm"):
             self.double(programs / name, f"{self.record()}; {self.result(name, ':')}")
-        self.double(programs / "bulkhead", self.result("bulkhead", ":"))
+        self.double(programs / "bulkhead", f'[ -z "{_OTHER_AGENT}" ] || exit 1; {self.result("bulkhead", ":")}')
         policy, process = self.directory / "policy", self.directory / "supervisord.pid"
         process.write_text(f"{PROCESS}\n")
         if self.denied:
@@ -92,7 +95,7 @@ class Machine:
         file = self.directory / script
         file.write_text(text)
         # No program of the machine is reachable but these.
-        environment = {"PATH": str(programs), "ANSWER": self.answer}
+        environment = {"PATH": str(programs), "ANSWER": self.answer, **self.variables}
         done = subprocess.run(
             ["/bin/sh", file, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
@@ -145,6 +148,13 @@ def test_an_agent_whose_configuration_the_new_version_refuses_is_stopped(tmp_pat
     machine = Machine(tmp_path, {"bulkhead.service": ("active", OURS)}, failing=("bulkhead",))
     calls, _ = machine.run("postinst", "configure", "0.1.0")
     assert calls == ["systemctl daemon-reload", *STOPPED]
+
+
+@pytest.mark.parametrize("name", ["KUBELET_ARGS", "BULKHEAD_HOME", "BULKHEAD_RUN_DIR"])
+def test_the_configuration_that_is_checked_is_not_that_of_the_shell(tmp_path: Path, name: str) -> None:
+    units = {"bulkhead.service": ("active", OURS)}
+    calls, _ = Machine(tmp_path, units, variables={name: "/srv"}).run("postinst", "configure", "0.1.0")
+    assert calls == ["systemctl daemon-reload", *REPLACED]
 
 
 def test_a_policy_about_starts_of_services_is_followed(tmp_path: Path) -> None:

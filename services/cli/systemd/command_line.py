@@ -9,12 +9,12 @@ from services.cli.systemd.unit import EnvironmentFile, ServiceUnit
 from shared.errors import OperatorError
 from shared.places import PLACE_VARIABLES
 
-_LONGEST = 1 << 20  # bytes of an environment file
+_LONGEST = 1 << 20  # bytes of an environment file; systemd reads longer ones
 
 
 def unit_variables(unit: ServiceUnit) -> dict[str, str]:
     """The variables of Environment=, the environment files and UnsetEnvironment=, by name. Raises OperatorError for a
-    file without which systemd does not start the unit, and for one that this user may not read."""
+    file without which systemd does not start the unit, and for one that is too long or that this user may not read."""
     texts = [text for file in unit.environment_files for text in _texts(file, unit.name)]
     return variables_of(unit.environment, texts, unit.unset)
 
@@ -42,7 +42,7 @@ def _texts(file: EnvironmentFile, unit: str) -> list[str]:
     texts = []
     for path in paths:
         try:
-            texts.append(_text(path))
+            texts.append(_text(path, unit))
         except PermissionError as error:
             what = f"its environment file {path} cannot be read: {error.strerror}"
             raise OperatorError(what, where=unit, remedy="run this as root") from error
@@ -55,13 +55,14 @@ def _texts(file: EnvironmentFile, unit: str) -> list[str]:
     return texts
 
 
-def _text(path: str) -> str:
-    """Raises OSError, and ValueError for what systemd refuses."""
+def _text(path: str, unit: str) -> str:
+    """Raises OSError, ValueError for what systemd refuses, and OperatorError for what is not read to its end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is empty
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(_LONGEST + 1) or b""
     if len(content) > _LONGEST:
-        raise ValueError(f"it has more than {_LONGEST >> 20} MiB")
+        what = f"its environment file {path} has more than {_LONGEST >> 20} MiB, and is not read"
+        raise OperatorError(what, where=unit, remedy="make it shorter")
     try:
         return content.decode()
     except UnicodeDecodeError:

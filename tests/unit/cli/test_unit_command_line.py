@@ -77,7 +77,7 @@ def test_the_files_that_a_pattern_means_are_read_in_order(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "No such file"), (b"A=\xff\n", "not UTF-8 text"), (b"A=" + b"x" * (1 << 20), "more than 1 MiB")],
+    [(None, "No such file"), (b"A=\xff\n", "not UTF-8 text")],
 )
 def test_a_file_that_systemd_does_not_start_without_is_named(content: bytes | None, why: str, tmp_path: Path) -> None:
     file = tmp_path / "kubelet"
@@ -87,6 +87,16 @@ def test_a_file_that_systemd_does_not_start_without_is_named(content: bytes | No
         use_places_of(kubelet(files=(file,), optional=False))
     assert "\n" not in str(raised.value)
     assert unit_variables(kubelet(files=(file,), environment=("A=1",))) == {"A": "1"}, "EnvironmentFile=-"
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_file_that_is_too_long_is_an_error_because_systemd_reads_it(tmp_path: Path, *, optional: bool) -> None:
+    file = tmp_path / "kubelet"
+    file.write_bytes(b"A=" + b"x" * ((1 << 20) - 2))
+    assert set(unit_variables(kubelet(files=(file,), optional=optional))) == {"A"}
+    file.write_bytes(file.read_bytes() + b"x")
+    with pytest.raises(OperatorError, match=rf"^kubelet.service: .*{file} has more than 1 MiB.* \(make it shorter\)$"):
+        unit_variables(kubelet(files=(file,), optional=optional))
 
 
 def test_a_pipe_in_place_of_a_file_does_not_hang(tmp_path: Path) -> None:
