@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def check_takeover(unit: ServiceUnit, program: str, run_dir: str, directories: t
                    needs_api_server: bool) -> Found:  # fmt: skip
     """Read what a takeover depends on. `program`: Bulkhead's kubelet; `directories`: where files will be written."""
     seen = _Findings()
-    seen.problems += refusals(unit, program)
+    seen.problems += refusals(unit, program, time.time())
     if not os.access(program, os.X_OK):
         seen.problems.append(f"{program} is not there or not executable (install Bulkhead again)")
     if seen.problems:

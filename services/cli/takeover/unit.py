@@ -11,6 +11,7 @@ UNIT = "kubelet.service"
 DROP_INS = Path("/etc/systemd/system")
 DROP_IN = "90-bulkhead.conf"
 _PLAIN = re.compile(r"[\w@+=:,./${}^~-]+")  # a word that systemd reads as it is
+_STEADY = 60.0  # seconds for which a kubelet that systemd had to start again must run since
 _PREFIXES = {"privileged": "+", "no-setuid": "!", "ambient": "!!"}  # ExecStart=+program runs with other rights
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _HEAD = """\
@@ -46,7 +47,7 @@ def loaded_kubelet(unit: ServiceUnit, bulkhead: str) -> Kubelet:
     return Kubelet.BULKHEAD if unit.program == bulkhead else Kubelet.OWN
 
 
-def refusals(unit: ServiceUnit, bulkhead: str) -> list[str]:
+def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
     """Why this unit cannot be taken over, one line each with the remedy. `bulkhead`: the path of our program."""
     if unit.load_state != "loaded":
         remedy = "bulkhead.service runs Bulkhead on a node without a kubelet" if unit.load_state == "not-found" else (
@@ -82,6 +83,13 @@ def refusals(unit: ServiceUnit, bulkhead: str) -> list[str]:
         found.append(
             f"{UNIT} is {unit.active_state} ({unit.sub_state}), there is no kubelet that works to return to "
             f"(journalctl -u {UNIT} shows why; repair it first)"
+        )
+    elif (
+        loaded_kubelet(unit, bulkhead) is not Kubelet.BULKHEAD and unit.restarts and wall - unit.main_started < _STEADY
+    ):
+        found.append(
+            f"{UNIT} has ended and was started again by systemd within the last {_STEADY:.0f} s (journalctl -u {UNIT} "
+            "shows why; if that has passed, wait a minute)"
         )
     return found
 
