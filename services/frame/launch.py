@@ -265,7 +265,7 @@ class _Frame:
         watchdog.start()
         await bus.start()
         tracing.start()
-        _settle_memory()
+        _freeze_memory()
         running = asyncio.create_task(service.run(), name=self._service)
         ending = asyncio.create_task(signals.ending.wait(), name="ending")
         following = asyncio.create_task(self._follow_configuration(in_force, signals), name="configuration")
@@ -385,7 +385,7 @@ async def _unless_ending(work: Awaitable[T], ending: asyncio.Event) -> bool:
     return False
 
 
-def _settle_memory() -> None:
+def _freeze_memory() -> None:
     """What was made until now stays until the end: no search for garbage goes through the modules again, which would
     stop the loop for tens of milliseconds, and write to memory that was shared so far."""
     gc.collect()

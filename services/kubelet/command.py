@@ -33,24 +33,25 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _end_before_the_start)
     signal.signal(signal.SIGINT, _end_before_the_start)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what there is to reload is being read; later it is supervisord's
-    from services.kubelet.evaluation_child import settle  # after the signals are taken: a stop may come meanwhile
+    # After the signals are taken: a stop may come meanwhile.
+    from services.kubelet.evaluation_child import prepare_start
 
-    child, answer = _fork_evaluation(partial(settle, arguments, os.getpid()))
+    child, answer = _fork_evaluation(partial(prepare_start, arguments, os.getpid()))
     try:
         if not _PRINTING.intersection(arguments):
             import services.kubelet.supervision  # noqa: F401  meanwhile
             from services.frame.preloading import import_modules
 
             import_modules(stop=lambda: bool(select.select([answer], [], [], 0)[0]))
-        settled = _read(answer)
+        prepared = _read(answer)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except SystemExit:
         with contextlib.suppress(OSError):
             os.kill(child, signal.SIGKILL)
         raise
-    if code != 0 or not settled:
+    if code != 0 or not prepared:
         return code if code >= 0 else 1
-    place = json.loads(settled)
+    place = json.loads(prepared)
     environment = {STANDARD_ERROR: _inheritable(2), STANDARD_OUTPUT: _inheritable(1)}
     if arguments:
         environment["KUBELET_ARGS"] = shlex.join(arguments)
@@ -77,25 +78,25 @@ def main() -> int:
     return code
 
 
-def _fork_evaluation(settle: Callable[[], tuple[int, dict[str, Any]]]) -> tuple[int, int]:
+def _fork_evaluation(prepare: Callable[[], tuple[int, dict[str, Any]]]) -> tuple[int, int]:
     """The child's process id, and where its answer is to be read: empty when there is nothing to start."""
     answer, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(answer)
-        _evaluate(settle, write)
+        _evaluate(prepare, write)
     os.close(write)
     return child, answer
 
 
-def _evaluate(settle: Callable[[], tuple[int, dict[str, Any]]], write: int) -> NoReturn:
+def _evaluate(prepare: Callable[[], tuple[int, dict[str, Any]]], write: int) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
-        code, settled = settle()
-        if settled:
-            os.write(write, json.dumps(settled).encode())  # a path or three: fits into any pipe
+        code, prepared = prepare()
+        if prepared:
+            os.write(write, json.dumps(prepared).encode())  # a path or three: fits into any pipe
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:

@@ -31,7 +31,7 @@ from shared.version import KUBERNETES_RELEASE
 _LONGEST_ARGUMENTS = 131072 - len("KUBELET_ARGS=") - 1  # bytes the kernel takes of one variable
 
 
-def settle(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:
+def prepare_start(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:
     """Exit code and what supervisord needs to know; an empty answer = there is nothing to start.
 
     Without any argument those count that supervisord alone would go by: KUBELET_ARGS, or the args file. `process` is
@@ -39,7 +39,7 @@ def settle(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:
     """
     console = Console(process)
     try:
-        return 0, _settle(arguments or find_arguments(find_places()), process, console)
+        return 0, _prepare_start(arguments or find_arguments(find_places()), process, console)
     except ConfigurationRefusedError as error:
         for line in error.lines:
             console.failed(line)
@@ -49,7 +49,7 @@ def settle(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:
         return 1, {}
 
 
-def _settle(arguments: list[str], process: int, console: Console) -> dict[str, Any]:
+def _prepare_start(arguments: list[str], process: int, console: Console) -> dict[str, Any]:
     try:
         flags = parse_flags(arguments)
     except FlagsRefusedError as error:

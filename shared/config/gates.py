@@ -12,7 +12,7 @@ from shared.config.spelling import closest
 _STAGE_SWITCH = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
 
 
-def settle_gates(
+def resolve_gates(
     given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str] | None = None
 ) -> tuple[dict[str, bool], list[str]]:
     """The value of every gate there is, and remarks. `given` are the explicit ones, with the flag's over the file's;

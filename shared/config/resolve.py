@@ -21,7 +21,7 @@ from shared.config.findings import ERROR, STRICT, WARNING, Finding, Findings
 from shared.config.flag_lines import given_texts
 from shared.config.flags import Flags
 from shared.config.gate_table import GATES
-from shared.config.gates import settle_gates
+from shared.config.gates import resolve_gates
 from shared.config.host_facts import HostFacts, check_host
 from shared.config.layers import DefaultInputs, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
 from shared.config.nested import value_of
@@ -81,7 +81,7 @@ def resolve(
     findings: Findings,
     check_further: Callable[[Mapping[str, bool], Findings], None] = lambda gates, findings: None,
 ) -> Resolved:
-    """Check and merge. `findings` has what was found on reading; `check_further` is called with the settled gates.
+    """Check and merge. `findings` has what was found on reading; `check_further` is called with the gates.
 
     Raises ConfigurationRefusedError.
     """
@@ -98,7 +98,7 @@ def resolve(
     if sources.file and kubelet is None:
         findings.refuse_if_any()  # what could not be read cannot be checked
     layers = stack.lay(kubelet, absolute(sources.file), sources.drop_ins if sources.config_dir else None)
-    gates = stack.settle(layers)
+    gates = stack.resolve_gates(layers)
     if own["dynamic_config_dir"] and not gates[_DYNAMIC] and not sources.replaced:
         what, remedy = f"needs the feature gate {_DYNAMIC}", f"enable {_DYNAMIC}, or leave out the flag"
         findings.add("", what, remedy, place="--dynamic-config-dir")
@@ -125,7 +125,7 @@ def _table_default(key: str) -> Any:
 
 
 class _Stack:
-    """Lays the layers in the kubelet's order, and settles the feature gates where the kubelet does."""
+    """Lays the layers in the kubelet's order, and resolves the feature gates where the kubelet does."""
 
     def __init__(
         self, flags: Flags, defaults: Mapping[str, tuple[Any, str]], facts: HostFacts, findings: Findings
@@ -152,11 +152,11 @@ class _Stack:
         finish(layers)
         return layers
 
-    def settle(self, layers: Layers) -> dict[str, bool]:
+    def resolve_gates(self, layers: Layers) -> dict[str, bool]:
         """The value of every gate in the end."""
         places = Findings(places=layers.places, default_place=self._findings.default_place)
         given = layers.data.get("featureGates") or {}
-        gates, remarks = settle_gates(_some(given), self._findings, places.place_of)
+        gates, remarks = resolve_gates(_some(given), self._findings, places.place_of)
         for remark in remarks:
             self._findings.found.append(Finding(WARNING, "", remark))
         return gates
@@ -167,8 +167,8 @@ class _Stack:
         if not given:
             return
         of_flags, of_file = Findings(), Findings(places=places, default_place=self._findings.default_place)
-        settle_gates(self._flag_gates, of_flags)
-        settle_gates(_some({**self._flag_gates, **given}), of_file)
+        resolve_gates(self._flag_gates, of_flags)
+        resolve_gates(_some({**self._flag_gates, **given}), of_file)
         if of_file.lines and not of_flags.lines:
             if not self._findings.lines:
                 self._findings.exit_code = _BAD_GATES_IN_FILE
@@ -176,7 +176,7 @@ class _Stack:
 
 
 def _gates_of(given: Mapping[str, bool]) -> Mapping[str, bool]:
-    return settle_gates({name: value for name, value in given.items() if name in GATES}, Findings())[0]
+    return resolve_gates({name: value for name, value in given.items() if name in GATES}, Findings())[0]
 
 
 def _some(given: Mapping[str, bool]) -> Mapping[str, bool]:

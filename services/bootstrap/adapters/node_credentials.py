@@ -46,7 +46,7 @@ def serving_store(config: EffectiveConfig) -> CertificateStore:
     return CertificateStore("kubelet-server", config.cert_dir, (config.tls_cert_file, config.tls_private_key_file))
 
 
-def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> ClientInspection:
+def inspect_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> ClientInspection:
     """Look at everything once, in children. Blocks; a plugin gets `timeout` seconds."""
     report = resolve_ordinary(config, wall, timeout=timeout)
     if not config.bootstrap_kubeconfig or report.unreadable:
@@ -60,17 +60,17 @@ def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGI
     )
     if plan in (ClientPlan.AS_IS, ClientPlan.MANAGED):
         return ClientInspection(plan, report)
-    return ClientInspection(plan, report, look_at_bootstrap(config, timeout=timeout))
+    return ClientInspection(plan, report, inspect_bootstrap(config, timeout=timeout))
 
 
 def find_refusal(config: EffectiveConfig, wall: float) -> tuple[str, ...]:
     """Look once, and return why a running agent does not take these credentials; () where it does. Blocks."""
-    look = look_at_client(config, wall)
+    look = inspect_client(config, wall)
     report = look.refusal or look.report
     return () if report.material is not None or (report.awaited and look.refusal is None) else report.problems
 
 
-def look_at_bootstrap(config: EffectiveConfig, *, timeout: int = 0) -> KubeconfigReport:
+def inspect_bootstrap(config: EffectiveConfig, *, timeout: int = 0) -> KubeconfigReport:
     """The bootstrap kubeconfig. Blocks; a plugin gets `timeout` seconds, and is not run with 0."""
     return resolve_in_child(config.bootstrap_kubeconfig, timeout=timeout, flag=_BOOTSTRAP)
 

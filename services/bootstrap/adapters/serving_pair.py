@@ -48,7 +48,7 @@ class PairReport:
     created: bool = False
 
 
-def settle_in_child(request: PairRequest) -> PairReport:
+def ensure_pair_in_child(request: PairRequest) -> PairReport:
     """Check or make the pair in a child process, so that `cryptography` stays out of this one."""
     command = [sys.executable, "-P", "-m", __name__]
     try:
@@ -61,7 +61,7 @@ def settle_in_child(request: PairRequest) -> PairReport:
     return PairReport(**{**answer, "problems": tuple(answer["problems"]), "remarks": tuple(answer["remarks"])})
 
 
-def settle(request: PairRequest) -> PairReport:
+def ensure_pair(request: PairRequest) -> PairReport:
     """Check or make the pair, check the client CA."""
     problems = []
     if request.client_ca_file and (problem := _check_client_ca(request.client_ca_file)):
@@ -215,4 +215,4 @@ def make_self_signed(host_name: str, now: datetime) -> tuple[bytes, bytes]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(settle(PairRequest(**json.load(sys.stdin))))))
+    print(json.dumps(asdict(ensure_pair(PairRequest(**json.load(sys.stdin))))))

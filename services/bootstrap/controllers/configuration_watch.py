@@ -15,7 +15,7 @@ from asyncinotify import Inotify, Mask
 from bus.interface import OwnedStream
 from bus.lock import ServiceLock
 from bus.messages.bootstrap import CertificateState
-from services.bootstrap.adapters.serving_pair import settle_in_child
+from services.bootstrap.adapters.serving_pair import ensure_pair_in_child
 from services.bootstrap.controllers import startup
 from services.bootstrap.controllers.node_config_choice import with_since
 from services.bootstrap.controllers.reload import reload
@@ -141,7 +141,7 @@ class ConfigurationWatch:
     async def _look_at_pair(self) -> None:
         """A good new pair is announced; a bad one is logged, and the server keeps the one it has."""
         request = pair_request(self._config)
-        report = await asyncio.to_thread(settle_in_child, request)
+        report = await asyncio.to_thread(ensure_pair_in_child, request)
         for line in report.problems:
             log.error("%s; the server keeps the pair it has", line)
         self._context.bus.trouble("certificate", report.problems[0] if report.problems else None)

@@ -21,7 +21,7 @@ from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import containerd_host, supervisord, taken_ports
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_contention import take_lock
-from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
+from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, ensure_pair_in_child
 from services.bootstrap.controllers.node_config_choice import Choice, choose, reject_crashing, with_since
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.core.containerd_config import render_config, render_network
@@ -81,7 +81,7 @@ def _complete(
         prepare(config)
     except OperatorError as error:
         raise ConfigurationRefusedError((str(error),)) from error
-    pair = settle_in_child(pair_request(config))
+    pair = ensure_pair_in_child(pair_request(config))
     problems, remarks = taken_ports.find_taken(config, server)
     missing = containerd_host.find_missing(config.embedded_containerd) if config.embedded_containerd else []
     if lines := (*pair.problems, *problems, *missing):
@@ -150,7 +150,7 @@ class BootstrapStartup:
         try:
             server = ServiceLock(self._run_dir, "server").holder
             evaluation = evaluate_all(server, prepare=self._prepare, in_force=begun, rejection=rejection)
-            self._settle_credentials(evaluation.resolved.config)
+            self._use_credentials(evaluation.resolved.config)
         except ConfigurationRefusedError as error:
             kept = self._last_good()
             if kept is None:
@@ -199,17 +199,17 @@ class BootstrapStartup:
     def _go_on_with(self, config: EffectiveConfig) -> None:
         """Work by a configuration that was evaluated earlier; `refused` gets what has become bad since."""
         self._prepare(config)
-        self.pair = settle_in_child(pair_request(config))
+        self.pair = ensure_pair_in_child(pair_request(config))
         try:
-            self._settle_credentials(config)
+            self._use_credentials(config)
         except ConfigurationRefusedError as error:
             self.refused = error.lines
         self._write(config)
 
-    def _settle_credentials(self, config: EffectiveConfig) -> None:
+    def _use_credentials(self, config: EffectiveConfig) -> None:
         """Bring the node's credentials into force. Raises ConfigurationRefusedError, OperatorError."""
         try:
-            self.credentials.settle(config, self._last_good())
+            self.credentials.bring_into_force(config, self._last_good())
         except OSError as error:
             raise _unwritable(error, self.credentials.files.directory) from error
 

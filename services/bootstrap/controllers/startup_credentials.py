@@ -19,7 +19,7 @@ from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.node_credentials import (
     ClientInspection,
     client_store,
-    look_at_client,
+    inspect_client,
     resolve_ordinary,
     write_kubeconfig,
 )
@@ -44,24 +44,24 @@ class StartupCredentials:
         self.plan = ClientPlan.AS_IS
         self.bootstrap: KubeconfigReport | None = None
         self.rotate_at_once = False
-        self._looking: Future[ClientInspection] | None = None
+        self._inspection: Future[ClientInspection] | None = None
 
     def begin(self, config: EffectiveConfig) -> None:
         """Start to look, in a thread of its own; nothing is written yet."""
         if config.joins_cluster:
             beside = ThreadPoolExecutor(1, thread_name_prefix="credentials")
-            self._looking = beside.submit(look_at_client, config, time.time(), timeout=FIRST_TIMEOUT)
+            self._inspection = beside.submit(inspect_client, config, time.time(), timeout=FIRST_TIMEOUT)
             beside.shutdown(wait=False)
 
-    def settle(self, config: EffectiveConfig, kept: EffectiveConfig | None) -> None:
+    def bring_into_force(self, config: EffectiveConfig, kept: EffectiveConfig | None) -> None:
         """Bring what was found into force. `kept` is the configuration that services may be running by.
 
         Raises ConfigurationRefusedError, OperatorError, OSError.
         """
-        if self._looking is None:
+        if self._inspection is None:
             self.files.remove()
             return
-        look, self._looking = self._looking.result(), None
+        look, self._inspection = self._inspection.result(), None
         self.files.prepare()
         if look.plan is ClientPlan.AS_IS:  # a kill may have left as whom a certificate was asked for
             shutil.rmtree(self.files.directory.parent / REQUESTING, ignore_errors=True)

@@ -18,7 +18,7 @@ from services.bootstrap.adapters.certificate_child import CertificateChild
 from services.bootstrap.adapters.certificate_forms import CertificateForms, CertificateRequest
 from services.bootstrap.adapters.certificate_store import make_directory
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
-from services.bootstrap.adapters.node_credentials import client_store, look_at_bootstrap, write_kubeconfig
+from services.bootstrap.adapters.node_credentials import client_store, inspect_bootstrap, write_kubeconfig
 from services.bootstrap.adapters.pending_request import PendingRequest
 from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.controllers.certificate_rotation import CsrCredentials, inspect_issued, store_pair, unusable
@@ -47,13 +47,13 @@ class TlsBootstrap:
         credentials: CsrCredentials,
         *,
         forms: CertificateForms | None = None,
-        look_at_bootstrap: Callable[[EffectiveConfig], KubeconfigReport] = look_at_bootstrap,
+        inspect_bootstrap: Callable[[EffectiveConfig], KubeconfigReport] = inspect_bootstrap,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
         chance: random.Random | None = None,
     ) -> None:
         self._context, self._config = context, context.config
         self._bootstrap, self._credentials = bootstrap, credentials
-        self._look_at_bootstrap = look_at_bootstrap
+        self._look_at_bootstrap = inspect_bootstrap
         self._forms, self._in_thread = forms or CertificateChild(), in_thread
         self._store = client_store(context.config)
         self._key_file = Path(context.config.cert_dir) / "kubelet-client.key.tmp"

@@ -57,7 +57,7 @@ class Prober:
         moment = Moment(self._clock.monotonic(), self._clock.wall())
         for container_id in self._set.observed(uid, pod, moment):
             self._results.delete(container_id, "the container is gone")
-        self._settle(uid)
+        self._update_workers(uid)
 
     def listed(self) -> None:
         """The first full list is in."""
@@ -93,10 +93,10 @@ class Prober:
                 self._consider_complete()
             case Put(uid, status):
                 self._set.status(uid, status.status)
-                self._settle(uid)
+                self._update_workers(uid)
             case Deleted(uid):
                 self._set.status(uid, {})
-                self._settle(uid)
+                self._update_workers(uid)
 
     def _turned(self, uid: str, keys: set[WorkerKey]) -> None:
         """These workers were made or ended."""
@@ -104,15 +104,15 @@ class Prober:
             if self._set.worker(key) is None:
                 self._stop(key)
                 self._metrics.ended(key)
-        self._settle(uid)
+        self._update_workers(uid)
 
     # -- tries ---------------------------------------------------------------------------------------------------
 
-    def _settle(self, uid: str) -> None:
+    def _update_workers(self, uid: str) -> None:
         """Bring timers, tries and the stream in line with what is known of the pod."""
         if self._closed:
             return
-        keys, abandoned = self._set.settle(uid, self._clock.monotonic(), self._jitter)
+        keys, abandoned = self._set.update_pod(uid, self._clock.monotonic(), self._jitter)
         for key in sorted(keys):
             worker = self._set.worker(key)
             assert worker is not None
@@ -176,7 +176,7 @@ class Prober:
             return
         if worker.result != before:
             log.info("%s of container %s (%s): %s", key.kind, key.container, container_id[:12], worker.result)
-        self._settle(key.pod_uid)
+        self._update_workers(key.pod_uid)
 
     def _record(self, key: WorkerKey, spec: ProbeSpec, outcome: Outcome) -> None:
         if (found := event_of(key.kind, outcome)) is None:

@@ -158,7 +158,7 @@ class ProbeSet:
 
     # -- results -------------------------------------------------------------------------------------------------
 
-    def settle(self, uid: str, now: float, delays: Iterator[float]) -> tuple[set[WorkerKey], set[WorkerKey]]:
+    def update_pod(self, uid: str, now: float, delays: Iterator[float]) -> tuple[set[WorkerKey], set[WorkerKey]]:
         """Give the workers of the pod its current state. Return (all of them, those whose try must be abandoned).
 
         `delays` gives random parts of a period, in [0, 1), for first delays.

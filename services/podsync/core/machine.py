@@ -144,7 +144,7 @@ class PodSync:
             wake = WakeAt(cause="a decision failed", when=retry_at)
             return [ReportInternalError(cause=cause, uid=uid, error=error), wake]
         finally:
-            self.node_state.pods.settle(uid)
+            self.node_state.pods.note_rest(uid)
 
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""

@@ -65,9 +65,9 @@ class Connections:
         finally:
             self._table.sent(number)
 
-    def settle(self, number: int, size: int) -> None:
+    def set_held(self, number: int, size: int) -> None:
         """It holds `size` bytes now."""
-        self._table.settle(number, size)
+        self._table.set_held(number, size)
 
     def count_as_authorized(self, number: int) -> bool:
         """Count it as authorized; False when there are too many of those."""

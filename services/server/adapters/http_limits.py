@@ -152,7 +152,7 @@ class Connection(web.RequestHandler):
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """Called when an upgrade was let through: from here on the stream's own flow control bounds what is held."""
-        self._server.connections_open.settle(self.number, 0)
+        self._server.connections_open.set_held(self.number, 0)
         super().set_parser(parser, data_received_cb)
 
     async def finish_response(
@@ -200,7 +200,7 @@ class Connection(web.RequestHandler):
         if self._request_in_progress or self._buffer_paused:
             connections.hold(self.number, fields * _FIELD_COST)
         else:  # all that came before was of requests that are answered
-            connections.settle(self.number, received + fields * _FIELD_COST)
+            connections.set_held(self.number, received + fields * _FIELD_COST)
 
     def _hold(self, size: int) -> bool:
         return self._server.connections_open.hold(self.number, size)

@@ -163,9 +163,9 @@ class ConnectionTable:
     def release(self, number: int, size: int) -> None:
         """It holds `size` bytes less."""
         if (connection := self._connections.get(number)) is not None:
-            self.settle(number, max(connection.held - size, 0))
+            self.set_held(number, max(connection.held - size, 0))
 
-    def settle(self, number: int, size: int) -> None:
+    def set_held(self, number: int, size: int) -> None:
         """It holds `size` bytes now."""
         connection = self._connections.get(number)
         if connection is not None and not connection.authorized:

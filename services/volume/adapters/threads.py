@@ -47,7 +47,7 @@ class Call:
 
 
 @dataclass(eq=False)
-class _Place:
+class _Reservation:
     """What a call occupies until its thread returns."""
 
     path: str
@@ -74,9 +74,9 @@ class Threads:
         self._mounts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, path: str = "", share: Share | None = None) -> AsyncIterator["Turn"]:
+    async def turn(self, path: str = "", share: Share | None = None) -> AsyncIterator["ReservedThread"]:
         """Wait for a place. `path`: on which the call may hang; `share`: of its mount. Raises HungError."""
-        place = _Place(path, share.mount if share else "")
+        place = _Reservation(path, share.mount if share else "")
         try:
             with waiting_for("a free thread"):
                 async with asyncio.timeout(self._place_timeout):
@@ -84,7 +84,7 @@ class Threads:
         except TimeoutError:
             raise HungError(self._why(place)) from None
         try:
-            yield Turn(self, place)
+            yield ReservedThread(self, place)
         finally:
             if place.running is None or place.running.done():
                 self._give_back(place)
@@ -100,7 +100,7 @@ class Threads:
         """Begin no more calls; those that run are left alone."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _take(self, place: _Place, share: Share | None) -> None:
+    async def _take(self, place: _Reservation, share: Share | None) -> None:
         needed: list[asyncio.Lock | asyncio.Semaphore] = [self._free]
         if share:
             needed.insert(0, self._mounts.setdefault(share.mount, asyncio.Semaphore(share.places)))
@@ -114,7 +114,7 @@ class Threads:
             self._give_back(place)
             raise
 
-    def _use_spare(self, place: _Place) -> None:
+    def _use_spare(self, place: _Reservation) -> None:
         """Its call does not return: its place is freed for others, as long as there are spare threads."""
         if self._spare:
             self._spare -= 1
@@ -122,20 +122,20 @@ class Threads:
             place.held.remove(self._free)
             self._free.release()
 
-    def _give_back(self, place: _Place) -> None:
+    def _give_back(self, place: _Reservation) -> None:
         if place.spare:
             self._spare += 1
         while place.held:
             place.held.pop().release()
 
-    def _returned_late(self, place: _Place) -> None:
+    def _returned_late(self, place: _Reservation) -> None:
         assert place.running is not None
         if not place.running.cancelled():
             place.running.exception()  # retrieved, or asyncio would log it: its caller has gone
         self._give_back(place)
         place.late()
 
-    def _why(self, place: _Place) -> str:
+    def _why(self, place: _Reservation) -> str:
         path, calls = place.path, self.calls.values()
         if not path or any(call.path == path for call in calls):
             return f"{path} does not answer within {self.timeout:g} s"
@@ -146,10 +146,10 @@ class Threads:
         return f"{path} was not looked at: {where} do not answer, {others[0] if others else ''} is one"
 
 
-class Turn:
+class ReservedThread:
     """An occupied place, for one call."""
 
-    def __init__(self, threads: Threads, place: _Place) -> None:
+    def __init__(self, threads: Threads, place: _Reservation) -> None:
         self._threads, self._place = threads, place
 
     async def call(

@@ -15,7 +15,7 @@ from bus.messages.event import KubeEvent
 from services.volume.adapters.atomic_writer import KEPT_SECONDS
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
-from services.volume.adapters.threads import Call, HungError, Threads, Turn
+from services.volume.adapters.threads import Call, HungError, ReservedThread, Threads
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.csi_volume import driver_of
@@ -108,7 +108,7 @@ class OperationExecutor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def host_subpath_turn(self, root: str) -> AbstractAsyncContextManager[Turn]:
+    def host_subpath_turn(self, root: str) -> AbstractAsyncContextManager[ReservedThread]:
         """A turn for a subPath of the hostPath `root`, which may hang."""
         return self._host_subpaths.turn(root, self._mounts.share(root))
 
@@ -219,7 +219,7 @@ class OperationExecutor:
         finally:
             self._removals.pop(operation, None)
 
-    def _turn(self, operation: Operation) -> AbstractAsyncContextManager[Turn]:
+    def _turn(self, operation: Operation) -> AbstractAsyncContextManager[ReservedThread]:
         threads = self._threads[kind := kind_of(operation)]
         match kind:
             case Kind.LOCAL:
@@ -252,7 +252,7 @@ class OperationExecutor:
         return None if gathering.cancelled() else gathering.result()
 
     async def _perform(
-        self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress, turn: Turn
+        self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress, turn: ReservedThread
     ) -> Outcome:
         crash_point(f"volume.calling.{type(operation).__name__}")
         what = f"{_what(operation)} of pod {self._described(operation.uid)}"

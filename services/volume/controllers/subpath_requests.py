@@ -11,7 +11,7 @@ from typing import Any
 
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
-from services.volume.adapters.threads import HungError, Turn
+from services.volume.adapters.threads import HungError, ReservedThread
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
@@ -65,7 +65,7 @@ class SubpathRequests:
             self._on_end((request.uid,))
         return PreparedSubpath(host_path=path)
 
-    def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[Turn]:
+    def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[ReservedThread]:
         """A path of the node may hang: it has threads of its own, one for each path. Other volumes have one for each
         pod."""
         pod = self._reconciler.desired.pods.get(request.uid)

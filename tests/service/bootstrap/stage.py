@@ -106,7 +106,7 @@ class Stage:
                 REPORT,
                 self._requester(context),
                 forms=CertificateForms(),
-                look_at_bootstrap=lambda _: self.bootstrap,
+                inspect_bootstrap=lambda _: self.bootstrap,
                 in_thread=at_once,
             )
             return first.run()

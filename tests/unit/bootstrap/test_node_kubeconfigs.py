@@ -14,7 +14,7 @@ from services.bootstrap.adapters import node_credentials
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve, resolve_in_child
 from services.bootstrap.adapters.node_credentials import (
     client_store,
-    look_at_client,
+    inspect_client,
     resolve_ordinary,
     resolve_requesting,
     write_kubeconfig,
@@ -70,7 +70,7 @@ def test_when_a_kubeconfig_is_still_valid(
 ) -> None:
     if user is not None:
         write(Path(config.kubeconfig), kubeconfig(user))
-    look = look_at_client(bootstrapping(config, rotate=rotate), time.time())
+    look = inspect_client(bootstrapping(config, rotate=rotate), time.time())
     bootstraps = look.plan in (ClientPlan.BOOTSTRAP_ONCE, ClientPlan.BOOTSTRAP_MANAGED)
     assert bootstraps is not still_valid
     assert look.refusal is None
@@ -80,7 +80,7 @@ def test_when_a_kubeconfig_is_still_valid(
 
 def test_a_kubeconfig_that_cannot_be_opened_is_refused_and_not_replaced(config: EffectiveConfig) -> None:
     Path(config.kubeconfig).mkdir()
-    look = look_at_client(bootstrapping(config, rotate=True), time.time())
+    look = inspect_client(bootstrapping(config, rotate=True), time.time())
     assert look.refusal is not None
     assert "cannot be read: Is a directory" in look.refusal.problems[0]
     assert look.bootstrap is None
@@ -98,7 +98,7 @@ def test_a_look_that_did_not_end_replaces_nothing(
 
     monkeypatch.setattr(node_credentials, "resolve_in_child", resolve_in_child)
     monkeypatch.setattr(subprocess, "Popen", starved)
-    look = look_at_client(bootstrapping(config, rotate=rotate), time.time())
+    look = inspect_client(bootstrapping(config, rotate=rotate), time.time())
     assert look.plan is (ClientPlan.MANAGED if rotate else ClientPlan.AS_IS)
     assert look.refusal is not None
     assert "the check failed: OSError" in look.refusal.problems[0]
@@ -107,7 +107,7 @@ def test_a_look_that_did_not_end_replaces_nothing(
 
 def test_what_is_wrong_with_a_replaced_kubeconfig_is_logged(config: EffectiveConfig) -> None:
     Path(config.kubeconfig).write_text("clusters: 5")
-    look = look_at_client(bootstrapping(config, rotate=False), time.time())
+    look = inspect_client(bootstrapping(config, rotate=False), time.time())
     assert look.plan is ClientPlan.BOOTSTRAP_ONCE
     assert look.report.awaited
     [line] = look.report.problems
@@ -143,7 +143,7 @@ def test_a_kubeconfig_whose_own_certificate_is_missing_is_refused_where_nothing_
 ) -> None:
     config = replace(config, rotate_certificates=True)
     write(Path(config.kubeconfig), kubeconfig({"client-certificate": "no.pem", "client-key": "no.pem"}))
-    look = look_at_client(config, time.time())
+    look = inspect_client(config, time.time())
     assert look.refusal is not None
     assert "no.pem cannot be read: No such file" in look.refusal.problems[0]
 
@@ -172,7 +172,7 @@ def test_the_kubeconfig_is_written_with_its_directories(config: EffectiveConfig,
     config = replace(bootstrapping(config, rotate=True), kubeconfig=str(tmp_path / "a/b/kubelet.conf"))
     write_pair(VALID, tmp_path, "ca")
     write(Path(config.bootstrap_kubeconfig), kubeconfig({"token": "b00t"}, **{"certificate-authority": "ca.crt"}))
-    look = look_at_client(config, time.time())
+    look = inspect_client(config, time.time())
     assert look.bootstrap is not None
     write_kubeconfig(config, look.bootstrap)
     path = tmp_path / "a/b/kubelet.conf"

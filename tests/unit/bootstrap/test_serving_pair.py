@@ -14,7 +14,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, make_self_signed, settle, settle_in_child
+from services.bootstrap.adapters.serving_pair import (
+    PairReport,
+    PairRequest,
+    ensure_pair,
+    ensure_pair_in_child,
+    make_self_signed,
+)
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -25,7 +31,7 @@ def pem() -> tuple[bytes, bytes]:
 
 
 def ask(directory: Path, *, may_create: bool = True, seeds: bool = False, client_ca: str = "") -> PairReport:
-    return settle(
+    return ensure_pair(
         PairRequest(
             certificate_file=str(directory / "kubelet.crt"),
             private_key_file=str(directory / "kubelet.key"),
@@ -127,7 +133,7 @@ def test_seeds_may_be_absent_but_not_bad(tmp_path: Path, pem: tuple[bytes, bytes
 def test_one_file_of_two_set_is_no_pair_and_none_is_made(tmp_path: Path, unset: str) -> None:
     settings = {"certificate_file": str(tmp_path / "x.crt"), "private_key_file": str(tmp_path / "x.key"), unset: ""}
     request = PairRequest(**settings, may_create=True, host_name="node-1", client_ca_file="")  # type: ignore[arg-type]
-    assert settle(request) == PairReport()
+    assert ensure_pair(request) == PairReport()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -196,5 +202,5 @@ def test_the_child_reports_what_it_found(tmp_path: Path, pem: tuple[bytes, bytes
         host_name="node-1",
         client_ca_file="",
     )
-    report = settle_in_child(request)
+    report = ensure_pair_in_child(request)
     assert (report.problems, report.not_after) == ((), "2026-06-01T11:00:00Z")

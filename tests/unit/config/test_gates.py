@@ -4,7 +4,7 @@ import pytest
 
 from shared.config.findings import Findings
 from shared.config.gate_table import GATES, REMOVED_GATES, Stage
-from shared.config.gates import declared_features, settle_gates
+from shared.config.gates import declared_features, resolve_gates
 
 DEFAULTS = {name: gate.default for name, gate in GATES.items()}
 
@@ -12,7 +12,7 @@ DEFAULTS = {name: gate.default for name, gate in GATES.items()}
 def settled(given: dict[str, bool]) -> tuple[dict[str, bool], list[str], list[str]]:
     """Values that are not the defaults, problems, remarks."""
     findings = Findings(places={"featureGates": "f:1:1"})
-    values, remarks = settle_gates(given, findings)
+    values, remarks = resolve_gates(given, findings)
     assert values.keys() == GATES.keys()
     return {name: value for name, value in values.items() if value != DEFAULTS[name]}, findings.lines, remarks
 
@@ -128,7 +128,7 @@ def test_a_stage_that_others_need_is_reported() -> None:
 def test_every_dependency_is_checked(name: str) -> None:
     for needed in GATES[name].needs:
         findings = Findings()
-        settle_gates({name: True, needed: False}, findings)
+        resolve_gates({name: True, needed: False}, findings)
         wanted = f"{name} is enabled, but depends on feature gate {needed}, which is disabled"
         locked = f"cannot set feature gate {needed} to false: it is locked to true"
         assert any(wanted in line or locked in line for line in findings.lines)
@@ -137,7 +137,7 @@ def test_every_dependency_is_checked(name: str) -> None:
 def test_what_will_go_is_remarked_where_it_was_set() -> None:
     given = {"SidecarContainers": True, "AllowDNSOnlyNodeCSR": True, "MemoryQoS": True, "AllBeta": False}
     places = {"featureGates.SidecarContainers": "f:3:1", "featureGates.AllowDNSOnlyNodeCSR": "--feature-gates"}
-    _, remarks = settle_gates(given, Findings(), lambda key: places.get(key, ""))
+    _, remarks = resolve_gates(given, Findings(), lambda key: places.get(key, ""))
     assert remarks == [
         "f:3:1: featureGates.SidecarContainers: is generally available and will go in a later release (leave it out)",
         "--feature-gates: AllowDNSOnlyNodeCSR is deprecated and will go in a later release (leave it out)",
@@ -147,7 +147,7 @@ def test_what_will_go_is_remarked_where_it_was_set() -> None:
 def test_a_line_has_the_place_of_the_gate_and_a_flag_its_own_name() -> None:
     findings = Findings()
     places = {"featureGates.A": "--feature-gates", "featureGates.B": "f:2:2"}
-    settle_gates({"A": True, "B": True}, findings, places.__getitem__)
+    resolve_gates({"A": True, "B": True}, findings, places.__getitem__)
     assert [line.partition(" (")[0] for line in findings.lines] == [
         "--feature-gates: unrecognized feature gate: A",
         "f:2:2: featureGates.B: unrecognized feature gate: B",

@@ -60,7 +60,7 @@ def settled(probes: ProbeSet, *, listed: bool = True) -> ProbeSet:
     probes.status("u", status("plain", "side", "c"))
     running = ContainerState.RUNNING
     probes.observed("u", observation(plain=running, side=running, c=running), NOW)
-    probes.settle("u", NOW.monotonic, repeat(0.5))
+    probes.update_pod("u", NOW.monotonic, repeat(0.5))
     return probes
 
 
@@ -99,7 +99,7 @@ def test_what_was_counted_of_each_container_finds_its_own_again() -> None:
     second = settled(ProbeSet({"u": first.memories("u")}), listed=False)
     fail(second, key("side", ProbeKind.LIVENESS), 1)
     fail(second, key("c", ProbeKind.LIVENESS), 1)
-    second.settle("u", NOW.monotonic + 100, repeat(0.5))
+    second.update_pod("u", NOW.monotonic + 100, repeat(0.5))
     results = dict(second.results_of("u"))
     assert (results["side-1"].liveness, results["c-1"].liveness) == ("failure", "success")
 

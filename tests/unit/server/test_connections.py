@@ -98,7 +98,7 @@ def test_what_is_answered_is_no_longer_held(table: ConnectionTable) -> None:
     [number] = opened(table, "a", 1)
     for _ in range(10):
         assert table.hold(number, 900) == []
-        table.settle(number, 20)
+        table.set_held(number, 20)
     table.hold(number, 500)
     table.release(number, 400)
     assert table.held == 120
@@ -115,7 +115,7 @@ def test_a_connection_that_ended_is_forgotten_whatever_comes_for_it(table: Conne
     table.close(number)
     table.begin(number)
     table.finish(number)
-    table.settle(number, 5)
+    table.set_held(number, 5)
     assert table.hold(number, 5) == []
     assert not table.count_as_authorized(number)
     assert (len(table), table.held, table.unauthorized) == (0, 0, 0)
@@ -139,7 +139,7 @@ def test_the_limits_hold_and_the_counts_add_up_whatever_happens(seed: int) -> No
             case 4:
                 live -= set(table.hold(number, chance.randrange(400)))
             case 5:
-                table.settle(number, chance.randrange(100))
+                table.set_held(number, chance.randrange(100))
             case _:
                 table.count_as_authorized(number)
         assert len(table) == len(live)

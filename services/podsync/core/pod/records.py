@@ -36,7 +36,7 @@ class Records:
         if not named:
             del self._named[record.full_name]
 
-    def settle(self, uid: str) -> None:
+    def note_rest(self, uid: str) -> None:
         """Call after every decision about a pod: evaluates whether its record is at rest now."""
         record = self.by_uid.get(uid)
         if record is None:
