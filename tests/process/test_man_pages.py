@@ -40,5 +40,5 @@ def test_an_unknown_request_is_a_warning(tmp_path: Path) -> None:
 def test_man_shows_options_and_exit_codes(tmp_path: Path) -> None:
     write_pages(tmp_path)
     done = run("man", "-l", str(tmp_path / "bulkhead-exec.1"))
-    assert done.returncode == 0 and "-n, --namespace TEXT" in done.stdout
+    assert done.returncode == 0 and "-n, --namespace NAME" in done.stdout
     assert "EXIT STATUS" in done.stdout and "wrong usage" in done.stdout and "bulkhead(1)" in done.stdout
