@@ -6,7 +6,7 @@ Blocking: Ctrl-C ends a command also while its output is not read.
 import http.client
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -32,10 +32,11 @@ def answer(run_dir: str, path: str, query: Query) -> Iterator[Iterator[bytes]]:
         connected = connect(where, ANSWER)
     except OSError as error:
         raise failure(str(where), error) from error
-    with closing(connected):
-        response = _response(connected, str(where), f"{path}?{urlencode(query)}" if query else path)
+    url = f"{path}?{urlencode(query)}" if query else path
+    with closing(connected), closing(_response(connected, str(where), url)) as response:
         if response.status != 200:
-            raise OperatorError(response.read(_LONGEST_REFUSAL).decode(errors="replace").strip())
+            refusal = _part(lambda: response.read(_LONGEST_REFUSAL), str(where))
+            raise OperatorError(refusal.decode(errors="replace").strip())
         connected.settimeout(None)
         yield _blocks(response, str(where))
 
@@ -74,11 +75,12 @@ def _response(connected: socket.socket, where: str, url: str) -> http.client.HTT
 
 
 def _blocks(response: http.client.HTTPResponse, where: str) -> Iterator[bytes]:
-    while True:
-        try:
-            block = response.read1(_BLOCK)
-        except (OSError, http.client.HTTPException) as error:  # the process of server was killed meanwhile
-            raise OperatorError("the answer broke off", where=where, remedy=_REMEDY) from error
-        if not block:
-            return
+    while block := _part(lambda: response.read1(_BLOCK), where):
         yield block
+
+
+def _part(read: Callable[[], bytes], where: str) -> bytes:
+    try:
+        return read()
+    except (OSError, http.client.HTTPException) as error:  # the process of server was killed or stopped meanwhile
+        raise OperatorError("the answer broke off", where=where, remedy=_REMEDY) from error
