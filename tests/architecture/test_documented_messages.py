@@ -18,6 +18,7 @@ OF_OTHERS = {
     "… no such host",
     "… pull access denied",
     "… no space left on device",
+    'failed to get network "…" cached result: … unexpected end of JSON input',
 }
 
 # Names of nodes, namespaces, pods, images, files and keys in the output that documents show.

@@ -1,9 +1,9 @@
 """The program `containerd` of supervisord: the one keeper of the embedded containerd.
 
-Takes the lock `containerd` and watches the containerd that runs, or starts one and notes its identity in the run
-directory. Killed, or followed by the keeper of a newer supervisord, it leaves containerd running. TERM ends containerd,
-by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper again, with
-the files bootstrap wrote. Exits 0, which supervisord takes for good,
+Takes the lock `containerd` and watches the containerd that runs, or removes what a power cut has damaged of libcni's
+files, starts one and notes its identity in the run directory. Killed, or followed by the keeper of a newer supervisord,
+it leaves containerd running. TERM ends containerd, by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends
+it for supervisord to start the keeper again, with the files bootstrap wrote. Exits 0, which supervisord takes for good,
 only where no containerd is configured.
 """
 
@@ -18,6 +18,7 @@ from typing import NoReturn
 
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir
+from services.bootstrap.adapters import cni_results
 from services.bootstrap.adapters.containerd_process import ContainerdProcess
 from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
@@ -28,10 +29,12 @@ from shared.config.loader import load_effective
 from shared.errors import OperatorError
 from shared.log import LogFile, start_log
 from shared.places import find_places
+from shared.process_identity import started_at
 
 log = logging.getLogger(__name__)
 
 _LARGEST_OUTPUT = 16 * 2**20
+_NAMES = 5  # of removed files, in the log
 _LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, nor report how much it is
 
 
@@ -104,6 +107,11 @@ async def _one(
             await _end(process)
     if signals.ending.is_set():
         return None
+    if damaged := cni_results.remove_damaged(started_at(1)):  # the boot began with process 1
+        log.warning(
+            "a power cut left %d files without content in /var/lib/cni/results; they are removed: %s",
+            len(damaged), ", ".join(damaged[:_NAMES]),
+        )  # fmt: skip
     process = ContainerdProcess.start(embedded, output)
     log.info("containerd runs as process %s, its output is in %s", process.pid, output)
     return process

@@ -1,0 +1,45 @@
+"""What libcni remembers of the interfaces of sandboxes: a file for each, which it writes without fsync.
+
+After a power cut such a file may be empty or hold zeros. Then no stop of its sandbox succeeds, and its pod never starts
+again; where the file is absent, the stop succeeds. Only files of an earlier boot are removed: libcni may be writing a
+later one.
+"""
+
+import json
+import logging
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_DIRECTORY = Path("/var/lib/cni/results")  # containerd gives libcni no other one
+_LARGEST = 2**20  # bytes; libcni writes a few KiB
+
+
+def remove_damaged(booted: float, directory: Path = _DIRECTORY) -> list[str]:
+    """Remove the files that were last written before `booted` (seconds since the epoch) and hold no JSON; their names.
+
+    A file that cannot be read or removed is logged and stays.
+    """
+    removed = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for file in sorted(directory.iterdir()):
+            try:
+                if _is_damaged(file, booted):
+                    file.unlink()
+                    removed.append(file.name)
+            except OSError as error:
+                log.warning("%s: cannot be looked at, or removed: %s", file, error.strerror)
+    return removed
+
+
+def _is_damaged(file: Path, booted: float) -> bool:
+    found = file.lstat()
+    if not stat.S_ISREG(found.st_mode) or found.st_mtime >= booted or found.st_size > _LARGEST:
+        return False
+    try:
+        json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return True
+    return False
