@@ -152,9 +152,9 @@ screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
 	@$(PYTHON) -m tools.house $(ARGS)
 
-vm: deps venv  ## an emulated machine of its own: cgroup v2, systemd as process 1, reboots, power cuts (an hour without KVM)
-	@tools/install-missing vm
-	$(PYTEST) tests/vm
+vm: venv  ## emulated machines: cgroup v2, systemd, reboots, power cuts; the Debian package (ARGS="-k package": only that)
+	@tools/install-missing run test vm
+	$(PYTEST) tests/vm $(ARGS)
 
 night: export NIGHT := 1
 night: export FIRST_SEED := $(shell date +%s)

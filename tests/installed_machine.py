@@ -1,20 +1,14 @@
 """This machine again, as one where only Debian's packages are installed: an overlay of its root with systemd as
 process 1 and a network of its own. Checkout and home directory are hidden. What is installed in there ends with it."""
 
-import json
 import subprocess
 from pathlib import Path
-from typing import Any
 
+from tests.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
 from tests.systemd_machine import SystemdMachine
 from tools.containerd import import_images
 from tools.home import CHECKOUT
-from tools.oci_image import BUSYBOX_CONTENT, PAUSE_COMMAND, Image
 
-PAUSE = Image(name="registry.k8s.io/pause:3.10", command=PAUSE_COMMAND)  # that of the package's kubelet.yaml
-
-# The environment of a login of root.
-LOGIN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8")
 # The units of this machine must not start in there. Only what the package starts is of interest.
 _ROOT = """\
 mount -t tmpfs -o size=2g tmpfs {scratch}
@@ -41,7 +35,7 @@ umount -l /mnt
 """
 
 
-class InstalledMachine(SystemdMachine):
+class InstalledMachine(InstalledNode, SystemdMachine):
     """`with InstalledMachine(directory) as machine:`; the directory is visible in there, at the same path."""
 
     namespaces = "--net"
@@ -73,41 +67,13 @@ class InstalledMachine(SystemdMachine):
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=600
         )
 
-    def must(self, *command: str, **environment: str) -> str:
-        """The same; standard output. AssertionError with all output where it fails."""
-        done = self.call(*command, **environment)
-        assert done.returncode == 0, (command, done.stdout, done.stderr, self.log.read_text(errors="replace")[-4000:])
-        return done.stdout
-
-    def json(self, *command: str) -> Any:
-        """What a command in there prints as JSON."""
-        return json.loads(self.must(*command))
-
-    @property
-    def containerd(self) -> str:
-        """The address of the containerd of the package's configuration."""
-        return str(self.path("/run/bulkhead/containerd/containerd.sock"))
+    def last_lines(self) -> str:
+        """The end of the journal of systemd and its units."""
+        return self.log.read_text(errors="replace")[-4000:]
 
     def import_images(self) -> None:
-        """Bring in what the pods of `add_pod` need."""
-        import_images(self.containerd, self.directory, (PAUSE, BUSYBOX_CONTENT))
-
-    def add_pod(self, name: str) -> None:
-        """Write the manifest of a pod that runs until it is stopped."""
-        container = {"name": "c", "image": BUSYBOX_CONTENT.name, "command": ["sleep", "100000"]}
-        spec = {"terminationGracePeriodSeconds": 1, "containers": [container]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        self.path(f"/etc/bulkhead/manifests/{name}.json").write_text(json.dumps(pod))
-
-    def states(self) -> dict[str, str]:
-        """The state of each pod, as `bulkhead pods` shows it."""
-        return {row["name"]: row["state"] for row in self.json("bulkhead", "pods", "-o", "json")}
-
-    def tasks(self) -> set[str]:
-        """The id and the process of each running container and sandbox."""
-        command = ["ctr", "--address", self.containerd, "--namespace", "k8s.io", "tasks", "ls"]
-        lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        return {" ".join(line.split()) for line in lines[1:] if "RUNNING" in line}
+        """Bring IMAGES into its containerd."""
+        import_images(str(self.path(CONTAINERD)), self.directory, IMAGES)
 
     def processes(self) -> set[str]:
         """The ids of all processes in there."""

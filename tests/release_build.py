@@ -1,6 +1,8 @@
 """Releases, built for tests as `make release` builds them, but compressed less."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,6 +33,25 @@ def build_release(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     [package] = output.glob("*.deb")
+    return package
+
+
+def relabelled(package: Path, version: str, output: Path) -> Path:
+    """Make the package again, at a path, as one of another version, as far as dpkg and the program know."""
+    tree = output.with_suffix(".tree")
+    subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
+    [metadata] = tree.glob("opt/bulkhead/lib/*/site-packages/bulkhead_kubelet-*.dist-info/METADATA")
+    for path in (tree / "DEBIAN/control", metadata):
+        path.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", path.read_text(), count=1))
+    packed(tree, output)
+    shutil.rmtree(tree)
+    return output
+
+
+def packed(tree: Path, package: Path, compression: str = "zstd") -> Path:
+    """An unpacked package as a package, at a path."""
+    command = ["dpkg-deb", "--build", "--root-owner-group", f"-Z{compression}", "-z1", str(tree), str(package)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return package
 
 

@@ -3,7 +3,6 @@ downgraded, removed and purged while pods run. No step before the last one may c
 
 import json
 import os
-import re
 import select
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from tests.installed_machine import InstalledMachine
 from tests.lacking import require_command
 from tests.process.silences import Silences
 from tests.process.supervised import CHECKOUT, eventually
-from tests.release_build import build_release, checkout_of_the_first_release
+from tests.release_build import build_release, checkout_of_the_first_release, packed, relabelled
 from tools.release.source import copy_source
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
@@ -134,13 +133,6 @@ def test_lintian_finds_no_error(tree: Path, tmp_path: Path) -> None:
     assert lintian_errors(packed(tree, tmp_path / "bulkhead.deb", "xz")) == []
 
 
-def packed(tree: Path, package: Path, compression: str = "zstd") -> Path:
-    """The tree as a package."""
-    command = ["dpkg-deb", "--build", "--root-owner-group", f"-Z{compression}", "-z1", str(tree), str(package)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return package
-
-
 def lintian_errors(package: Path) -> list[str]:
     require_command("lintian")
     command = ["lintian", "--allow-root", "--fail-on=none", "--tag-display-limit=0", str(package)]
@@ -152,40 +144,23 @@ def lintian_errors(package: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def machine(package: Path, tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledMachine]:
+def machine(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledMachine]:
     directory = tmp_path_factory.mktemp("machine")
     shutil.copy(package, directory / "first.deb")
-    other_release(tree, directory)
+    other_release(package, directory)
     with InstalledMachine(directory) as machine:
         yield machine
 
 
-@contextmanager
-def labelled(tree: Path, version: str) -> Iterator[None]:
-    """The unpacked package as one of another version, as far as dpkg and the program know."""
-    [metadata] = tree.glob("opt/bulkhead/lib/*/site-packages/bulkhead_kubelet-*.dist-info/METADATA")
-    texts = {path: path.read_text() for path in (tree / "DEBIAN/control", metadata)}
-    for path, text in texts.items():
-        path.write_text(re.sub(r"(?m)^Version: .*$", f"Version: {version}", text, count=1))
-    yield
-    for path, text in texts.items():
-        path.write_text(text)
-
-
-def other_release(tree: Path, directory: Path) -> None:
-    """Build OTHER in the directory. `tree`: the unpacked package of the release."""
+def other_release(package: Path, directory: Path) -> None:
+    """Build OTHER in the directory. `package`: that of the release."""
     if OTHER == "later":
-        with labelled(tree, "99"):
-            packed(tree, directory / "later.deb")
+        relabelled(package, "99", directory / "later.deb")
         return
-    checkout, unpacked = directory / "checkout", directory / "earlier"
+    checkout = directory / "checkout"
     checkout_of_the_first_release(checkout)
-    package = build_release(directory / "release", checkout=checkout)
-    subprocess.run(["dpkg-deb", "-R", package, unpacked], check=True)
-    with labelled(unpacked, "0.0.1"):
-        packed(unpacked, directory / "earlier.deb")
-    for left in (checkout, unpacked):
-        shutil.rmtree(left)
+    relabelled(build_release(directory / "release", checkout=checkout), "0.0.1", directory / "earlier.deb")
+    shutil.rmtree(checkout)
 
 
 def dpkg(machine: InstalledMachine, *arguments: str) -> str:

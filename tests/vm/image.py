@@ -1,7 +1,6 @@
-"""The disks of the VM: a Debian of its own, kept in the cache, and this checkout with its .venv, new for each run.
-
-Made as root from packages by name. Knows nothing of qemu, nor of what is checked inside.
-"""
+"""The disks of the VMs: a Debian made from packages by name and kept in the cache, one for each recipe; and for the VM
+of the checkout, this checkout with its .venv, new for each run. Needs root. Knows nothing of qemu, nor of what is
+checked inside."""
 
 import hashlib
 import os
@@ -9,7 +8,8 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.lacking import lack
@@ -17,9 +17,11 @@ from tools.home import CHECKOUT
 
 # The checkout's .venv is copied in and runs there under Debian's Python: both must be of one minor version.
 SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
+# What boots.
+BOOTABLE = ("systemd", "systemd-sysv", "udev", "dbus", "kmod", "linux-image-cloud-amd64", "e2fsprogs")
 PACKAGES = (
-    "systemd", "systemd-sysv", "udev", "dbus", "kmod", "linux-image-cloud-amd64", "containerd", "runc",
-    "containernetworking-plugins", "busybox-static", "python3", "iproute2", "iptables", "procps", "mount", "e2fsprogs",
+    *BOOTABLE, "containerd", "runc", "containernetworking-plugins", "busybox-static", "python3", "iproute2", "iptables",
+    "procps", "mount",
 )  # fmt: skip
 ROOT_SIZE, CHECKOUT_SIZE = "4G", "1G"  # both sparse
 WHERE = Path("/opt/bulkhead")  # the checkout in there, as the unit expects it
@@ -38,11 +40,14 @@ LEFT_OUT = (
     "grimp",
 )
 
-_FILES = {
-    "etc/hostname": "vm\n",
-    "etc/fstab": "/dev/vda / ext4 defaults 0 1\n/dev/vdb /opt/bulkhead ext4 defaults 0 2\n",
+NETWORK = {
     "etc/systemd/network/10-any.network": "[Match]\nName=e*\n[Network]\nDHCP=ipv4\nGateway=10.0.2.2\n",
     "etc/systemd/system.conf.d/vm.conf": "[Manager]\nDefaultTimeoutStartSec=300\nDefaultTimeoutStopSec=20\n",
+}
+_FILES = {
+    **NETWORK,
+    "etc/hostname": "vm\n",
+    "etc/fstab": "/dev/vda / ext4 defaults 0 1\n/dev/vdb /opt/bulkhead ext4 defaults 0 2\n",
     # Starts when the machine is up as far as it will be, so that a check never races with the boot itself.
     "etc/systemd/system/vm-checks.service": """\
 [Unit]
@@ -57,15 +62,42 @@ StandardOutput=journal+console
 StandardError=journal+console
 """,
 }
-_CUSTOMIZE = """\
+# `$1`: the root. A timer of apt, or a check of the file system, would slow down what is emulated.
+CUSTOMIZE = """\
 set -e
 systemctl --root="$1" enable systemd-networkd systemd-networkd-wait-online >/dev/null 2>&1
-systemctl --root="$1" disable containerd apt-daily.timer apt-daily-upgrade.timer >/dev/null 2>&1 || true
+systemctl --root="$1" disable apt-daily.timer apt-daily-upgrade.timer >/dev/null 2>&1 || true
 systemctl --root="$1" mask serial-getty@ttyS1.service e2scrub_reap.service >/dev/null 2>&1
+"""
+SMALLER = 'rm -rf "$1"/usr/share/doc "$1"/usr/share/locale "$1"/usr/share/man\n'
+_CUSTOMIZE = f"""\
+{CUSTOMIZE}
+systemctl --root="$1" disable containerd >/dev/null 2>&1
 ln -sf ../vm-checks.service "$1/etc/systemd/system/multi-user.target.wants/vm-checks.service"
 mkdir -p "$1/opt/bulkhead"
-rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*.bin "$1"/usr/share/doc "$1"/usr/share/locale "$1"/usr/share/man
-"""
+{SMALLER}"""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an image is made of. `files`: text by path below the root; `customize`: a script of sh, whose `$1` is the
+    root with all packages and files; `options`: further ones of mmdebstrap."""
+
+    name: str
+    packages: tuple[str, ...]
+    customize: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    size: str = ROOT_SIZE
+
+    @property
+    def key(self) -> str:
+        """Names the image in the cache; changes with what it is made of."""
+        made_from = repr((suite(), self, sorted(self.files.items())))
+        return f"{self.name}-{hashlib.sha256(made_from.encode()).hexdigest()[:16]}"
+
+
+CHECKED = Recipe("checkout", PACKAGES, _CUSTOMIZE, _FILES)
 
 
 @dataclass(frozen=True)
@@ -85,20 +117,19 @@ def suite() -> str:
     return found
 
 
-def base() -> Image:
+def base(recipe: Recipe = CHECKED) -> Image:
     """The image from the cache; built first where what it is made of has changed (3 minutes, from package sources)."""
-    made_from = repr((suite(), PACKAGES, ROOT_SIZE, sorted(_FILES.items()), _CUSTOMIZE))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bulkhead-vm"
-    kept = cache / hashlib.sha256(made_from.encode()).hexdigest()[:16]
+    kept = cache / recipe.key
     if not kept.exists():
         cache.mkdir(parents=True, exist_ok=True)
         scratch = cache / f"building-{os.getpid()}"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
         try:
-            _build(scratch)
+            _build(recipe, scratch)
             scratch.rename(kept)
-            for older in cache.glob("[0-9a-f]" * 16):
+            for older in cache.glob(f"{recipe.name}-*"):
                 if older != kept:
                     shutil.rmtree(older)
         finally:
@@ -106,19 +137,19 @@ def base() -> Image:
     return Image(kept / "root.ext4", kept / "vmlinuz", kept / "initrd")
 
 
-def _build(directory: Path) -> None:
+def _build(recipe: Recipe, directory: Path) -> None:
     tree, extra, hook = directory / "tree", directory / "extra", directory / "customize.sh"
-    for name, text in _FILES.items():
+    for name, text in recipe.files.items():
         (extra / name).parent.mkdir(parents=True, exist_ok=True)
         (extra / name).write_text(text)
-    hook.write_text(_CUSTOMIZE)
-    _quiet("mmdebstrap", "--variant=minbase", "--format=directory", f"--include={','.join(PACKAGES)}",
+    hook.write_text(recipe.customize)
+    _quiet("mmdebstrap", "--variant=minbase", "--format=directory", f"--include={','.join(recipe.packages)}",
            f"--customize-hook=copy-in {' '.join(str(path) for path in sorted(extra.iterdir()))} /",
-           f'--customize-hook=sh {hook} "$1"', suite(), str(tree))  # fmt: skip
+           f'--customize-hook=sh {hook} "$1"', *recipe.options, suite(), str(tree))  # fmt: skip
     for name, kept in (("vmlinuz-*", "vmlinuz"), ("initrd.img-*", "initrd")):
         (found,) = (tree / "boot").glob(name)
         found.rename(directory / kept)
-    _file_system(tree, directory / "root.ext4", ROOT_SIZE)
+    file_system(tree, directory / "root.ext4", recipe.size)
     for left in (tree, extra):
         shutil.rmtree(left)
 
@@ -141,7 +172,7 @@ def checkout_disk(disk: Path) -> None:
             else:
                 shutil.copy2(source, tree / name)
         _venv(tree / ".venv")
-        _file_system(tree, disk, CHECKOUT_SIZE)
+        file_system(tree, disk, CHECKOUT_SIZE)
     finally:
         shutil.rmtree(tree)
 
@@ -161,7 +192,8 @@ def _venv(venv: Path) -> None:
         (venv / "bin" / name).chmod(0o755)
 
 
-def _file_system(tree: Path, disk: Path, size: str) -> None:
+def file_system(tree: Path, disk: Path, size: str) -> None:
+    """Make the file of an ext4 with the content of a directory, all of it root's."""
     _quiet("mke2fs", "-q", "-t", "ext4", "-E", "root_owner=0:0", "-d", str(tree), str(disk), size)
 
 

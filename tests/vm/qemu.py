@@ -1,11 +1,12 @@
 """One qemu: started, listened to and killed. Whether KVM works here is found out by booting, for /dev/kvm may lie.
 
-Knows nothing of what runs inside but that its lines arrive on the second serial port, one JSON object each.
+Knows nothing of what runs inside.
 """
 
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -46,25 +47,25 @@ def accelerator(image: Image) -> tuple[str, ...]:
     return KVM if done.returncode == 0 and b"Kernel panic" in done.stdout else TCG
 
 
-class Machine:
-    """One power-on of the VM; `with` ends it as a power cut does. `received`: the objects it has sent so far."""
+class PowerOn:
+    """One power-on of a VM; `with` ends it as a power cut does."""
 
-    def __init__(self, image: Image, accelerator: tuple[str, ...], root: Path, checkout: Path, logs: Path) -> None:
-        """`logs`: a directory of this power-on, for console.log and results.log."""
+    def __init__(
+        self, image: Image, accelerator: tuple[str, ...], disks: Sequence[Path], logs: Path, channel: Sequence[str]
+    ) -> None:
+        """`disks`: /dev/vda, /dev/vdb, ...; `logs`: a new directory, for console.log and qemu.log; `channel`: qemu's
+        options for what its results come through."""
         logs.mkdir()
-        self.console, self._results = logs / "console.log", logs / "results.log"
-        disks = [option for disk in (root, checkout) for option in ("-drive", f"if=virtio,format=raw,file={disk}")]
+        self.console, self._output = logs / "console.log", logs / "qemu.log"
+        drives = [option for disk in disks for option in ("-drive", f"if=virtio,format=raw,file={disk}")]
         quick = "mitigations=off tsc=reliable quiet systemd.show_status=0"
         append = f"root=/dev/vda rw console=ttyS0 panic=5 net.ifnames=0 {quick}"
         self._command = [*QEMU, *accelerator, "-m", str(MEMORY_MIB), "-kernel", str(image.kernel),
-                         "-initrd", str(image.initrd), "-append", append, *disks,
+                         "-initrd", str(image.initrd), "-append", append, *drives,
                          "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng",
                          "-nic", "user,model=virtio-net-pci,restrict=on,ipv6=off",
-                         "-serial", f"file:{self.console}", "-serial", f"file:{self._results}"]  # fmt: skip
-        self._output = logs / "qemu.log"
+                         "-serial", f"file:{self.console}", *channel]  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
-        self._read = 0
-        self.received: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         with self._output.open("wb") as output:
@@ -76,11 +77,31 @@ class Machine:
         self._process.kill()
         self._process.wait()
 
+    def ended(self) -> bool:
+        """Whether qemu has ended by itself."""
+        assert self._process is not None
+        return self._process.poll() is not None
+
+    def tail(self, lines: int = 60) -> str:
+        """The end of the console, and of qemu's output."""
+        texts = [path.read_text(errors="replace") for path in (self.console, self._output) if path.exists()]
+        return "\n".join(line for text in texts for line in text.splitlines()[-lines:])
+
+
+class Machine(PowerOn):
+    """One that sends lines on its second serial port, one JSON object each. `received`: the objects so far."""
+
+    def __init__(self, image: Image, accelerator: tuple[str, ...], root: Path, checkout: Path, logs: Path) -> None:
+        """`logs`: a directory of this power-on, for console.log and results.log."""
+        self._results = logs / "results.log"
+        super().__init__(image, accelerator, (root, checkout), logs, ("-serial", f"file:{self._results}"))
+        self._read = 0
+        self.received: list[dict[str, Any]] = []
+
     def next(self, deadline: float) -> dict[str, Any] | None:
         """The next object it sends; None when qemu ended, or time.monotonic() passed `deadline`."""
-        assert self._process is not None
         while True:
-            ended = self._process.poll() is not None
+            ended = self.ended()
             text = self._results.read_bytes() if self._results.exists() else b""
             line, end, _ = text[self._read :].partition(b"\n")
             if end:
@@ -92,8 +113,3 @@ class Machine:
             if ended or time.monotonic() > deadline:
                 return None
             time.sleep(LOOK_EVERY)
-
-    def tail(self, lines: int = 60) -> str:
-        """The end of the console, and of qemu's output."""
-        texts = [path.read_text(errors="replace") for path in (self.console, self._output) if path.exists()]
-        return "\n".join(line for text in texts for line in text.splitlines()[-lines:])
