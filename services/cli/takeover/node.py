@@ -86,7 +86,8 @@ class SystemdNode:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         try:
             write_atomically(path, drop_in_text(self._target.program, record.words[1:]).encode(), 0o644)
-        except OSError:
+        except BaseException:  # also Ctrl-C, after which there is no drop-in to remove
+            remove_unfinished(path)
             if created:
                 path.parent.rmdir()
             raise

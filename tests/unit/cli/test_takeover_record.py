@@ -6,8 +6,10 @@ import pytest
 
 from services.cli.systemd.unit import unit_of
 from services.cli.takeover import exchange as takeover
+from services.cli.takeover import node
 from services.cli.takeover import unit as takeover_unit
 from services.cli.takeover.account import Account
+from services.cli.takeover.node import SystemdNode, Target
 from services.cli.takeover.plan import Intent, Step
 from services.cli.takeover.record import Record, RecordFile, SeenContainer, held_lock
 from shared.errors import OperatorError
@@ -89,3 +91,19 @@ def test_a_drop_in_of_another_directory_is_known_by_its_program(tmp_path: Path, 
     (tmp_path / "90-bulkhead.conf").write_text(takeover_unit.drop_in_text("/opt/other/kubelet", ["--v=2"]))
     assert takeover._is_replaced(other)
     assert not takeover._is_replaced(unit_of(GOOD))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_drop_in_that_is_not_written_to_its_end_leaves_nothing(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begins(path: Path, content: bytes, mode: int) -> None:
+        path.with_name(f".{path.name}.1.tmp").write_bytes(content[:10])
+        raise error
+
+    monkeypatch.setattr(node, "write_atomically", begins)
+    drop_in = tmp_path / "kubelet.service.d" / "90-bulkhead.conf"
+    target = Target(program="/k", config=None, run_dir="", needs_api_server=False, drop_in=drop_in)
+    with pytest.raises(type(error)):
+        SystemdNode(target, RecordFile(tmp_path / "state")).write(RECORD)
+    assert list(tmp_path.iterdir()) == []
