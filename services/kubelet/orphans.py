@@ -1,6 +1,10 @@
-"""Ends the orphans of a killed kubelet if the next one is stopped before its services have taken over."""
+"""Ends the orphans of a killed kubelet if the next one is stopped before its services have taken over.
+
+`python -m services.kubelet.orphans RUN_DIR` does it for the removal of the Debian package, after the stop of the unit.
+"""
 
 import signal
+import sys
 from pathlib import Path
 
 from bus.lock import ServiceLock
@@ -12,8 +16,13 @@ _STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, as in supervisord.conf; a tenth
 def end_orphans(run_dir: Path, stop_seconds: float = _STOP_SECONDS) -> None:
     """End the orphans that hold a lock in this run directory, by SIGTERM, then by SIGKILL, and wait for them.
 
-    Our own services have ended by now, and our supervisord's socket still keeps another kubelet from starting.
+    Our own services have ended by now, and our supervisord's socket still keeps another kubelet from starting. The
+    services of a supervisord that runs are left alone.
     """
     for number, seconds in ((signal.SIGTERM, stop_seconds), (signal.SIGKILL, stop_seconds / 10)):
         locks = [ServiceLock(run_dir, path.stem) for path in run_dir.glob("locks/*.lock")]
         wait_for_end(signal_orphans(locks, number), seconds)
+
+
+if __name__ == "__main__":
+    end_orphans(Path(sys.argv[1]))

@@ -296,8 +296,12 @@ def test_a_restart_stops_and_starts_the_agent_and_no_container(machine: Installe
     assert max(absent.unanswered, *absent.silent.values()) < SECONDS
 
 
-def test_a_removal_stops_the_agent_and_leaves_the_pods(machine: InstalledMachine) -> None:
+def test_a_removal_ends_also_the_services_of_a_killed_agent_and_leaves_the_pods(machine: InstalledMachine) -> None:
     before = {line.split()[1] for line in machine.tasks()}
+    shown = json.loads(machine.must("bulkhead", "status", "-o", "json"))["processes"]
+    services = {str(process["pid"]) for process in shown}
+    assert len(services) == 7 and services <= machine.processes()
+    machine.must("systemctl", "kill", "--kill-who=main", "--signal=KILL", "bulkhead")
     output = dpkg(machine, "--remove", "bulkhead")
     assert "systemctl enable --now kubelet" in output
     assert machine.call("systemctl", "is-active", "bulkhead").stdout.strip() == "inactive"
@@ -305,6 +309,7 @@ def test_a_removal_stops_the_agent_and_leaves_the_pods(machine: InstalledMachine
     assert not machine.path("/etc/systemd/system/multi-user.target.wants/bulkhead.service").is_symlink()
     assert machine.path("/etc/bulkhead/kubelet.yaml").exists()
     assert before <= machine.processes()
+    assert not services & machine.processes()
 
 
 def test_a_purge_keeps_the_state_without_an_answer_and_while_pods_run(machine: InstalledMachine) -> None:

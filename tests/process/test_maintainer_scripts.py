@@ -74,7 +74,7 @@ class Machine:
         mounted.write_text("yes" if ROOT in self.mounts else "")
         self.double(programs / "mountpoint", f"[ -s {mounted} ]")
         self.double(programs / "umount", f"{self.record()}; {self.result('umount', f': > {mounted}')}")
-        for name in ("deb-systemd-invoke", "rm"):
+        for name in ("deb-systemd-invoke", "rm", "python"):
             self.double(programs / name, f"{self.record()}; {self.result(name, ':')}")
         self.double(programs / "bulkhead", f'[ -z "{_OTHER_AGENT}" ] || exit 1; {self.result("bulkhead", ":")}')
         policy, process = self.directory / "policy", self.directory / "supervisord.pid"
@@ -90,6 +90,7 @@ class Machine:
             ("/usr/sbin/policy-rc.d", policy),
             ("/run/bulkhead/supervisord.pid", process),
             ("/opt/bulkhead/bin/bulkhead", programs / "bulkhead"),
+            ("/opt/bulkhead/bin/python", programs / "python"),
         ):
             text = text.replace(place, str(double))
         file = self.directory / script
@@ -195,7 +196,8 @@ def test_an_upgrade_stops_nothing(tmp_path: Path) -> None:
 def test_a_removal_stops_the_agent_and_not_the_kubelet_of_another_program(tmp_path: Path) -> None:
     units = {"bulkhead.service": ("active", OURS), "kubelet.service": ("inactive", FOREIGN)}
     calls, printed = Machine(tmp_path, units).run("prerm", "remove")
-    assert calls == ["deb-systemd-invoke stop bulkhead.service", "systemctl --quiet disable bulkhead.service"]
+    orphans = "python -m services.kubelet.orphans /run/bulkhead"
+    assert calls == ["deb-systemd-invoke stop bulkhead.service", orphans, "systemctl --quiet disable bulkhead.service"]
     assert "systemctl enable --now kubelet" in printed
 
 
