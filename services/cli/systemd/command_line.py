@@ -4,7 +4,7 @@ not the shell of a command that looks at it."""
 import glob
 import os
 
-from services.cli.systemd.expansion import expanded, variables_of
+from services.cli.systemd.expansion import assignments, expanded, variables_of
 from services.cli.systemd.unit import EnvironmentFile, ServiceUnit
 from shared.errors import OperatorError
 from shared.places import PLACE_VARIABLES
@@ -56,17 +56,28 @@ def _texts(file: EnvironmentFile, unit: str) -> list[str]:
 
 
 def _text(path: str, unit: str) -> str:
-    """Raises OSError, ValueError for what systemd refuses, and OperatorError for what is not read to its end."""
+    """The text; bytes of a comment that are not UTF-8 are lone surrogates. Raises OSError, ValueError for what systemd
+    refuses, and OperatorError for what is not read to its end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is empty
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(_LONGEST + 1) or b""
     if len(content) > _LONGEST:
         what = f"its environment file {path} has more than {_LONGEST >> 20} MiB, and is not read"
         raise OperatorError(what, where=unit, remedy="make it shorter")
+    if b"\0" in content:
+        raise ValueError("it has a zero byte")
+    text = content.decode(errors="surrogateescape")
+    if not text.isascii() and any(not _is_utf8(name + value) for name, value in assignments(text)):
+        raise ValueError("it is not UTF-8 text")
+    return text
+
+
+def _is_utf8(text: str) -> bool:
     try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8 text") from None
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _not_started(unit: str, path: str, why: str) -> OperatorError:

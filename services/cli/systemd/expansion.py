@@ -77,7 +77,7 @@ def variables_of(environment: Iterable[str], files: Iterable[str] = (), unset: I
     of which later ones win; `unset`: names, or NAME=value, of UnsetEnvironment=."""
     found = [word.partition("=")[::2] for word in environment if "=" in word]
     for text in files:
-        found += _assignments(text)
+        found += assignments(text)
     variables = {name: value for name, value in found if _NAME.fullmatch(name)}
     for word in unset:
         name, sign, value = word.partition("=")
@@ -86,16 +86,16 @@ def variables_of(environment: Iterable[str], files: Iterable[str] = (), unset: I
     return variables
 
 
-def _is_reference(word: str) -> bool:
-    return word.startswith("$") and not word.startswith(("$$", "${"))
-
-
-def _assignments(text: str) -> Iterator[tuple[str, str]]:
-    """The assignments of an environment file."""
+def assignments(text: str) -> Iterator[tuple[str, str]]:
+    """The names and values of an environment file, also of names that systemd ignores."""
     for line in _LINE.finditer(text.lstrip(_SPACE)):
         if line["plain"] is not None:
             quoted = (_double(match[2]) if match[1] is None else match[1] for match in _QUOTED.finditer(line["quoted"]))
             yield line["name"].rstrip(_SPACE), "".join(quoted) + _plain(line["plain"])
+
+
+def _is_reference(word: str) -> bool:
+    return word.startswith("$") and not word.startswith(("$$", "${"))
 
 
 def _double(text: str) -> str:

@@ -77,7 +77,12 @@ def test_the_files_that_a_pattern_means_are_read_in_order(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [(None, "No such file"), (b"A=\xff\n", "not UTF-8 text")],
+    [
+        (None, "No such file"),
+        (b"A=\xff\n", "not UTF-8 text"),
+        (b"\xff=1\n", "not UTF-8 text"),
+        (b"BULKHEAD_HOME=/srv/a\0b\n", "a zero byte"),
+    ],
 )
 def test_a_file_that_systemd_does_not_start_without_is_named(content: bytes | None, why: str, tmp_path: Path) -> None:
     file = tmp_path / "kubelet"
@@ -87,6 +92,12 @@ def test_a_file_that_systemd_does_not_start_without_is_named(content: bytes | No
         use_places_of(kubelet(files=(file,), optional=False))
     assert "\n" not in str(raised.value)
     assert unit_variables(kubelet(files=(file,), environment=("A=1",))) == {"A": "1"}, "EnvironmentFile=-"
+
+
+def test_a_comment_in_another_encoding_is_ignored_as_systemd_does(tmp_path: Path) -> None:
+    file = tmp_path / "kubelet"
+    file.write_bytes("# für den Knoten\nA=1\n; ü\nB='2'\nno value ü\nC=3\n".encode("latin-1"))
+    assert unit_variables(kubelet(files=(file,), optional=False)) == {"A": "1", "B": "2", "C": "3"}
 
 
 @pytest.mark.parametrize("optional", [False, True])
