@@ -18,7 +18,7 @@ from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
 from shared.errors import OperatorError
 from shared.manifests_api import LARGEST, PATH, SOCKET
-from shared.plain_text import plain
+from shared.plain_text import is_utf8, plain
 
 _SECONDS = 30.0  # until an answer
 _ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows
@@ -44,6 +44,11 @@ def delete_manifests(
     """Remove what the files name, and each `kind/name`, or name of a pod. Return the exit code."""
     named = [tuple(name.split("/", 1)) if "/" in name else ("pod", name) for name in names]
     try:
+        for text in (namespace, *names):
+            if not is_utf8(text):
+                raise OperatorError(
+                    "is not UTF-8 text", where=text, remedy="bulkhead pods list --applied shows the names"
+                )
         found = [
             (str(one.get("kind")), _space(one, namespace), _metadata(one).get("name")) for one in read_files(files)
         ] + [(kind, namespace or "default", name) for kind, name in named]

@@ -24,6 +24,7 @@ from services.cli.pods.listing import one_pod
 from services.cli.pods.local_websocket import local_websocket
 from services.cli.pods.logs import chosen_container
 from shared.errors import OperatorError
+from shared.plain_text import is_utf8
 
 Write = Callable[[str], None]
 _PROTOCOL = "v5.channel.k8s.io"
@@ -45,6 +46,8 @@ def run_in_container(
 ) -> int:
     """Run the command and return its exit code; 1 = it did not run."""
     try:
+        if not all(map(is_utf8, command)):  # CRI has no other text; yarl would leave these bytes out
+            raise OperatorError("the command is not UTF-8 text", remedy="pass it on standard input")
         with local_agent(run_dir) as agent:
             directory = agent.run_dir
             row, facts = one_pod(agent, pod, namespace)

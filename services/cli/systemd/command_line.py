@@ -8,6 +8,7 @@ from services.cli.systemd.expansion import assignments, expanded, variables_of
 from services.cli.systemd.unit import EnvironmentFile, ServiceUnit
 from shared.errors import OperatorError
 from shared.places import PLACE_VARIABLES
+from shared.plain_text import is_utf8
 
 _LONGEST = 1 << 20  # bytes of an environment file; systemd reads longer ones
 
@@ -67,17 +68,9 @@ def _text(path: str, unit: str) -> str:
     if b"\0" in content:
         raise ValueError("it has a zero byte")
     text = content.decode(errors="surrogateescape")
-    if not text.isascii() and any(not _is_utf8(name + value) for name, value in assignments(text)):
+    if not text.isascii() and any(not is_utf8(name + value) for name, value in assignments(text)):
         raise ValueError("it is not UTF-8 text")
     return text
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _not_started(unit: str, path: str, why: str) -> OperatorError:

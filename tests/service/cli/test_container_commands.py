@@ -142,3 +142,11 @@ def test_the_end_of_a_command_is_its_exit_code(status: object, code: int, messag
 
 def test_a_session_that_broke_off_is_a_failure() -> None:
     assert remote_command.outcome(b"")[0] == 1
+
+
+def test_exec_refuses_a_word_that_is_not_utf8_and_runs_no_other_command(tmp_path: Path) -> None:
+    """yarl leaves out of a query what is not UTF-8: `rm file` would have been run."""
+    err = list[str]()
+    words = ("rm", "file\udcff")
+    code = remote_command.run_in_container(str(tmp_path), POD, "", "", words, err.append, stdin=False, terminal=False)
+    assert (code, err) == (1, ["the command is not UTF-8 text (pass it on standard input)"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.pods.manifests import apply_manifests, list_manifests
+from services.cli.pods.manifests import apply_manifests, delete_manifests, list_manifests
 from shared.manifests_api import SOCKET
 
 
@@ -31,3 +31,12 @@ def test_a_bad_file_is_one_line_of_the_command(tmp_path: Path, content: str, lin
     file.write_text(content)
     assert apply_manifests(str(tmp_path), [str(file)], "", err.append, err.append) == 1
     assert err[0].startswith(f"{file}: {line}")
+
+
+@pytest.mark.parametrize(("names", "namespace"), [(["secret/a\udcff"], ""), (["web"], "\udcff")])
+def test_a_name_that_is_not_utf8_is_one_line(names: list[str], namespace: str, tmp_path: Path) -> None:
+    err = list[str]()
+    assert delete_manifests(str(tmp_path), [], names, namespace, err.append, err.append) == 1
+    assert [line.partition(": ")[2] for line in err] == [
+        "is not UTF-8 text (bulkhead pods list --applied shows the names)"
+    ]
