@@ -77,10 +77,16 @@ def _response(connected: socket.socket, where: str, url: str) -> http.client.HTT
 def _blocks(response: http.client.HTTPResponse, where: str) -> Iterator[bytes]:
     while block := _part(lambda: response.read1(_BLOCK), where):
         yield block
+    if response.length:  # bytes that are missing: http.client reports them only of a chunked answer
+        raise _broken_off(where)
 
 
 def _part(read: Callable[[], bytes], where: str) -> bytes:
     try:
         return read()
     except (OSError, http.client.HTTPException) as error:  # the process of server was killed or stopped meanwhile
-        raise OperatorError("the answer broke off", where=where, remedy=_REMEDY) from error
+        raise _broken_off(where) from error
+
+
+def _broken_off(where: str) -> OperatorError:
+    return OperatorError("the answer broke off", where=where, remedy=_REMEDY)

@@ -73,10 +73,11 @@ async def test_a_server_that_is_away_is_named_with_its_socket(tmp_path: Path) ->
         content(str(tmp_path), "/pods")
 
 
-async def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("head", [b"Transfer-Encoding: chunked\r\n\r\n4\r\n", b"Content-Length: 9\r\n\r\n"])
+async def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path, head: bytes) -> None:
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nline\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head + b"line\r\n")
         await writer.drain()
         writer.close()
 
