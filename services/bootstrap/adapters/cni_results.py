@@ -8,7 +8,6 @@ later one.
 import json
 import logging
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -20,18 +19,27 @@ _LARGEST = 2**20  # bytes; libcni writes a few KiB
 def remove_damaged(booted: float, directory: Path = _DIRECTORY) -> list[str]:
     """Remove the files that were last written before `booted` (seconds since the epoch) and hold no JSON; their names.
 
-    A file that cannot be read or removed is logged and stays.
+    What cannot be read or removed is logged and stays, also the directory: containerd starts all the same.
     """
     removed = []
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for file in sorted(directory.iterdir()):
-            try:
-                if _is_damaged(file, booted):
-                    file.unlink()
-                    removed.append(file.name)
-            except OSError as error:
-                log.warning("%s: cannot be looked at, or removed: %s", file, error.strerror)
+    for file in _files(directory):
+        try:
+            if _is_damaged(file, booted):
+                file.unlink()
+                removed.append(file.name)
+        except OSError as error:
+            log.warning("%s: cannot be looked at, or removed: %s", file, error.strerror)
     return removed
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        log.warning("%s: cannot be read: %s", directory, error.strerror)
+        return []
 
 
 def _is_damaged(file: Path, booted: float) -> bool:

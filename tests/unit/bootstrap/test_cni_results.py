@@ -68,3 +68,14 @@ def test_a_file_that_cannot_be_removed_is_logged_and_hides_no_other(
     with caplog.at_level(logging.WARNING):
         assert remove_damaged(BOOTED, tmp_path) == ["b"]
     assert f"{tmp_path / 'a'}: cannot be looked at, or removed: Operation not permitted" in caplog.text
+
+
+def test_a_directory_that_cannot_be_read_is_logged_and_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A power cut may damage the filesystem as well; the keeper would end, and containerd would not start."""
+    directory = tmp_path / "results"
+    directory.symlink_to(directory)
+    with caplog.at_level(logging.WARNING):
+        assert remove_damaged(BOOTED, directory) == []
+    assert f"{directory}: cannot be read: Too many levels of symbolic links" in caplog.text
