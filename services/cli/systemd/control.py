@@ -68,7 +68,7 @@ def _named(command: Sequence[str]) -> str:
 def _run(*command: str, fails: bool = True, timeout: float = TIMEOUT, remedy: str = "") -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, check=False, timeout=timeout, text=True, errors="replace",
+            command, capture_output=True, check=False, timeout=timeout, encoding="utf-8", errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError:
