@@ -166,4 +166,4 @@ async def test_a_block_volume_is_a_device_of_the_container(cluster: Cluster, dev
     await cluster.wait_gone("reader", seconds=SECONDS)
     await until_unmounted(cluster, "raw")
     listed = await asyncio.to_thread(subprocess.run, ["losetup", "-a"], capture_output=True, text=True, check=True)
-    assert "pv-raw" not in listed.stdout
+    assert str(cluster.agent.home.path) not in listed.stdout

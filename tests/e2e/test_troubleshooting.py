@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +20,15 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 PAGE = CHECKOUT / "docs/troubleshooting.md"
 NEEDS_A_CLUSTER = ("PVC is not bound", "failed to fetch PVC", "driver name", "Unable to attach or mount")
+OF_A_POWER_CUT = ("failed to get network", "FailedKillPod")
+RESULTS = Path("/var/lib/cni/results")
 
 
 def table(name: str) -> list[str]:
     """The messages in the first column of the table that follows the comment with this name."""
     rows = PAGE.read_text().partition(f"<!-- {name} -->")[2].strip().partition("\n\n")[0].splitlines()[2:]
     found = [message for row in rows for message in re.findall(r"`([^`]+)`", row.split(" | ")[0])]
-    return [message for message in found if not message.startswith(NEEDS_A_CLUSTER)]
+    return [message for message in found if not message.startswith((*NEEDS_A_CLUSTER, *OF_A_POWER_CUT))]
 
 
 def pod(name: str, volume: Object | None = None, spec: Object | None = None, **container: Any) -> Object:
@@ -61,9 +64,9 @@ PODS = [
 
 
 async def bulkhead(world: World, *words: str, text: str = "") -> str:
-    """What `bulkhead pods …` prints; it must succeed."""
+    """What `bulkhead …` prints; it must succeed."""
     environment = {**os.environ, "BULKHEAD_HOME": str(world.home.path)}
-    command = [str(BIN / "bulkhead"), "pods", *words]
+    command = [str(BIN / "bulkhead"), *words]
     done = await asyncio.to_thread(
         subprocess.run, command, input=text, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
@@ -77,13 +80,34 @@ async def test_every_message_of_the_page_about_pods_is_shown_for_such_a_pod() ->
     assert len(expected) >= 17
     seen: set[str] = set()
     async with World() as world:
-        await bulkhead(world, "apply", "-f", "-", text="\n---\n".join(map(json.dumps, PODS)))
+        await bulkhead(world, "pods", "apply", "-f", "-", text="\n---\n".join(map(json.dumps, PODS)))
 
         def missing() -> list[str]:
             return [message for form, message in expected.items() if not any(fits(form, line) for line in seen)]
 
         async def all_shown() -> bool:
-            seen.update(row["waits_for"] for row in json.loads(await bulkhead(world, "-o", "json")))
+            seen.update(row["waits_for"] for row in json.loads(await bulkhead(world, "pods", "-o", "json")))
             return not missing()
 
         await world.wait_for(all_shown, lambda: f"{missing()} among {sorted(seen)}", 120)
+
+
+@pytest.mark.asyncio
+async def test_a_file_of_libcni_that_a_power_cut_emptied_is_reported_and_its_removal_lets_the_pod_end() -> None:
+    message = 'failed to get network "…" cached result: … unexpected end of JSON input'
+    row = next(line for line in PAGE.read_text().splitlines() if message in line)
+    assert "FailedKillPod" in row and f"`{RESULTS}`" in row
+    async with World() as world:
+        world.put_manifest("cut", pod("cut"))
+        sandbox = (await world.wait_running("cut")).sandboxes[0].id
+        (result,) = [file for file in RESULTS.iterdir() if file.name.endswith(f"-{sandbox}-eth0")]
+        os.truncate(result, 0)
+        world.remove_manifest("cut")
+
+        async def reported() -> bool:
+            lines = (await bulkhead(world, "events")).splitlines()
+            return any(fits(f"…FailedKillPod…{message}…", line) for line in lines)
+
+        await world.wait_for(reported, "an event with the message of the page", 60)
+        result.unlink()
+        await world.wait_gone("cut", 60)
