@@ -4,10 +4,10 @@
 seconds, and beside it the CPU seconds of all its processes, which a busy machine changes little.
 """
 
+import argparse
 import asyncio
 import os
 import statistics
-import sys
 import time
 from pathlib import Path
 
@@ -62,7 +62,9 @@ async def measure(runs: int) -> list[tuple[float, float]]:
 
 def main() -> None:
     """Measure and print."""
-    taken = asyncio.run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else RUNS))
+    parser = argparse.ArgumentParser(prog="python -m bench.startup", description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("runs", type=int, nargs="?", default=RUNS, metavar="RUNS", help="default: %(default)s")
+    taken = asyncio.run(measure(parser.parse_args().runs))
     for name, figures in (("start", [wall for wall, _ in taken]), ("CPU", [cpu for _, cpu in taken])):
         print(
             f"{name:6}", " ".join(f"{seconds:.2f}" for seconds in figures), f"median {statistics.median(figures):.2f} s"

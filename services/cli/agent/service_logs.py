@@ -8,7 +8,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from io import BufferedReader
 from pathlib import Path
 
@@ -22,8 +22,9 @@ from shared.errors import OperatorError
 from shared.places import find_places
 
 Write = Callable[[str], None]
-Record = tuple[str, int, str]  # time as the text form has it, number of the service, text without the last line break
+Record = tuple[str, int, str]  # time as time_of returns it, number of the service, text without the last line break
 
+TIME_FORMAT = "%Y%m%d %H:%M:%S.%f"
 _HEADER = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) ")
 _LONGEST = 1 << 20  # bytes of a line; the rest becomes a line of its own
 _LONGEST_RECORD = 1000  # lines
@@ -120,12 +121,13 @@ class ServiceLog:
 
     def _records(self, file: BufferedReader) -> Iterator[Record]:
         lines: list[bytes] = []
+        now = datetime.now().astimezone()
         for line in iter(lambda: file.readline(_LONGEST), b""):
             if not line.endswith(b"\n") and len(line) < _LONGEST:
                 self._rest += line
                 break
             line, self._rest = self._rest + line, b""
-            time = time_of(line)
+            time = time_of(line, now)
             if lines and (time or len(lines) == _LONGEST_RECORD):
                 yield self._record(lines)
                 lines = []
@@ -138,16 +140,21 @@ class ServiceLog:
         return self._time, self._number, b"".join(lines).decode(errors="backslashreplace").removesuffix("\n")
 
 
-def time_of(line: bytes) -> str:
-    """`mmdd hh:mm:ss.uuuuuu` of the first line of a record; "" for a continuation line."""
+def time_of(line: bytes, now: datetime) -> str:
+    """`yyyymmdd hh:mm:ss.uuuuuu` of the first line of a record, in local time; "" for a continuation line.
+
+    A line of klog has no year: it gets the newest one that makes it no later than tomorrow.
+    """
     if found := _HEADER.match(line):
-        return found[1].decode()
+        moment = found[1].decode()
+        tomorrow = now + timedelta(days=1)
+        return f"{tomorrow.year if moment[:4] <= f'{tomorrow:%m%d}' else tomorrow.year - 1}{moment}"
     if line.startswith(b"{"):
         try:
-            moment = datetime.fromtimestamp(orjson.loads(line)["ts"] / 1000).astimezone()
+            exact = datetime.fromtimestamp(orjson.loads(line)["ts"] / 1000).astimezone()
         except (ValueError, KeyError, TypeError, OverflowError, OSError):
             return ""
-        return moment.strftime("%m%d %H:%M:%S.%f")
+        return exact.strftime(TIME_FORMAT)
     return ""
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bus.messages.services import SERVICES
-from services.cli.agent.service_logs import time_of
+from services.cli.agent.service_logs import TIME_FORMAT, time_of
 from services.cli.config.masking import without_credentials
 from services.cli.systemd import control
 from services.cli.systemd.unit import ServiceUnit
@@ -49,11 +49,11 @@ def unit_state(unit: ServiceUnit, name: str) -> str:
 def last_line_of_agent(log_dir: Path, since: float) -> LastLine:
     """The newest error of the services' logs, else their newest line, else that of supervisord, since then (wall
     seconds)."""
-    begin = datetime.fromtimestamp(since).astimezone().strftime("%m%d %H:%M:%S.%f")
+    begin, now = datetime.fromtimestamp(since).astimezone().strftime(TIME_FORMAT), datetime.now().astimezone()
     newest: tuple[bool, str, str, Path] | None = None
     for path in (log_dir / f"{service}.log" for service in SERVICES):
         for line in _tail(path, since):
-            if (moment := time_of(line)) >= begin:
+            if (moment := time_of(line, now)) >= begin:
                 text = line.decode(errors="replace")
                 found = (text.startswith(_ERRORS), moment, text, path)
                 newest = max(newest or found, found)

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from services.cli.agent.service_logs import ServiceLog
+from services.cli.agent.service_logs import ServiceLog, time_of
 from services.cli.command import main
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
@@ -56,6 +57,21 @@ def test_json_records_are_in_the_same_order(agent: Path) -> None:
     assert [word for word in ("first", "second", "third", "fourth") if word in shown] == sorted(
         ("first", "second", "third", "fourth"), key=shown.index
     )
+
+
+@pytest.mark.parametrize(
+    ("now", "records"),
+    [
+        ("2027-01-01", {"I0101": "2027", "I0102": "2027", "I0103": "2026", "E1231": "2026"}),
+        ("2026-12-31", {"I0101": "2027", "I0102": "2026", "E1231": "2026"}),
+        ("2026-07-01", {"I0101": "2026", "I0702": "2026", "I0703": "2025"}),
+    ],
+)
+def test_the_records_of_the_year_before_come_first(now: str, records: dict[str, str]) -> None:
+    today = datetime.fromisoformat(f"{now}T12:00:00+00:00")
+    for record, year in records.items():
+        line = f"{record} 03:04:05.000000    4711 pleg/pods.py:7] x".encode()
+        assert time_of(line, today) == f"{year}{record[1:]} 03:04:05.000000"
 
 
 def test_rotated_files_come_first_and_one_service_has_no_prefix(agent: Path) -> None:
