@@ -35,8 +35,12 @@ def answer(run_dir: str, path: str, query: Query) -> Iterator[Iterator[bytes]]:
     url = f"{path}?{urlencode(query)}" if query else path
     with closing(connected), closing(_response(connected, str(where), url)) as response:
         if response.status != 200:
-            refusal = _part(lambda: response.read(_LONGEST_REFUSAL), str(where))
-            raise OperatorError(refusal.decode(errors="replace").strip())
+            refusal = _part(lambda: response.read(_LONGEST_REFUSAL), str(where)).decode(errors="replace").strip()
+            if not refusal:
+                raise OperatorError(
+                    f"server answers {response.status} without a text", where=str(where), remedy=_REMEDY
+                )
+            raise OperatorError(refusal)
         connected.settimeout(None)
         yield _blocks(response, str(where))
 

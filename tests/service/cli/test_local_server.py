@@ -62,3 +62,8 @@ def test_a_refusal_is_the_text_of_the_server(tmp_path: Path) -> None:
     sent = _REFUSAL + b"Content-Length: 8\r\n\r\nno pod x"
     with server(tmp_path, sent, ends=True):
         assert refusal(tmp_path) == "no pod x"
+
+
+def test_a_refusal_without_a_text_is_shown_as_its_status(tmp_path: Path) -> None:
+    with server(tmp_path, _REFUSAL + b"Content-Length: 0\r\n\r\n", ends=True):
+        assert refusal(tmp_path).startswith(f"{tmp_path / LOCAL_SOCKET}: server answers 404 without a text (")
