@@ -87,7 +87,7 @@ async def troubles(agent: Agent) -> str:
 async def wait_trouble(agent: Agent, line: str) -> None:
     """Wait until a trouble contains the line."""
     agent.logged("status", "dummy runs")
-    eventually(lambda: line in (agent.log_dir / "bootstrap.log").read_text(), line)
+    agent.logged("bootstrap", line)
     assert line in await troubles(agent)
 
 
@@ -98,7 +98,7 @@ async def test_a_plugin_that_fails_delays_nothing_and_is_asked_again(agent: Agen
         await wait_trouble(agent, "client certificate: --bootstrap-kubeconfig:")
         plugin(agent.home / "get", exec_output({"token": TOKEN}))
         eventually(lambda: _has(agent), "the node has credentials")
-        eventually(lambda: "is good again" in (agent.log_dir / "bootstrap.log").read_text(), "it is well")
+        agent.logged("bootstrap", "is good again")
         assert [csr["spec"]["username"] for csr in api.do(api.signer.requests)] == [TOKEN]
 
 
