@@ -66,6 +66,7 @@ class Agent:
         self.beats: dict[str, Beat] = {}  # service -> the newest beat received
         self._containerd, self._start, self._verbosity = containerd, start, verbosity
         self._port, self._read_only_port, self._healthz_port = free_ports(3)
+        self._bridge, self._subnet = network_of_our_own()
         self._config, self._environment, self._flags = dict(config or {}), dict(environment or {}), list(flags)
         self._supervisord: subprocess.Popen[bytes] | None = None
         self._bus: ProcessBus | None = None
@@ -94,7 +95,6 @@ class Agent:
     def write_config(self, **fields: Any) -> None:
         """Write kubelet.yaml and kubelet.args; `fields` are KubeletConfiguration fields added for good."""
         self._config |= fields
-        bridge, subnet = network_of_our_own()
         kubelet = {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
@@ -117,7 +117,7 @@ class Agent:
             **self._config,
         }
         own = {"apiVersion": "bulkhead/v1alpha1", "kind": "BulkheadConfiguration"}
-        embedded = {"embeddedContainerd": {"enabled": True, "bridge": bridge, "podCIDR": subnet}}
+        embedded = {"embeddedContainerd": {"enabled": True, "bridge": self._bridge, "podCIDR": self._subnet}}
         documents = [kubelet] if self._containerd else [kubelet, {**own, **embedded}]
         (self.home.path / "kubelet.yaml").write_text(yaml.safe_dump_all(documents))
         arguments = [f"--config={self.home.path}/kubelet.yaml", f"--hostname-override={NODE}", *self._flags]
