@@ -60,7 +60,7 @@ async def test_a_value_for_later_pods_leaves_the_container_and_another_cgroup_ro
     await world.wait_back("podsync", podsync)
     assert await container(world) == before
 
-    root = f"/{world.home.path.name}-other"
+    root = f"/{world.home.path.name}/other"
     assert await effects(world, cgroupRoot=root) == {"cgroupRoot": "restart"}
 
     async def replaced() -> bool:
