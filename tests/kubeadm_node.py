@@ -117,6 +117,14 @@ class KubeadmNode:
         found = (one for pod in pods if pod.name.startswith("static") for one in pod.containers)
         return [one.id for one in found if one.state == "RUNNING"]
 
+    async def only_static_container(self) -> str:
+        """The id, once one runs: after a give-back the Go kubelet starts its own before that of Bulkhead has ended."""
+        deadline = time.monotonic() + LONG
+        while len(found := await self.static_containers()) != 1:
+            assert time.monotonic() < deadline, f"static containers run: {found}"
+            await asyncio.sleep(0.1)
+        return found[0]
+
     def bulkhead(self, *arguments: str, crash_at: str = "") -> subprocess.CompletedProcess[str]:
         """Run the command; `crash_at`: the point at which it is killed."""
         environment = dict(os.environ)

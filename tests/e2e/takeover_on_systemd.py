@@ -177,7 +177,7 @@ async def test_a_takeover_waits_for_no_back_off_of_an_earlier_one(node: KubeadmN
 
 @pytest.mark.night
 async def test_a_static_pod_never_runs_twice_while_the_api_server_is_away(node: KubeadmNode) -> None:
-    before, [earlier] = await node.running(), await node.static_containers()
+    before, earlier = await node.running(), await node.only_static_container()
     kubeconfig = node.home / "kubelet.conf"
     seen: list[list[str]] = [[earlier]]
     with node.changed(kubeconfig, kubeconfig.read_text().replace("127.0.0.1:", "127.0.0.2:")):
