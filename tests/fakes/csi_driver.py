@@ -124,6 +124,7 @@ class CsiDriver:
         self._die, self._ended = die, threading.Event()
         self._lock = threading.Lock()
         self._servers: list[Any] = []
+        self._threads: list[ThreadPoolExecutor] = []
 
     def start(self) -> None:
         """Serve, also where an earlier process left its sockets."""
@@ -134,10 +135,12 @@ class CsiDriver:
         self._serve(self.registration, {"pluginregistration.Registration": (registration_pb2, registration)})
 
     def stop(self) -> None:
-        """End as a killed process does: the sockets stay."""
+        """End as a killed process does: the sockets stay. No call acts after the return."""
         self._ended.set()
         for server in self._servers:
             server.stop(0).wait()
+        for threads in self._threads:
+            threads.shutdown(cancel_futures=True)
 
     def remove(self) -> None:
         """End, and remove the sockets."""
@@ -167,7 +170,9 @@ class CsiDriver:
     def _serve(self, socket: Path, services: dict[str, tuple[Any, Methods]]) -> None:
         socket.parent.mkdir(parents=True, exist_ok=True)
         socket.unlink(missing_ok=True)
-        server = grpc.server(ThreadPoolExecutor(16, thread_name_prefix="csi driver"))
+        threads = ThreadPoolExecutor(16, thread_name_prefix="csi driver")
+        self._threads.append(threads)
+        server = grpc.server(threads)
         for service, (module, methods) in services.items():
             described = module.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods_by_name
             handlers = {}
