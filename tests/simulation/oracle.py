@@ -179,11 +179,19 @@ class Oracle:
             when, grace = self._deleted[uid]
             if now - when >= grace - SLACK:
                 return
-        asked = self._stopped.get(container_id, now)
+        asked = self._stop_that_counts(uid, container_id)
         if now - asked < grace - SLACK:
             self.violated(
                 f"container {container_id[:8]} is killed {now - asked:.1f} s after TERM; its grace is {grace:g} s"
             )
+
+    def _stop_that_counts(self, uid: str, container_id: str) -> float:
+        """When its time began: with its own stop. A sidecar is stopped last, in what the other containers of the pod
+        left of the time: with the first stop in the pod (pods.md 8.3)."""
+        pod = self.runtime.pods().get(uid)
+        names = {container.id: container.name for container in pod.containers} if pod else {}
+        of = list(names) if names.get(container_id, "")[:1] == "s" else [container_id]
+        return min((self._stopped[one] for one in of if one in self._stopped), default=self._story.seconds)
 
     def unmounted(self, uid: str, volume: str) -> None:
         """A volume goes: nothing may run in the pod."""
