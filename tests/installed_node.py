@@ -17,7 +17,7 @@ IMAGES = (PAUSE, BUSYBOX_CONTENT)  # what the pods of `add_pod` need
 LOGIN = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8")
 CONTAINERD = "/run/bulkhead/containerd/containerd.sock"  # of the package's configuration
 MANIFESTS = "/etc/bulkhead/manifests"
-# The agent reads a manifest that appears as a whole, and no power cut afterwards loses it.
+# The agent never reads a part of the manifest, and a later power cut does not remove it.
 _WRITE = 'printf %s "$1" > "$2/.new" && sync "$2/.new" && mv "$2/.new" "$2/$3" && sync "$2"'
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-_DIRECTORY = Path("/var/lib/cni/results")  # containerd gives libcni no other one
+DIRECTORY = Path("/var/lib/cni/results")  # containerd gives libcni no other one
 _LARGEST = 2**20  # bytes; libcni writes a few KiB
 
 
-def remove_damaged(booted: float, directory: Path = _DIRECTORY) -> list[str]:
+def remove_damaged(booted: float, directory: Path = DIRECTORY) -> list[str]:
     """Remove the files that were last written before `booted` (seconds since the epoch) and hold no JSON; their names.
 
     What cannot be read or removed is logged and stays, also the directory: containerd starts all the same.

@@ -109,8 +109,8 @@ async def _one(
         return None
     if damaged := cni_results.remove_damaged(started_at(1)):  # the boot began with process 1
         log.warning(
-            "a power cut left %d files without content in /var/lib/cni/results; they are removed: %s",
-            len(damaged), ", ".join(damaged[:_NAMES]),
+            "a power cut left %d files without content in %s; they are removed: %s",
+            len(damaged), cni_results.DIRECTORY, ", ".join(damaged[:_NAMES]),
         )  # fmt: skip
     process = ContainerdProcess.start(embedded, output)
     log.info("containerd runs as process %s, its output is in %s", process.pid, output)

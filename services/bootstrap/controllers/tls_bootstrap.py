@@ -53,7 +53,7 @@ class TlsBootstrap:
     ) -> None:
         self._context, self._config = context, context.config
         self._bootstrap, self._credentials = bootstrap, credentials
-        self._look_at_bootstrap = inspect_bootstrap
+        self._inspect_bootstrap = inspect_bootstrap
         self._forms, self._in_thread = forms or CertificateChild(), in_thread
         self._store = client_store(context.config)
         self._key_file = Path(context.config.cert_dir) / "kubelet-client.key.tmp"
@@ -132,7 +132,7 @@ class TlsBootstrap:
     async def _take(self, pending: PendingRequest, certificate: str) -> None:
         wall = self._context.clock.wall()
         found = await inspect_issued(self._forms, self._in_thread, pending, certificate, wall)
-        now = await self._in_thread(self._look_at_bootstrap, self._config)  # it may be another one than at the start
+        now = await self._in_thread(self._inspect_bootstrap, self._config)  # it may be another one than at the start
         bootstrap = self._bootstrap if now.problems else now
         if not bootstrap.cluster:
             raise ProblemError("the bootstrap kubeconfig named no cluster (write clusters, users and contexts)")

@@ -71,22 +71,19 @@ def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
         found.append(f"{UNIT} runs as user {unit.user} (Bulkhead needs root: remove User=)")
     if unit.root_directory:
         found.append(f"{UNIT} has its own root directory {unit.root_directory} (remove RootDirectory= and RootImage=)")
-    if unit.kill_mode in ("process", "none") and loaded_kubelet(unit, bulkhead) is not Kubelet.BULKHEAD:
+    if loaded_kubelet(unit, bulkhead) is Kubelet.BULKHEAD:
+        return found  # what follows is about the kubelet that a give-back returns to
+    if unit.kill_mode in ("process", "none"):
         found.append(
             f"{UNIT} has KillMode={unit.kill_mode}, and its stop under Bulkhead would end what it keeps running "
             "(remove KillMode=)"
         )
-    if loaded_kubelet(unit, bulkhead) is not Kubelet.BULKHEAD and (unit.active_state, unit.sub_state) != (
-        "active",
-        "running",
-    ):
+    if (unit.active_state, unit.sub_state) != ("active", "running"):
         found.append(
             f"{UNIT} is {unit.active_state} ({unit.sub_state}), there is no kubelet that works to return to "
             f"(journalctl -u {UNIT} shows why; repair it first)"
         )
-    elif (
-        loaded_kubelet(unit, bulkhead) is not Kubelet.BULKHEAD and unit.restarts and wall - unit.main_started < _STEADY
-    ):
+    elif unit.restarts and wall - unit.main_started < _STEADY:
         found.append(
             f"{UNIT} has ended and was started again by systemd within the last {_STEADY:.0f} s (journalctl -u {UNIT} "
             "shows why; if that has passed, wait a minute)"
