@@ -41,6 +41,7 @@ class Page:
         self.problems: list[str] = []
         self.requests: list[str] = []  # URLs
         self._incomplete = False  # a file of the page was dropped
+        self._loaded = asyncio.Event()  # the page and its files have come, or failed to come
 
     async def receive(self) -> None:
         """Take what the browser sends, until it ends."""
@@ -54,6 +55,8 @@ class Page:
                     self.problems.append(f"{entry['text']} {entry.get('url', '')}")
                 elif entry.get("url", "").endswith((".js", ".css")):
                     self._incomplete = True
+            elif event.get("method") == "Page.loadEventFired":
+                self._loaded.set()
             elif event.get("method") == "Runtime.exceptionThrown":
                 self.problems.append(str(event["params"]["exceptionDetails"]))
             elif event.get("method") == "Network.requestWillBeSent":
@@ -71,10 +74,15 @@ class Page:
         return found
 
     async def open(self, url: str) -> None:
-        """Go to this address."""
-        self._incomplete = False
-        while _INTERFACES_CHANGED in (await self.send("Page.navigate", url=url)).get("errorText", ""):
-            pass
+        """Go to this address, and wait until the page and all of its files are there."""
+        complete = False
+        while not complete:
+            self._incomplete = False
+            self._loaded.clear()
+            error = (await self.send("Page.navigate", url=url)).get("errorText", "")
+            async with asyncio.timeout(DEADLINE):
+                await self._loaded.wait()
+            complete = _INTERFACES_CHANGED not in error and not self._incomplete
 
     async def show(self, width: int, height: int, scheme: str = "light") -> None:
         """Take this size in CSS pixels, as a telephone where it is narrow, and this colour scheme."""
@@ -98,9 +106,6 @@ class Page:
             async with asyncio.timeout(DEADLINE):
                 while not fits(value := await self.value(expression)):
                     await asyncio.sleep(0.05)
-                    if self._incomplete:
-                        self._incomplete = False
-                        await self.send("Page.reload")
         except TimeoutError:
             raise AssertionError(f"{expression} is {value!r} after {DEADLINE:.0f} s; {self.problems}") from None
         return value
