@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bus.messages.streams import SERVICES
+from services.volume.adapters.mounts import mount_table
 
 CGROUPS = Path("/sys/fs/cgroup")
 RESULTS = Path("/var/lib/cni/results")  # where libcni remembers what it set up
@@ -130,8 +131,7 @@ def _is_in(pid: int, container_id: str) -> bool:
 
 def unmount_below(*directories: Path) -> None:
     """Unmount everything mounted at or below the directories, the newest first; lazily where it is busy."""
-    points = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    for point in reversed(points):
+    for point in reversed([mount.path for mount in mount_table()]):
         if any(Path(point).is_relative_to(directory) for directory in directories):
             plain = subprocess.run(["umount", point], capture_output=True, check=False)
             if plain.returncode != 0:

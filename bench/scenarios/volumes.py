@@ -12,9 +12,10 @@ from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
 from bench.site import POD_SECONDS, Node
 from bench.watch import gone, ready
+from services.volume.adapters.mounts import mount_table
 from shared.kube import paths
 from shared.model.objects import Object
-from shared.mountinfo import below, parse
+from shared.mountinfo import below
 
 MOUNTED = Figure("volumes.mounted", "many pods with 4 volumes → all mounted", "s")
 EACH = Figure("volumes.each", "one of these volumes", "ms")
@@ -64,8 +65,7 @@ async def volumes(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 def _mounts(pods: Path) -> list[str]:
-    table = parse(Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape"))
-    return below(table, str(pods))
+    return below(mount_table(), str(pods))
 
 
 def _pod(node: Node, name: str) -> Object:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from services.volume.adapters.mounts import mount_table
 from tests.first_run_home import home_of_our_own, run_clean
 from tools import leftovers
 from tools.home import CHECKOUT
@@ -62,7 +63,7 @@ def home() -> Iterator[Path]:
 def traces_of(home: Path, bridge: str) -> list[str]:
     """Processes, mounts, interfaces, cgroups and CNI records that still carry this home or its network."""
     found = [f"process {pid}" for pid in (*leftovers.agent_processes_of(home), *leftovers.shims_of(home))]
-    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{home}/" in line]
+    found += [str(mount) for mount in mount_table() if f"{home}/" in str(mount)]
     found += [" ".join(rule) for rule in leftovers.address_translation(bridge)]
     found += [f"bridge {bridge}"] if Path(f"/sys/class/net/{bridge}").exists() else []
     for record in leftovers.RESULTS.glob("*"):

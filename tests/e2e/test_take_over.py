@@ -7,7 +7,6 @@ over. Containers keep the hash annotation they were made with, so the older kube
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,11 @@ import pytest_asyncio
 from bench.agents import Bulkhead, GoKubelet
 from bench.site import Site
 from bench.watch import ready
+from services.volume.adapters.mounts import mount_table
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError
 from shared.model.objects import Object
+from shared.mountinfo import below
 from shared.podspec.earlier_hash import earlier_container_hash
 from shared.podspec.hashing import container_hash
 from tests.behaviour import container
@@ -248,8 +249,7 @@ async def test_what_the_go_kubelet_started_is_ended_by_bulkhead_without_a_trace(
 
     def left() -> list[str]:
         pods = handed.go.home / "kubelet" / "pods"
-        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        return [path for path in mounts if path.startswith(f"{pods}/")] + [path.name for path in pods.iterdir()]
+        return below(mount_table(), str(pods)) + [path.name for path in pods.iterdir()]
 
     async def clean() -> bool:
         return not left()

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 from google.protobuf.json_format import MessageToDict
 
+from services.volume.adapters.mounts import mount_table
 from shared.plugin_grpc import csi_pb2, registration_pb2
 
 STAGE, STATS, EXPAND = "STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "EXPAND_VOLUME"
@@ -74,8 +75,7 @@ class BindMounts(Mounts):
 
     def table(self) -> dict[str, str]:
         """Every mount point."""
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-        return {line.split()[4]: line.split()[3] for line in lines}
+        return {mount.path: mount.root for mount in mount_table()}
 
     def mount(self, source: Path, target: Path, *, read_only: bool) -> None:
         """See Mounts."""

@@ -6,11 +6,12 @@ Only what belongs to one private containerd and one agent is looked at; others u
 from contextlib import suppress
 from pathlib import Path
 
+from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
 from tests.world import World
 from tools.leftovers import address_translation, shims_of
 
-CGROUPS, NETNS, MOUNTS = Path("/sys/fs/cgroup"), Path("/run/netns"), Path("/proc/self/mountinfo")
+CGROUPS, NETNS = Path("/sys/fs/cgroup"), Path("/run/netns")
 
 
 async def leftovers(
@@ -20,10 +21,9 @@ async def leftovers(
     network namespaces that pods were seen with."""
     home = world.home.path
     places = (str(containerd_directory / "state"), str(home / "kubelet" / "pods"), str(home / "state"))
-    mounts = [line.split()[4] for line in MOUNTS.read_text().splitlines()]
     found = {
         "runtime": await _in_runtime(world.runtime),
-        "mounts": [point for point in mounts if point.startswith(places)],
+        "mounts": [mount.path for mount in mount_table() if mount.path.startswith(places)],
         "cgroups": _pod_cgroups(home.name),
         "netns": [name for name in namespaces if (NETNS / name).exists()],
         "ports of the bridge": [p.name for p in Path(f"/sys/class/net/{bridge}/brif").glob("*")],

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from services.volume.adapters.mounts import mount_table
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod
@@ -27,7 +28,7 @@ def pod_with_parts(name: str, host: Path) -> Object:
 
 
 def left_of(world: World, uid: str) -> list[str]:
-    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if uid in line]
+    mounts = [mount.path for mount in mount_table() if uid in mount.path]
     return [*mounts, *map(str, (world.home.path / "kubelet" / "pods").glob(f"*{uid}*"))]
 
 

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
+from services.volume.adapters.mounts import mount_table
 from services.volume.core.orphans import ORPHAN_GRACE
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
@@ -71,7 +72,7 @@ async def outlast_the_grace(world: World) -> None:
 
 def left_of(world: World, uid: str) -> list[str]:
     """Directories, mounts and cgroups of the pod."""
-    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if uid in line]
+    mounts = [mount.path for mount in mount_table() if uid in mount.path]
     directories = (world.home.path / "kubelet" / "pods").glob(f"*{uid}*")
     cgroups = [top for top, _, _ in os.walk("/sys/fs/cgroup") if top.endswith(f"/pod{uid}")]  # others vanish meanwhile
     return [*mounts, *map(str, directories), *cgroups]

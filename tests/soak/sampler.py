@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
 from tests.containerd import PrivateContainerd
 from tests.soak.samples import ProcessSample, Sample
@@ -58,7 +59,6 @@ class Sampler:
 
     def _things(self) -> dict[str, frozenset[str]]:
         directory, embedded = self._containerd.directory, self._containerd.embedded
-        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         below = (f"{self._home}/", f"{directory}/")
         interfaces = Path(f"/sys/class/net/{embedded.bridge}/brif")
         bundles = Path(embedded.state) / "io.containerd.runtime.v2.task/k8s.io"
@@ -67,7 +67,7 @@ class Sampler:
         # A containerd killed between starting a shim and creating its task forgets both: a leak of its own.
         abandoned = {name for name in _names_in(bundles) if not (bundles / name / "init.pid").exists()}
         return {
-            "mounts": frozenset(mount for mount in mounts if mount.startswith(below)),
+            "mounts": frozenset(mount.path for mount in mount_table() if mount.path.startswith(below)),
             "network namespaces": frozenset(name for name in self._namespaces if (NETNS / name).exists()),
             "cgroups": frozenset(_cgroups_of(self._home.name)),
             "veths": _names_in(interfaces),

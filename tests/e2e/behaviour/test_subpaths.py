@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from services.volume.adapters.mounts import mount_table
 from shared.model.objects import Object
+from shared.mountinfo import below
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 
@@ -94,8 +96,7 @@ async def host(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
 def mounts_of(node: Node, uid: str = "") -> list[str]:
     """Subpaths that are mounted now, of one pod or of all of this module."""
     top = str(node.agent.home.path / "kubelet" / "pods")
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line for line in lines if top in line and uid in line and "volume-subpaths" in line]
+    return [path for path in below(mount_table(), top) if uid in path and "volume-subpaths" in path]
 
 
 async def running(node: Node, name: str) -> Object:
