@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
 
 WITHIN = 120.0  # seconds for one block
 READY = "Ctrl-C stops the agent"
+_OF_MAKE = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}  # of the make that runs the tests: the reader's would print more
 
 
 class Reader:
@@ -31,7 +32,8 @@ class Reader:
         self.output = directory / "terminal"
         self.variables = directory / "variables"
         self.variables.touch()
-        self.environment = {**os.environ, "BULKHEAD_HOME": str(home)}
+        of_a_terminal = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
+        self.environment = {**of_a_terminal, "BULKHEAD_HOME": str(home)}
         self.terminal: subprocess.Popen[bytes] | None = None
 
     def open_terminal(self, commands: str) -> None:

@@ -5,9 +5,7 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -15,7 +13,7 @@ import pytest_asyncio
 from shared.model.runtime import ContainerState
 from shared.run_once import load_record
 from tests.agent import BIN, WAIT_SECONDS
-from tests.containerd import PrivateContainerd
+from tests.containerd import PrivateContainerd, started_containerd
 from tests.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -25,12 +23,8 @@ RUN_SECONDS = 3 * WAIT_SECONDS
 
 @pytest.fixture
 def containerd() -> Iterator[PrivateContainerd]:
-    with tempfile.TemporaryDirectory(prefix="bc", dir="/tmp") as directory:
-        containerd = PrivateContainerd(Path(directory))
-        containerd.start()
-        containerd.import_images()
+    with started_containerd() as containerd:
         yield containerd
-        containerd.end()
 
 
 @pytest_asyncio.fixture
