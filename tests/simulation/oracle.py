@@ -186,12 +186,13 @@ class Oracle:
             )
 
     def _stop_that_counts(self, uid: str, container_id: str) -> float:
-        """When its time began: with its own stop. A sidecar is stopped last, in what the other containers of the pod
-        left of the time: with the first stop in the pod (pods.md 8.3)."""
+        """When the grace period of the container began. A sidecar is stopped last and gets what the other containers
+        left of it, so its grace period began with the first stop in the pod (pods.md 8.3)."""
         pod = self.runtime.pods().get(uid)
         names = {container.id: container.name for container in pod.containers} if pod else {}
-        of = list(names) if names.get(container_id, "")[:1] == "s" else [container_id]
-        return min((self._stopped[one] for one in of if one in self._stopped), default=self._story.seconds)
+        is_sidecar = names.get(container_id, "").startswith("s")
+        stopped = [self._stopped[one] for one in (names if is_sidecar else [container_id]) if one in self._stopped]
+        return min(stopped, default=self._story.seconds)
 
     def unmounted(self, uid: str, volume: str) -> None:
         """A volume goes: nothing may run in the pod."""
