@@ -9,7 +9,6 @@ from typing import Any
 
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
-from services.podsync.core.sync.crash_backoff import newest_exited
 from services.podsync.core.sync.init_actions import compute_init_actions
 from services.podsync.core.sync.resizing import restarts_for_resize
 from services.podsync.core.sync.restart import should_restart
@@ -123,11 +122,9 @@ def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions
     policy = record.spec.get("restartPolicy", "Always")
     start = []
     for spec in record.containers:
-        exited = newest_exited(record.instances_of(spec["name"]))
-        done = (
-            exited is not None and exited.exit_code == 0 and record.saved.container(exited.name).replacing != exited.id
-        )
-        if done and restart_policy(record, spec) == "OnFailure":
+        newest = _newest(record, spec)  # one that runs has not succeeded, whatever earlier instances did
+        done = newest is not None and newest.state is ContainerState.EXITED and newest.exit_code == 0
+        if done and restart_policy(record, spec) == "OnFailure" and not should_restart(record, spec, newest):
             continue
         start.append(spec["name"])
     create = not (policy == "Never" and sandbox.attempt != 0 and started_once)

@@ -57,7 +57,42 @@ def test_a_container_that_ends_well_when_its_sandbox_is_replaced_runs_again() ->
     assert play.statuses["u1"].status["phase"] == "Running"
 
 
-def test_so_does_one_that_itself_never_restarts() -> None:
+@pytest.mark.parametrize("state", [ContainerState.RUNNING, ContainerState.UNKNOWN])
+def test_it_does_so_too_when_an_earlier_instance_of_it_ended_well(state: ContainerState) -> None:
+    play = PlayOfStops(code=0)
+    play.want(a_pod(restartPolicy="OnFailure"))
+    play.lose_sandbox()
+    play.containers["u1"] = [
+        replace(c, state=state) if c.state is ContainerState.RUNNING else c for c in play.containers["u1"]
+    ]
+    play.lose_sandbox()
+    play.later(15)
+    assert play.running("u1") == [("c", 2)]
+    assert play.statuses["u1"].status["phase"] == "Running"
+
+
+def test_a_container_that_ended_well_by_itself_is_not_run_again_in_a_new_sandbox() -> None:
+    play = PlayOfStops(code=0)
+    play.want(a_pod(containers=[a_container("c"), a_container("d")], restartPolicy="OnFailure"))
+    play.exit("u1", 0)
+    play.lose_sandbox()
+    play.later(15)
+    assert play.running("u1") == [("d", 1)]
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_one_whose_rule_restarts_it_after_it_ended_well_goes_on_in_a_new_sandbox(ends: int) -> None:
+    play = PlayOfStops(code=0)
+    rules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [0]}}]
+    play.want(a_pod(containers=[a_container("c", restartPolicy="OnFailure", restartPolicyRules=rules)]))
+    for _ in range(ends):
+        play.exit("u1", 0)  # after the second time it waits for its back-off
+    play.lose_sandbox()
+    play.later(30)
+    assert play.running("u1") == [("c", 2)]
+
+
+def test_a_container_that_itself_never_restarts_runs_again_in_a_new_sandbox() -> None:
     play = PlayOfStops(code=143)
     play.want(a_pod(containers=[a_container("c", restartPolicy="Never"), a_container("d")]))
     play.lose_sandbox()
