@@ -39,7 +39,7 @@ from services.podsync.core.pod.results import (
     PodPrepared,
     Result,
 )
-from services.podsync.core.pod.retry import start_later
+from services.podsync.core.pod.retry import after_failure, after_look, start_later
 from services.podsync.core.pod.saved import with_container, with_containers, without
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import with_start_over
@@ -65,11 +65,11 @@ NANOSECONDS = 1e9
 def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
     """The record with no call under way, after the call did what it describes."""
     retry = record.retry
-    if not isinstance(event.call, LookAtPod | InspectImage):
+    if isinstance(event.call, LookAtPod | InspectImage):
+        retry = after_look(replace(retry, at=0.0), event.call) if retry.at or retry.failures else retry
+    else:
         done = without_begun_hooks(replace(event.call, cause=""))
-        retry = replace(retry, failures=0, last_done=done, at=0.0)
-    elif retry.at:
-        retry = replace(retry, at=0.0)
+        retry = replace(retry, failures={}, last_done=done, at=0.0)
     record, result, at = (
         _with_warnings(replace(record, retry=retry, call=None), event),
         event.result,
@@ -225,7 +225,7 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
     record = _with_warnings(record, event)
     if isinstance(call, RunPostStartHook):
         return _hook_failed(record, call, event)
-    record = replace(record, retry=replace(record.retry, failures=record.retry.failures + 1))
+    record = replace(record, retry=after_failure(record.retry, call, away=event.code == "Unavailable"))
     retry_at = now + _retry_after(record, event)
     match call:
         case CreateContainer():
@@ -249,7 +249,7 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
 
 def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed, retry_at: float) -> PodRecord:
     record = record.with_progress(replace(record.progress(call.container), retry_at=retry_at), call.container)
-    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record):
+    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, call):
         return record
     record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
     for volume, _ in call.image_volumes:
@@ -264,7 +264,7 @@ def _start_failed(record: PodRecord, call: StartContainer, event: CallFailed, re
         # The runtime has reported how the start went.
         container = replace(record.saved.container(call.container), starting="")
         record = replace(record, saved=with_container(record.saved, call.container, container))
-    if in_the_way and not _in_the_way_for_long(record):
+    if in_the_way and not _in_the_way_for_long(record, call):
         return record
     return _with_reason(record, call.container, "RunContainerError", event)
 
@@ -308,7 +308,7 @@ def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -
 def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str, str] | None:
     """Reason and message of the Warning event, None = there is none."""
     match call:
-        case RunPodSandbox() if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record):
+        case RunPodSandbox() if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, call):
             return None
         case RunPodSandbox():
             return "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}"
@@ -329,20 +329,22 @@ def is_blocked_by_earlier_call(event: CallFailed) -> bool:
     return left_behind or any(text in event.description for text in IN_THE_WAY)
 
 
-def _in_the_way_for_long(record: PodRecord) -> bool:
+def _in_the_way_for_long(record: PodRecord, call: Call) -> bool:
     """The runtime neither shows what is in the way nor removes it: from here on it is an ordinary failure."""
-    return record.retry.failures > IN_THE_WAY_RETRIES
+    return record.retry.failures_of(type(call)) > IN_THE_WAY_RETRIES
 
 
 def _retry_after(record: PodRecord, event: CallFailed) -> float:
     """Seconds until a failed call is tried again; jitter comes from the UID, so that pods do not retry in step."""
-    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record):
+    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, event.call):
         return IN_THE_WAY_RETRY_SECONDS
+    kind = type(event.call)
     if event.code == "Unavailable":
-        return UNAVAILABLE_RETRIES.delay(record.retry.failures)
-    return RETRIES.delay(record.retry.failures, jitter(record) / 2)
+        return UNAVAILABLE_RETRIES.delay(record.retry.failures_of(kind, away=True))
+    failures = record.retry.failures_of(kind)
+    return RETRIES.delay(failures, jitter(record, failures) / 2)
 
 
-def jitter(record: PodRecord) -> float:
-    """Deterministic jitter in [0, 1), from the pod's UID and its number of failures."""
-    return (sum(record.uid.encode()) + record.retry.failures * 7) % 100 / 100
+def jitter(record: PodRecord, failures: int = 0) -> float:
+    """Deterministic jitter in [0, 1), from the pod's UID and a number of failures."""
+    return (sum(record.uid.encode()) + failures * 7) % 100 / 100

@@ -68,7 +68,7 @@ def with_termination(record: PodRecord, *, reason: str, now: float, override: in
         restarting_all=False,
     )
     saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
-    retry = replace(record.retry, at=0.0, failures=0)
+    retry = replace(record.retry, at=0.0, failures={})
     return moved(replace(record, saved=saved, retry=retry), PodState.TERMINATING)
 
 

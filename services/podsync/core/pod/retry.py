@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.podsync.core.pod.instructions import Call
+from services.podsync.core.pod.saved import without
 from shared.frozen_copy import replace
 
 
@@ -19,8 +20,25 @@ class Retry:
     removal_at: float = 0.0  # no removal of dead containers and sandboxes before, which delays nothing else
     removal_error: str = ""  # of the newest such removal
     resize_at: float = 0.0  # no resize of the pod's cgroup and running containers before
-    failures: int = 0  # calls failed in a row, without looks at the pod
+    # Failures in a row, by type of call, and whether the runtime was away: that shows nothing of the call itself.
+    failures: Mapping[tuple[str, bool], int] = field(default_factory=dict)
     last_done: Call | None = None  # the newest call that succeeded: it is not repeated at once
+
+    def failures_of(self, kind: type[Call], *, away: bool = False) -> int:
+        """How often calls of this type have failed in a row, with the runtime `away` or not."""
+        return self.failures.get((kind.__name__, away), 0)
+
+
+def after_failure(retry: Retry, call: Call, *, away: bool) -> Retry:
+    """The same with one more failure of a call of this type."""
+    count = retry.failures_of(type(call), away=away) + 1
+    return replace(retry, failures={**retry.failures, (type(call).__name__, away): count})
+
+
+def after_look(retry: Retry, call: Call) -> Retry:
+    """The same after a success of a call that changes nothing: what failed before may fail again."""
+    kind = type(call).__name__
+    return replace(retry, failures=without(retry.failures, (kind, True), (kind, False)))
 
 
 def start_later(retry: Retry, instance: str, at: float) -> Retry:

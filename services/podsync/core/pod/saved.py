@@ -13,6 +13,7 @@ from services.podsync.core.pod.allocation import Allocation, PendingResize, Resi
 from shared.frozen_copy import replace
 
 Pod = dict[str, Any]
+_K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
@@ -115,7 +116,7 @@ def with_containers(saved: Saved, change: Callable[[SavedContainer], SavedContai
     return saved
 
 
-def without(mapping: Mapping[str, _V], *keys: str) -> Mapping[str, _V]:
+def without(mapping: Mapping[_K, _V], *keys: _K) -> Mapping[_K, _V]:
     """The mapping without these keys; the very object where it has none of them."""
     if not any(key in mapping for key in keys):
         return mapping

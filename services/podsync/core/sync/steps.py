@@ -6,7 +6,7 @@ between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `s
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.podsync.core.pod.instructions import FetchNode, LookAtPod, PreparePod, RunPodSandbox
+from services.podsync.core.pod.instructions import FetchNode, KillPod, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.published import mounted_volumes
 from services.podsync.core.pod.record import PodRecord
@@ -168,8 +168,8 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
     """Everything of a sandbox that is not to stay, or of a pod of which nothing is to run on."""
     if not actions.kill_pod:
         return None
-    # A container that cannot be stopped in time keeps its sandbox for some tries, not for ever.
-    with_grace = record.retry.failures < KILLS_WITH_GRACE
+    # A container that the runtime cannot stop keeps its sandbox for some tries, not for ever.
+    with_grace = record.retry.failures_of(KillPod) < KILLS_WITH_GRACE
     call = kill_everything(record, (record.saved.grace_seconds or spec_grace(record)) if with_grace else 0)
     if call is None:
         return None
