@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -28,6 +29,7 @@ from tests.world import busybox_pod
 
 NODE = "joined"
 UNITS = Path("/etc/systemd/system")
+PACKAGED = Path("/usr/lib/systemd/system")  # where the packages of kubeadm 1.29 and newer have unit and drop-in
 OURS = UNITS / "kubelet.service.d/90-bulkhead.conf"
 RECORD = Path("/var/lib/bulkhead/takeover.json")
 POD_CIDR = "10.244.1.0/24"
@@ -45,6 +47,7 @@ class KubeadmNode:
         self.home = go.home
         self.command = go.command
         self.crash_file = self.home / "crash"
+        self.unit_files: dict[str, str] = {}  # by path below a directory of units
 
     async def join(self) -> None:
         """Write the files, start the unit, and wait until the node is Ready and its pods run."""
@@ -69,12 +72,12 @@ class KubeadmNode:
             "/var/lib/kubelet": str(home),
             "/etc/default/kubelet": str(home / "default"),
         }
-        (UNITS / "kubelet.service.d").mkdir(parents=True)
-        (UNITS / "kubelet.service").write_text(moved(UNIT, places))
-        (UNITS / "kubelet.service.d/10-kubeadm.conf").write_text(moved(DROP_IN, places))
-        log = _OF_THE_MACHINE.format(log=home / "kubelet.log")
-        (UNITS / "kubelet.service.d/00-machine.conf").write_text(log)
-        systemctl("daemon-reload")
+        self.unit_files = {
+            "kubelet.service": moved(UNIT, places),
+            "kubelet.service.d/10-kubeadm.conf": moved(DROP_IN, places),
+            "kubelet.service.d/00-machine.conf": _OF_THE_MACHINE.format(log=home / "kubelet.log"),
+        }
+        self.lay_out_units(PACKAGED)
         expected = self.site.watch.node(NODE, ready, "to be Ready")
         systemctl("start", "kubelet.service")
         await expected.within(LONG)
@@ -86,6 +89,16 @@ class KubeadmNode:
             pod = busybox_pod(f"web-{number}", *AT_ONCE, nodeName=NODE)
             await self.site.plane.admin.create(paths.pods("default"), pod)
         await self.all_ready()
+
+    def lay_out_units(self, directory: Path) -> None:
+        """Have unit and drop-ins below `directory` alone, and systemd read them."""
+        for other in (UNITS, PACKAGED):
+            (other / "kubelet.service").unlink(missing_ok=True)
+            shutil.rmtree(other / "kubelet.service.d", ignore_errors=True)
+        (directory / "kubelet.service.d").mkdir()
+        for name, text in self.unit_files.items():
+            (directory / name).write_text(text)
+        systemctl("daemon-reload")
 
     async def all_ready(self) -> None:
         """Wait until every pod is ready in the API server."""
@@ -176,8 +189,10 @@ class KubeadmNode:
 
     @contextmanager
     def changed(self, path: Path, text: str) -> Iterator[None]:
-        """The file with another text, or that was not there."""
+        """The file with another text, or that was not there; then without its directory where that was not there."""
         before = path.read_text() if path.exists() else None
+        created = not path.parent.exists()
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         try:
             yield
@@ -186,6 +201,8 @@ class KubeadmNode:
                 path.unlink()
             else:
                 path.write_text(before)
+            if created:
+                path.parent.rmdir()
 
     def timed(self, *arguments: str) -> float:
         """Run the command, which must succeed; the seconds that it took."""

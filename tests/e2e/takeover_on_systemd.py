@@ -24,6 +24,7 @@ from tests.kubeadm_node import (
     LONG,
     NODE,
     OURS,
+    PACKAGED,
     RECORD,
     UNITS,
     KubeadmNode,
@@ -83,8 +84,8 @@ async def test_a_node_that_cannot_be_taken_over_is_refused_and_stays_as_it_is(no
         await node.refuses("has less than 64 MiB free")
     finally:
         run("umount", str(lock.parent))
-    with node.changed(UNITS / "kubelet.service.d/20-hand.conf", "[Service]\nExecStart=\nExecStart=/bin/sh -c 'true'\n"):
-        await node.refuses("systemctl daemon-reload")
+    by_hand = UNITS / "kubelet.service.d/20-hand.conf"
+    with node.changed(by_hand, "[Service]\nExecStart=\nExecStart=/bin/sh -c 'true'\n"):
         systemctl("daemon-reload")
         await node.refuses("starts /bin/sh, which is not a kubelet")
     systemctl("daemon-reload")
@@ -94,12 +95,20 @@ async def test_a_node_that_cannot_be_taken_over_is_refused_and_stays_as_it_is(no
         done = node.bulkhead("takeover")  # which finds it after its daemon-reload, before the restart
         assert done.returncode == 1, done.stderr
         assert "systemctl cat shows why" in done.stderr
+    with node.changed(by_hand, "[Service]\nExecStart=\nExecStart=/bin/false\n"):
+        systemctl("daemon-reload")
+        by_hand.write_text("[Service]\n")
+        await node.refuses("systemctl daemon-reload")  # the operator has not seen yet what it brings
     systemctl("daemon-reload")
     assert not OURS.exists()
     assert not RECORD.exists()
 
 
-async def test_takeover_and_give_back_keep_every_container_also_when_they_are_killed(node: KubeadmNode) -> None:
+@pytest.mark.parametrize("directory", [UNITS, PACKAGED])  # packages of kubeadm before 1.29, and since
+async def test_takeover_and_give_back_keep_every_container_also_when_they_are_killed(
+    node: KubeadmNode, directory: Path
+) -> None:
+    node.lay_out_units(directory)
     before = await node.running()
     assert len(before) == COUNT
     own = main_process()

@@ -23,6 +23,8 @@ _PLACES = """\
 set -e
 mkdir {directory}/units-etc
 mount --bind {directory}/units-etc /etc/systemd/system
+cp --archive /usr/lib/systemd/system {directory}/units-usr
+mount --bind {directory}/units-usr /usr/lib/systemd/system
 mount -t tmpfs tmpfs /var/lib
 mount -t tmpfs tmpfs /var/log
 for part in /proc/sys/kernel /proc/sys/vm; do mount -o remount,bind,rw $part; done

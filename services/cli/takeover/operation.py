@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from services.cli.takeover.plan import Intent, Observed, Step, next_step, steps_of
+from services.cli.takeover.plan import Intent, Observed, Step, may_precede_reload, next_step, steps_of
 from services.cli.takeover.record import Record
 from shared.crash import crash_point
 from shared.errors import OperatorError
@@ -153,13 +153,15 @@ class Operation:
         starts_again = intent is Intent.TAKEOVER and not self._was_done
         shown: Step | None = None
         reloads = 0
+        reload_due = may_precede_reload(self._record.step)
         while True:
             seen = node.observe(self._record, restarted=restarted)
             if reloads >= MOST_RELOADS:
                 seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
             if seen.ending and self._began is not None:  # the time of the wanted kubelet has not begun
                 deadline = max(deadline, min(node.now(), self._began + LEAST) + timeout)
-            step = next_step(intent, seen, late=node.now() >= deadline, starts_again=starts_again)
+            late = node.now() >= deadline
+            step = next_step(intent, seen, late=late, starts_again=starts_again, reload_due=reload_due)
             if step is Step.DONE:
                 return ""
             if step is Step.OVERRIDDEN:
@@ -177,6 +179,7 @@ class Operation:
             reloads += step is Step.RELOAD
             crash_point(f"takeover.saved.{step.name}")
             acts[step]()
+            reload_due = step in (Step.WRITE, Step.REMOVE) or (reload_due and step is not Step.RELOAD)
             crash_point(f"takeover.acted.{step.name}")
 
     def _save(self, record: Record) -> None:

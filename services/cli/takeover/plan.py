@@ -37,8 +37,9 @@ class Step(StrEnum):
 class Observed:
     """The node at one moment.
 
-    `drop_in`: there is one; `current`: with the text that it should have. `reload_needed`: systemd has loaded other
-    texts than those of the files. `restarted`: this command has requested a restart after the newest reload.
+    `drop_in`: there is one; `current`: with the text that it should have. `reload_needed`: systemd has noticed that it
+    has loaded other texts than those of the files. It does not notice the first drop-in of a directory that did not
+    exist when it loaded the unit. `restarted`: this command has requested a restart after the newest reload.
     `missing`: what the node still lacks with the kubelet that is to run, one line each. `ending`: systemd still waits
     for the end of the kubelet that ran before.
     """
@@ -53,16 +54,19 @@ class Observed:
     ending: bool = False
 
 
-def next_step(intent: Intent, seen: Observed, *, late: bool, starts_again: bool = False) -> Step:
+def next_step(
+    intent: Intent, seen: Observed, *, late: bool, starts_again: bool = False, reload_due: bool = False
+) -> Step:
     """The step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed;
-    `starts_again`: a wanted kubelet that an earlier command started is not waited for."""
+    `starts_again`: a wanted kubelet that an earlier command started is not waited for; `reload_due`: the drop-in may
+    have been written or removed after the newest daemon-reload (`may_precede_reload`)."""
     forward = intent is Intent.TAKEOVER
     wanted = Kubelet.BULKHEAD if forward else Kubelet.OWN
     if forward and not seen.current:
         return Step.WRITE
     if not forward and seen.drop_in:
         return Step.REMOVE
-    if seen.reload_needed:
+    if reload_due or seen.reload_needed:
         return Step.RELOAD
     if seen.loaded is not wanted:
         return Step.OVERRIDDEN
@@ -71,6 +75,12 @@ def next_step(intent: Intent, seen: Observed, *, late: bool, starts_again: bool 
     if seen.running is wanted and not seen.missing:
         return Step.DONE
     return Step.LATE if late else Step.WAIT
+
+
+def may_precede_reload(step: Step) -> bool:
+    """Whether systemd may still have to read a change of the drop-in, after a command that saved this step and was
+    then killed, at the latest before it saved the next one."""
+    return step in (Step.WRITE, Step.REMOVE, Step.RELOAD)
 
 
 def intent_after(saved: Intent | None, command: Intent) -> Intent:

@@ -14,7 +14,9 @@ class KilledError(BaseException):
 @dataclass
 class Machine:
     """What outlives the command. `works`: the kubelets that become ready; `overridden`: a later drop-in names its own
-    program; `fault`: a kubelet that is started meanwhile does not become ready, also after the fault is corrected."""
+    program; `fault`: a kubelet that is started meanwhile does not become ready, also after the fault is corrected;
+    `notices`: systemd answers NeedDaemonReload=yes once the drop-in has changed; without a directory for drop-ins in
+    /etc when it loaded the unit, as on a node of kubeadm 1.29 or newer, it answers no."""
 
     record: Record | None = None
     drop_in: tuple[str, ...] | None = None
@@ -25,6 +27,7 @@ class Machine:
     full: bool = False  # the disk
     fault: bool = False
     started_with_fault: bool = False
+    notices: bool = False
     always_needs_reload: bool = False
     end_seconds: float = 0.0  # of a kubelet that is restarted
     starts: list[Kubelet] = field(default_factory=list)
@@ -65,7 +68,7 @@ class SimulatedNode:
             drop_in=machine.drop_in is not None,
             current=machine.drop_in == record.words,
             loaded=machine.loaded,
-            reload_needed=machine.always_needs_reload or machine.loaded is not machine.on_disk,
+            reload_needed=machine.always_needs_reload or (machine.notices and machine.loaded is not machine.on_disk),
             running=machine.running,
             restarted=restarted,
             missing=() if ready else ("the node is not Ready",),
