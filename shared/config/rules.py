@@ -98,7 +98,4 @@ def _overlap(first: str, second: str) -> bool:
         one, two = ipaddress.ip_address(first), ipaddress.ip_address(second)
     except ValueError:  # a finding of its own
         return False
-    return one == two or any(
-        wide.is_unspecified and wide.version in (6, narrow.version)  # :: may listen on IPv4 too
-        for wide, narrow in ((one, two), (two, one))
-    )
+    return one == two or one.is_unspecified or two.is_unspecified  # an unspecified one takes both families

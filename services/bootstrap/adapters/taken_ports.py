@@ -1,11 +1,11 @@
 """Whether the ports of the configuration can be had, and who has them instead. Opens sockets, keeps none."""
 
 import errno
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
+from shared.listening_address import bind
 from shared.listening_sockets import listening, owner_of
 from shared.places import PAGE_ADDRESS
 
@@ -29,19 +29,16 @@ def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tup
 
 
 def _cannot_bind(address: str, port: int, server: Callable[[], int | None]) -> str:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((address, port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                return f"cannot be listened on: {error.strerror} (choose an address and port of this machine)"
-            for _ in range(2):  # the server may end between the two questions, and its successor have the port
-                owner = owner_of(listening(port))
-                if owner is not None and owner == server():
-                    return ""
-            return f"is in use{_named(owner)} (stop that process, or choose another port)"
+    try:
+        bind(address, port).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return f"cannot be listened on: {error.strerror} (choose an address and port of this machine)"
+        for _ in range(2):  # the server may end between the two questions, and its successor have the port
+            owner = owner_of(listening(port))
+            if owner is not None and owner == server():
+                return ""
+        return f"is in use{_named(owner)} (stop that process, or choose another port)"
     return ""
 
 

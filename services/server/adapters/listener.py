@@ -6,7 +6,6 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 from aiohttp import web
@@ -16,10 +15,19 @@ from services.server.adapters.accepting import BACKLOG, Acceptor
 from services.server.adapters.connections import Connections
 from services.server.adapters.http_limits import Handler, LimitedServer
 from services.server.core.connections import ConnectionLimits
+from shared.listening_address import bind
 
 log = logging.getLogger(__name__)
 
 _SHUTDOWN = 1.0  # seconds that open requests get at the end
+
+# Go's of every accepted connection: a peer that is gone without a word is noticed after 15 s + 9 * 15 s.
+_KEEP_ALIVE = (
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15),  # seconds
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 15),  # seconds
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 9),
+)
 
 SERVER_NAME = "bulkhead"  # instead of the versions of Python and aiohttp
 
@@ -57,7 +65,7 @@ async def listen(
 ) -> Listener:
     """Open a listener; port 0 takes a free one. Raises OSError or ValueError when the address
     cannot be bound."""
-    return _serve(_bind(address, port), handler, limits, tls)
+    return _serve(_listen(address, port), handler, limits, tls)
 
 
 async def listen_at(path: Path, handler: Handler, limits: ConnectionLimits) -> Listener:
@@ -99,13 +107,16 @@ def _serve(
     return Listener(acceptor, server, connections, port)
 
 
-def _bind(address: str, port: int) -> socket.socket:
-    if isinstance(ip_address(address), IPv6Address):
-        # "::" takes IPv4 as well, as Go's listener does.
-        return socket.create_server(
-            (address, port), family=socket.AF_INET6, dualstack_ipv6=address == "::", backlog=BACKLOG
-        )
-    return socket.create_server((address, port), backlog=BACKLOG)
+def _listen(address: str, port: int) -> socket.socket:
+    sock = bind(address, port)
+    try:
+        for option, value in _KEEP_ALIVE:  # the kernel gives a listener's options to the connections that it accepts
+            sock.setsockopt(*option, value)
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _bind_at(path: Path) -> socket.socket:

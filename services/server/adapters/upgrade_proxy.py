@@ -10,6 +10,7 @@ from aiohttp import web
 from services.server.adapters.hijack import Client, Hijacked
 from services.server.adapters.plain_answer import plain
 from services.server.adapters.streaming_server import CHUNK, Backend, connect
+from services.server.core.connections import shown_address
 from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
 
 _LAST_BYTES = 5.0  # seconds for handing on what a client sent before it left
@@ -20,7 +21,7 @@ async def proxy(request: web.BaseRequest, url: str) -> web.StreamResponse:
     """Answer an upgrade request with the runtime's stream behind `url`."""
     try:
         server = parse_streaming_url(url)
-        head = proxied_request(request.method, server, request.raw_headers, request.remote or "")
+        head = proxied_request(request.method, server, request.raw_headers, shown_address(request.remote))
         backend = await connect(server, head)
         if not backend.upgraded:
             return await relay_refusal(backend)

@@ -18,7 +18,7 @@ from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import ANONYMOUS, User
 from services.server.core.authorization import Attributes
 from services.server.core.bearer import BearerError
-from services.server.core.connections import group_of
+from services.server.core.connections import group_of, shown_address
 from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Refusal, ServedEndpoints, resolve
@@ -92,7 +92,9 @@ class AuthFilter:
     def _refused(self, what: str, request: web.BaseRequest, error: Exception) -> None:
         """Log one line a minute for each reason: the texts may contain what the client sent."""
         if count := self._log.count(f"{what} {type(error).__name__}", time.monotonic()):
-            log.info("refused a %s of %s: %s (%d since the last line)", what, request.remote, error, count)
+            log.info(
+                "refused a %s of %s: %s (%d since the last line)", what, shown_address(request.remote), error, count
+            )
 
 
 async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[User | None, bool]:
@@ -140,7 +142,9 @@ class RequestHandler:
                 # The answer has begun: only a broken connection shows the client that it is incomplete.
                 raise ConnectionAbortedError("the answer had begun") from error
             response = plain(500, "internal server error\n")
-        log.debug("%s %s from %s: %d", request.method, request.path, request.remote, response.status)
+        if log.isEnabledFor(logging.DEBUG):
+            client = shown_address(request.remote)
+            log.debug("%s %s from %s: %d", request.method, request.path, client, response.status)
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -48,6 +48,13 @@ def group_of(address: str) -> str:
     return str(ip)
 
 
+def shown_address(remote: str | None) -> str:
+    """Return a client's address as it is logged and forwarded: that of an IPv4 client, which a listener of both
+    families sees as ::ffff:10.0.0.1, is 10.0.0.1. None = ""."""
+    text = remote or ""
+    return text.removeprefix("::ffff:") if "." in text else text
+
+
 @dataclass(eq=False)
 class _Connection:
     address: str

@@ -1,6 +1,7 @@
 """The limits of every HTTP listener, and the health listener's few paths, over real sockets."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -74,6 +75,28 @@ async def test_every_request_of_a_connection_has_a_head_of_its_own(server: Runni
         async with asyncio.timeout(60):
             assert await reader.readuntil(b"\r\n\r\nok") != b""
     writer.close()
+
+
+async def test_a_client_that_vanished_is_asked_after_every_fifteen_seconds(server: Running) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
+    client = writer.get_extra_info("sockname")[1]
+    writer.write(REQUEST)
+    async with asyncio.timeout(60):
+        await reader.readuntil(b"\r\n\r\nok")
+        while (timer := kernel_timer(server.config.read_only_port, client))[0] != "keep-alive":
+            await asyncio.sleep(0.01)
+    assert 5 < timer[1] <= 15
+    writer.close()
+
+
+def kernel_timer(port: int, client: int) -> tuple[str, float]:
+    """The timer that the kernel has for the server's end of this connection, and in how many seconds it is due."""
+    for row in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        fields = row.split()
+        if [int(end.partition(":")[2], 16) for end in fields[1:3]] == [port, client]:
+            kind, _, due = fields[5].partition(":")
+            return "keep-alive" if kind == "02" else kind, int(due, 16) / os.sysconf("SC_CLK_TCK")
+    return "", 0.0
 
 
 async def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,13 @@ def test_a_taken_port_names_its_process(taken: int) -> None:
     assert remarks == []
 
 
+def test_a_port_that_is_taken_over_ipv6_is_taken_for_the_default_address() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        port = listener.getsockname()[1]
+        [line], _ = find_taken(config(read_only_port=port, address="0.0.0.0"), no_server)
+    assert line.startswith(f"readOnlyPort: 0.0.0.0:{port} is in use by ")
+
+
 def test_our_own_server_may_have_it(taken: int) -> None:
     assert find_taken(config(read_only_port=taken), os.getpid) == ([], [])
 

@@ -166,7 +166,7 @@ def test_images_of_the_allowlist(pattern: str, why: str) -> None:
     [
         ("0.0.0.0", "127.0.0.1", True),
         ("::", "127.0.0.1", True),
-        ("0.0.0.0", "::1", False),
+        ("0.0.0.0", "::1", True),
         ("127.0.0.1", "127.0.0.2", False),
         ("::1", "::1", True),
         ("x", "::1", False),

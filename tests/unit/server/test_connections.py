@@ -12,6 +12,7 @@ from services.server.core.connections import (
     ConnectionLimits,
     ConnectionTable,
     group_of,
+    shown_address,
 )
 
 LIMITS = ConnectionLimits(
@@ -176,3 +177,17 @@ def test_on_the_local_socket_the_logs_of_a_thousand_containers_are_followed_at_o
     for number in opened(table, "", 1000):
         table.begin(number)
     assert len(table) == 1000
+
+
+@pytest.mark.parametrize(
+    ("remote", "shown"),
+    [
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:db8::ffff:1", "2001:db8::ffff:1"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_an_ipv4_client_of_a_listener_of_both_families_is_shown_as_such(remote: str | None, shown: str) -> None:
+    assert shown_address(remote) == shown
