@@ -67,7 +67,7 @@ class LimitedServer(web.Server):
         super().connection_lost(handler, exc)
         assert isinstance(handler, Connection)
         self.connections_open.close(handler.number)
-        self._unlimit(handler)
+        self.unlimit(handler)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         handler = request.protocol
@@ -83,11 +83,12 @@ class LimitedServer(web.Server):
 
     def limit(self, handler: web.RequestHandler, seconds: float) -> None:
         """End the connection after so many seconds, unless another limit is set before."""
-        self._unlimit(handler)
+        self.unlimit(handler)
         if handler.transport is not None:  # else it is gone, or no longer aiohttp's
             self._ends[handler] = self._loop.call_later(seconds, _end, handler)
 
-    def _unlimit(self, handler: web.RequestHandler) -> None:
+    def unlimit(self, handler: web.RequestHandler) -> None:
+        """Set no limit any more."""
         end = self._ends.pop(handler, None)
         if end is not None:
             end.cancel()
@@ -151,7 +152,9 @@ class Connection(web.RequestHandler):
         return self._authorized
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
-        """Called when an upgrade was let through: from here on the stream's own flow control bounds what is held."""
+        """Called when an upgrade was let through: from here on the stream's own flow control bounds what is held, and
+        the stream may last longer than a request (server.md 13.6)."""
+        self._server.unlimit(self)
         self._server.connections_open.set_held(self.number, 0)
         super().set_parser(parser, data_received_cb)
 

@@ -5,6 +5,7 @@ Back-pressure both ways: a slow client holds the command's output, a command tha
 
 import asyncio
 import logging
+from time import monotonic
 
 from aiohttp import WSMsgType, web
 
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _STDIN, _RESIZE, _CHANNELS = 0, 4, 5
 _CLOSE = 0xFF  # followed by the channel that the client is through with
+IDLE = 4 * 3600.0  # seconds without a message in either direction, pings aside; the kubelet's
 _CREATE = 30.0  # seconds for the runtime to accept the streams
 _ERROR_LIMIT = 1 << 20  # bytes of the error stream
 _WITHOUT_RESIZE = ("channel.k8s.io", "v2.channel.k8s.io")
@@ -41,19 +43,26 @@ class RemoteCommand:
         self._unfinished = {stream for stream in (self._error_stream, self._stdout, self._stderr) if stream}
         self._accepted = asyncio.Event()
         self._error = bytearray()
+        self._moved = monotonic()  # when the last message went in either direction
 
     async def run(self) -> bytes | None:
-        """Serve it to its end: the status document, or None when the client left first."""
+        """Serve it to its end: the status document, or None when the client left first or nothing moved for long."""
         output = asyncio.create_task(self._output(), name="output")
         client = asyncio.create_task(self._input(), name="input")
+        idle = asyncio.create_task(self._idle(), name="idle")
         pings = asyncio.create_task(self._spdy.keep_alive(), name="pings")
         try:
-            await asyncio.wait({output, client}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({output, client, idle}, return_when=asyncio.FIRST_COMPLETED)
             return output.result() if output.done() else None
         finally:
-            for task in (output, client, pings):
+            for task in (output, client, idle, pings):
                 task.cancel()
-            await asyncio.gather(output, client, pings, return_exceptions=True)
+            await asyncio.gather(output, client, idle, pings, return_exceptions=True)
+
+    async def _idle(self) -> None:
+        """Return once nothing has moved for IDLE seconds (server.md 13.2)."""
+        while (left := self._moved + IDLE - monotonic()) > 0:
+            await asyncio.sleep(left)
 
     def _open(self, name: str, *, asked: bool) -> int:
         return self._spdy.open((("streamType", name),)) if asked else 0
@@ -77,6 +86,7 @@ class RemoteCommand:
                             if frame.stream == self._error_stream:
                                 self._error += frame.payload[: _ERROR_LIMIT - len(self._error)]
                             elif frame.stream in channels and frame.payload:
+                                self._moved = monotonic()
                                 await self._socket.send_bytes(channels[frame.stream] + frame.payload)
                         case RstStream():
                             ended = True
@@ -113,6 +123,7 @@ class RemoteCommand:
 
     async def _message(self, data: bytes) -> bool:
         """One message; False = it breaks the protocol."""
+        self._moved = monotonic()
         channel = data[0] if data else None
         if channel == _CLOSE:
             if len(data) != 2 or data[1] >= _CHANNELS:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.frame import debugging, sampling
-from services.server.adapters import accepting, http_limits, system_log_files
+from services.server.adapters import accepting, http_limits, remote_command, system_log_files
 from services.server.controllers import debug_endpoints, pod_resources, reviews, system_logs
 from services.server.core import bearer, node_log_query
 from services.server.core.connections import HEALTHZ, LOCAL, MAIN, READ_ONLY
@@ -36,6 +36,10 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ, LOCAL
         ("bytes of a head", f"1 MiB and {(http_limits.HEAD - (1 << 20)) >> 10} KiB"),
         ("between two requests", f"{http_limits.IDLE:.0f} s"),
         ("a request and its answer, upgrades aside", f"{http_limits.LONGEST / 3600:.0f} h"),
+        (
+            "exec or attach over WebSocket v5 without a message, pings aside",
+            f"{remote_command.IDLE / 3600:.0f} h (the kubelet's)",
+        ),
         ("bytes of a bearer token, which is ASCII", f"{bearer.LONGEST >> 10} KiB"),
         ("tokens under review; for one address", f"{reviews.TOKENS}; {reviews.TOKENS_OF_ADDRESS}"),
         ("access reviews under way; for one address", f"{reviews.ACCESSES}; {reviews.ACCESSES_OF_ADDRESS}"),
