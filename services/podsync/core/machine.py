@@ -92,7 +92,8 @@ class PodSync:
         """Take in one event; `now` is steady seconds: the wall clock's at the start of this process, then independent
         of it; `node_state.skew` is how far the wall clock was set away from it since."""
         touched = self.node_state.take_in(event, now)
-        out: list[Instruction] = []
+        errors = self.node_state.admissions.take_errors()
+        out: list[Instruction] = [ReportInternalError(cause=event.cause, uid=uid, error=e) for uid, e in errors.items()]
         for uid in touched:
             if uid in self.records:
                 out += self._advance_alone(uid, event.cause, now)

@@ -169,7 +169,7 @@ class NodeState:
                 grace_seconds = lifecycle.effective_grace(record)
                 record = replace(record, saved=replace(record.saved, grace_seconds=grace_seconds))
         if record.deletion_requested and record.saved.state is PodState.SYNC:
-            record = replace(record, saved=replace(record.saved, deleted=True, admission_decided=True))
+            record = replace(record, saved=replace(record.saved, deleted=True))
             record = lifecycle.with_termination(record, reason=event.cause or "deleted", now=now)
         elif record.deletion_requested and not record.saved.deleted:
             record = replace(record, saved=replace(record.saved, deleted=True))
@@ -271,9 +271,7 @@ class NodeState:
         record = self.records.get(uid)
         if record is None:
             return []
-        # A pod that waits for its verdict needs none any more.
-        saved = replace(record.saved, restart_requested=False, deleted=True, admission_decided=True)
-        record = replace(record, saved=saved)
+        record = replace(record, saved=replace(record.saved, restart_requested=False, deleted=True))
         if record.saved.state is PodState.SYNC:
             record = lifecycle.with_termination(record, reason="no source lists the pod", now=now)
         self.pods.put(record)

@@ -1,5 +1,6 @@
 """What podsync must not do on a guess: decide, show or wait by unknown inputs, or by a clock that was set."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,14 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.messages.podsync import PodState
+from services.podsync.core.admission import admitting
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
+from services.podsync.core.pod.instructions import ReportInternalError
 from services.podsync.core.pod.record import PodRecord
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of
 
 READY = RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True)
+
+
+def raises_for(name: str, decide: Callable[..., Any]) -> Callable[..., Any]:
+    """The same decision, but for the pod of this name."""
+
+    def decide_or_raise(pod: dict[str, Any], *args: Any) -> Any:
+        if pod["metadata"]["name"] == name:
+            raise ValueError("a mistake")
+        return decide(pod, *args)
+
+    return decide_or_raise
 
 
 class TestAdmission:
@@ -51,6 +65,40 @@ class TestAdmission:
         play.run()
         assert play.running("old") == [("c", 0)]
         assert status_of(play, "young")["reason"] == "OutOfpods"
+
+    @pytest.mark.parametrize("by", ["its deadline", "its phase"])
+    def test_a_pod_that_ends_while_it_waits_needs_no_verdict_and_holds_up_no_other(self, by: str) -> None:
+        play = a_play(joins_cluster=True, facts=MachineFacts(allocatable={"cpu": "1", "pods": "10"}))
+        limit = {"activeDeadlineSeconds": 60} if by == "its deadline" else {}
+        old = changed(sized("old", "100", **limit), creationTimestamp="2030-01-01T00:00:00Z")
+        play.want(old | {"status": {"phase": "Running", "startTime": "1970-01-01T00:00:01Z"}})
+        play.want(changed(an_api_pod("young", "young"), creationTimestamp="2030-01-02T00:00:00Z"))
+        if by == "its phase":
+            play.want(old | {"status": {"phase": "Failed"}})
+        play.handle(NodeChanged(node=node()))
+        play.run()
+        assert play.running("young") == [("c", 0)]
+        assert status_of(play, "old")["phase"] == "Failed"
+        assert status_of(play, "old").get("reason") == ("DeadlineExceeded" if by == "its deadline" else None)
+        play.want(changed(play.wanted["old"], **DELETION))
+        play.drop("old")
+        play.later(61)
+        assert "old" not in play.core.records
+
+    def test_a_mistake_in_the_decision_about_one_pod_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        play = a_play(joins_cluster=True, mistakes_expected=True)
+        for number, uid in enumerate(("odd", "plain")):
+            play.want(changed(an_api_pod(uid, uid), creationTimestamp=f"2030-01-0{number + 1}T00:00:00Z"))
+        monkeypatch.setattr(admitting, "admit", raises_for("odd", admitting.admit))
+        play.handle(NodeChanged(node=node()))
+        reported = [one for one in play.queue if isinstance(one, ReportInternalError)]
+        assert [(one.uid, str(one.error)) for one in reported] == [("odd", "a mistake")]
+        play.run()
+        assert play.running("plain") == [("c", 0)] and play.running("odd") == []
+        monkeypatch.undo()
+        play.handle(NodeChanged(node=node(disk="ssd")))
+        play.run()
+        assert play.running("odd") == [("c", 0)]
 
     def test_a_crash_while_waiting_gives_no_verdict(self) -> None:
         play = a_play(joins_cluster=True)

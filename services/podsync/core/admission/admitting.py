@@ -33,6 +33,7 @@ class Admissions:
         self._doubted = False  # some verdict waits for the sources to list pods of the checkpoint
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
+        self._errors: dict[str, Exception] = {}  # UID -> why there is no verdict: a bug
 
     def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
         """A source lists the pod (`first`: for the first time in this process). Admits or rejects it, and the pods
@@ -51,7 +52,8 @@ class Admissions:
         return record.uid in self._desired and self.runtime_known and (record.is_static or self.node_known)
 
     def decide_waiting(self, now: float) -> list[str]:
-        """Admit or reject the pods that waited for a fact, the oldest first. Returns the UIDs of changed records."""
+        """Admit or reject the pods that waited for a fact, the oldest first. Returns the UIDs of changed records. A pod
+        whose decision raises goes on waiting, and holds up no other; see `take_errors`."""
         waiting = [
             record
             for record in self._pods.at_work()
@@ -64,8 +66,17 @@ class Admissions:
         for record in sorted(
             waiting, key=lambda r: str((r.saved.pod.get("metadata") or {}).get("creationTimestamp") or "")
         ):
-            touched += [*self.decide(record.uid, now, node=self.node, is_final=False), record.uid]
+            try:
+                touched += self.decide(record.uid, now, node=self.node, is_final=False)
+            except Exception as error:
+                self._errors[record.uid] = error
+            touched.append(record.uid)
         return touched
+
+    def take_errors(self) -> dict[str, Exception]:
+        """Return, once, what decisions of `decide_waiting` have raised, by the pod's UID."""
+        errors, self._errors = self._errors, {}
+        return errors
 
     def decide(self, uid: str, now: float, *, node: Object | None, is_final: bool) -> list[str]:
         """Admission's verdict, decided once and saved with the record; returns the UIDs of the pods preempted for this

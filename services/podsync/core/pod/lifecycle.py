@@ -58,10 +58,11 @@ def effective_grace(record: PodRecord, override: int | None = None) -> int:
 
 
 def with_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> PodRecord:
-    """The record of a pod that ends: from here on no container of it is started again. `override`: grace period in
-    seconds in place of the pod's own."""
+    """The record of a pod that ends: from here on no container of it is started again, and one that waits for its
+    verdict needs none. `override`: grace period in seconds in place of the pod's own."""
     saved = replace(
         record.saved,
+        admission_decided=True,
         grace_seconds=effective_grace(record, override),
         terminating_since=now,
         termination_cause=reason,
