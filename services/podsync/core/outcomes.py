@@ -178,9 +178,9 @@ def _created(record: PodRecord, call: CreateContainer, made: ContainerCreated, a
     """Add the new container without a look at the runtime: its start follows at once, and includes a look."""
     record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
     found = record.container(call.container)
-    spec = found[1] if found is not None else None
+    spec = found[1] if found is not None and container_hash(found[1]) == call.spec_hash else None
     if spec is None or any(c.id == made.container_id for c in record.instances):
-        # pleg has reported it already, or the container is no part of the pod any more.
+        # pleg has reported it already, or the pod has no such container any more.
         return replace(record, observed=outdated(record.observed)) if spec is None else record
     created = Container(
         id=made.container_id,
@@ -191,7 +191,7 @@ def _created(record: PodRecord, call: CreateContainer, made: ContainerCreated, a
         created_at=int(record.newest_creation() + 1),
         image=str(spec.get("image", "")),
         image_id=call.image.id,
-        spec_hash=container_hash(spec),
+        spec_hash=call.spec_hash,
         restart_count=call.attempt,
         log_path=made.log_path,
     )

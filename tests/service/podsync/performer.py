@@ -17,6 +17,7 @@ from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
+from shared.podspec.hashing import container_hash
 from tests.fakes.runtime import FakeRuntime
 
 UID = "u1"
@@ -68,21 +69,25 @@ class Performer:
 
     async def create(self) -> CallDone | CallFailed:
         """CreateContainer of container `c`, in a sandbox that is made first where there is none."""
+        return await self.perform(await self.creation())
+
+    async def creation(self) -> CreateContainer:
+        """The call of `create`, decided for the pod as it is."""
         self.calls.directories.prepare("shop", "web", UID, ["c"])
         meta = {"name": "web", "namespace": "shop", "uid": UID}
         if not self.sandbox:
             self.sandbox = await self.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
         image = self.runtime.images["busybox:1"]
-        call = CreateContainer(
+        return CreateContainer(
             uid=UID,
             container="c",
             attempt=0,
+            spec_hash=container_hash(self.view().container("c")),
             sandbox_id=self.sandbox,
             sandbox_attempt=0,
             image=image,
             pod_ips=("10.0.0.2",),
         )
-        return await self.perform(call)
 
     async def run(self) -> None:
         """A sandbox, and all containers of the pod in it, started."""

@@ -13,8 +13,12 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.adapters.calls import pod_operations
 from services.podsync.adapters.pod.env_files import MOST_AT_ONCE
 from services.podsync.core.cri.environment import EnvFile, EnvFiles
+from services.podsync.core.pod.events import CallDone, CallFailed
 from shared.model.objects import Object
 from tests.fakes.followed import DEADLINE
+from tests.service.podsync.performer import Performer
+from tests.service.podsync.performer import a_container as performed_container
+from tests.service.podsync.performer import a_pod as performed_pod
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 
@@ -163,3 +167,14 @@ async def test_a_cluster_without_a_name_server_causes_events_of_pod_and_node(tmp
         await stage.until(lambda: running(stage, uid))
         observed = [(e.kind, e.name) for e in stage.events.state.values() if e.reason == "MissingClusterDNS"]
         assert sorted(observed) == [("Node", "node1"), ("Pod", "web-node1")]
+
+
+async def test_no_container_is_created_from_an_image_that_its_spec_names_no_longer(tmp_path: Path) -> None:
+    performer = Performer(tmp_path, performed_pod(performed_container(), enableServiceLinks=False))
+    call = await performer.creation()
+    performer.pod = performed_pod(performed_container(image="busybox:2"), enableServiceLinks=False)
+    failed = await performer.perform(call)
+    assert isinstance(failed, CallFailed) and failed.interrupted
+    assert performer.runtime.requests("CreateContainer") == []
+    performer.pod = performed_pod(performed_container(tty=True), enableServiceLinks=False)
+    assert isinstance(await performer.perform(call), CallDone)

@@ -31,7 +31,6 @@ from services.podsync.core.pod.instructions import (
 )
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
-from shared.podspec.hashing import container_hash
 from tests.unit.podsync import resize_model
 from tests.unit.podsync.pods import Pod
 from tests.unit.podsync.resize_model import NODE
@@ -163,7 +162,7 @@ class RuntimeModel:
             state=ContainerState.CREATED,
             created_at=self.ids,
             restart_count=call.attempt,
-            spec_hash=container_hash(found[1]),
+            spec_hash=call.spec_hash,
             image="busybox:1",
         )
         mine.append(created)

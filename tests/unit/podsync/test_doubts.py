@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bus.messages.podsync import PodState
 from services.podsync.core.admission import admitting
 from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.admission.verdict import admit
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
 from services.podsync.core.pod.instructions import ReportInternalError
@@ -89,7 +90,7 @@ class TestAdmission:
         play = a_play(joins_cluster=True, mistakes_expected=True)
         for number, uid in enumerate(("odd", "plain")):
             play.want(changed(an_api_pod(uid, uid), creationTimestamp=f"2030-01-0{number + 1}T00:00:00Z"))
-        monkeypatch.setattr(admitting, "admit", raises_for("odd", admitting.admit))
+        monkeypatch.setattr(admitting, "admit", raises_for("odd", admit))
         play.handle(NodeChanged(node=node()))
         reported = [one for one in play.queue if isinstance(one, ReportInternalError)]
         assert [(one.uid, str(one.error)) for one in reported] == [("odd", "a mistake")]

@@ -7,7 +7,8 @@ from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.results import ContainerCreated
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import ContainerState
-from tests.unit.podsync.play import Play, a_pod
+from shared.podspec.hashing import container_hash
+from tests.unit.podsync.play import Play, a_container, a_pod
 
 
 def a_record() -> PodRecord:
@@ -23,6 +24,7 @@ def after_creation(record: PodRecord, container: str, container_id: str) -> PodR
         uid="u1",
         container=container,
         attempt=1,
+        spec_hash=container_hash(a_container(container)),
         sandbox_id="s",
         sandbox_attempt=0,
         image=ImageStatus(id="i", size=1),

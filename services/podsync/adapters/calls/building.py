@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from services.podsync.adapters.calls.call_slots import CallPriority
-from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, volume_groups
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, SpecChangedError, volume_groups
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -25,6 +25,7 @@ from services.podsync.core.pod.results import ContainerCreated, PartListed, PodL
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import MANY, every_container
+from shared.podspec.hashing import container_hash
 
 
 async def prepare_pod(
@@ -65,8 +66,11 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
 
 
 async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
-    """Create it. Raises RuntimeCallError, ContainerConfigError, SandboxConfigError, PodEndsError, OSError."""
+    """Create it. Raises RuntimeCallError, ContainerConfigError, SandboxConfigError, PodEndsError, SpecChangedError,
+    OSError."""
     spec = view.container(call.container)
+    if container_hash(spec) != call.spec_hash:  # a container of the earlier image would pass for one of this spec
+        raise SpecChangedError
     mounted = {
         name: MountedVolume(
             host_path=volume.host_path,

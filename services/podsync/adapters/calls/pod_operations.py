@@ -86,6 +86,10 @@ class PodEndsError(Exception):
     """The pod came to end while a call that builds it had not been sent yet."""
 
 
+class SpecChangedError(Exception):
+    """The pod's spec changed after the call was decided and before it began: it is to be decided again."""
+
+
 @dataclass(kw_only=True)
 class PodOperations:
     """One instance per process."""

@@ -12,7 +12,14 @@ from pathlib import Path
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.calls import building, image_calls, resizing, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
-from services.podsync.adapters.calls.pod_operations import NodeReads, PodEndsError, PodOperations, PodView, WatchPull
+from services.podsync.adapters.calls.pod_operations import (
+    NodeReads,
+    PodEndsError,
+    PodOperations,
+    PodView,
+    SpecChangedError,
+    WatchPull,
+)
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
@@ -78,7 +85,7 @@ class RuntimeCalls(PodOperations):
             return replace(failed, warnings=error.warnings)
         except RuntimeCallError as error:
             return self._failed(call, error.code, str(error), error.description)
-        except PodEndsError:
+        except (PodEndsError, SpecChangedError):
             return replace(self._failed(call, "", "not begun", "not begun"), interrupted=True)
         except ContainerConfigError as error:
             return self._failed(call, "", error.message, error.message, reason=error.reason)

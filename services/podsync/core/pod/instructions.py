@@ -135,10 +135,11 @@ class PullImage(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateContainer(Call):
-    """Create the container of this attempt in the sandbox."""
+    """Create the container of this attempt in the sandbox, unless its spec names another image by then."""
 
     container: str
     attempt: int
+    spec_hash: str  # `container_hash` of the spec that the image was found for
     sandbox_id: str
     sandbox_attempt: int
     image: ImageStatus

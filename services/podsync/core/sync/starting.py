@@ -143,6 +143,7 @@ def _create(
         uid=record.uid,
         container=name,
         attempt=attempt,
+        spec_hash=container_hash(spec),
         sandbox_id=sandbox.id,
         sandbox_attempt=sandbox.attempt,
         image=image,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from services.podsync.core.pod.events import CallFailed
 from services.podsync.core.pod.instructions import CreateContainer
 from shared.model.runtime import ContainerState, SandboxState
 from tests.unit.podsync.play import Play, a_container, a_pod
@@ -150,6 +151,23 @@ def test_an_image_that_the_spec_names_no_longer_makes_no_container(call: str) ->
     made = [call for call in play.calls if isinstance(call, CreateContainer)]
     assert [create.image.id for create in made] == ["sha256:newer:1"]
     assert play.running("u1") == [("c", 0)]
+
+
+@pytest.mark.parametrize("is_performed", [False, True])
+def test_nor_does_one_whose_creation_was_decided_before_the_spec_changed(is_performed: bool) -> None:
+    play = Play(images={"old:1", "newer:1"}, hang={"CreateContainer"})
+    play.want(a_pod(containers=[a_container("c", image="old:1")]))
+    held = play.calls[-1]
+    done = play.effect(held) if is_performed else None
+    play.want(a_pod(containers=[a_container("c", image="newer:1")]))
+    failed = CallFailed(uid="u1", call=held, completed_at=play.wall, code="", text="", description="")
+    play.handle(done or replace(failed, interrupted=True))
+    play.run()
+    play.later(15)
+    made = [call for call in play.calls if isinstance(call, CreateContainer)]
+    assert [create.image.id for create in made] == ["sha256:old:1", "sha256:newer:1"]
+    assert play.running("u1") == [("c", 1 if is_performed else 0)]
+    assert play.log.count("KillContainer") == 0, "nothing of the old image was started"
 
 
 def test_nor_does_one_found_before_the_spec_changed() -> None:
