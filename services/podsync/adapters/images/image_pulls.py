@@ -136,10 +136,12 @@ class ImagePulls:
         errors: list[RuntimeCallError],
     ) -> tuple[str, TrackedCredential | None] | None:
         """The runtime's reference to the image, and the credential that worked; without any, anonymously. None where
-        nothing worked; the runtime's errors are added to `errors`."""
+        nothing worked; the errors are added to `errors`. All of it is one pull for the registry's rate."""
+        if not self._take_token():
+            errors.append(RuntimeCallError("PullImage", "Unknown", "pull QPS exceeded"))
+            return None
         for credential in credentials or (None,):
             try:
-                self._take_token()
                 auth = credential.auth if credential is not None else None
                 return await self._runtime.pull_image(spec, sandbox_config, auth or None), credential
             except RuntimeCallError as error:
@@ -157,15 +159,17 @@ class ImagePulls:
         finally:
             await self.access.succeeded(image, references, credential)
 
-    def _take_token(self) -> None:
+    def _take_token(self) -> bool:
+        """Whether a pull may begin now within registry QPS and burst; it is counted."""
         if self._qps <= 0:
-            return
+            return True
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
         self._filled_at = now
         if self._tokens < 1:
-            raise RuntimeCallError("PullImage", "Unknown", "pull QPS exceeded")
+            return False
         self._tokens -= 1
+        return True
 
 
 def _combined(errors: list[RuntimeCallError], warnings: Warnings) -> ImageCallError:
