@@ -44,6 +44,8 @@ class _Claim:
     claim: FoundObject | None = None
     volume: FoundObject | None = None  # of the PersistentVolume that the claim names
     is_read: asyncio.Event = field(default_factory=asyncio.Event)  # since the newest pod or request for a fresh read
+    claim_error: str = ""  # of that read; "" = what is known is no older than the newest pod
+    volume_error: str = ""
     nudged: asyncio.Event = field(default_factory=asyncio.Event)
     following: "asyncio.Task[None] | None" = None
 
@@ -79,7 +81,8 @@ class VolumeClaims:
                 self._name(uid, frozenset())
 
     async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
-        """Return the claim, or the volume that a claim names, as it was last read, or why there is none."""
+        """Return the claim, or the volume that a claim names, as it was last read, or why there is none. A read that
+        began before the newest pod came does not count: the claim may have been made again for that pod."""
         of_claim = kind == "PersistentVolumeClaim"
         claim = self._claims.get((namespace, name)) if of_claim else self._by_volume.get(name)
         if claim is None:
@@ -91,9 +94,10 @@ class VolumeClaims:
                 async with asyncio.timeout(TIMEOUT):
                     await claim.is_read.wait()
         found = claim.claim if of_claim else claim.volume
-        if found is None:
-            error = self._api.away or f"{kind.lower()} {name}: timed out waiting for the API server"
-            return FoundObject(object=None, error=error)
+        error = claim.claim_error if of_claim else claim.volume_error
+        if found is None or error or not claim.is_read.is_set():
+            late = f"{kind.lower()} {name}: timed out waiting for the API server"
+            return FoundObject(object=None, error=error or self._api.away or late)
         return found
 
     async def close(self) -> None:
@@ -147,7 +151,7 @@ class VolumeClaims:
             if not claim.nudged.is_set():
                 claim.is_read.set()
             found = (found.object if found is not None else None for found in (claim.claim, claim.volume))
-            if is_settled(*found):
+            if is_settled(*found) and not claim.claim_error and not claim.volume_error:
                 reads = 0
                 self._bound.add(claim)
                 wait = max(self._period * random.uniform(1.0, 1.5), 2 * len(self._bound) / BOUND_READS_PER_SECOND)
@@ -170,18 +174,28 @@ class VolumeClaims:
         if claim.volume_name != before:
             claim.volume = None
             self._names_volume(claim, before, claim.volume_name)
+        is_first = not claim.is_read.is_set()  # since the newest pod came
+        claim.claim_error = _failure(found) if is_first or claim.claim_error else ""
+        volume_error = ""
         if name := claim.volume_name:
             path = paths.persistent_volume(name)
             volume = await live_read(self._api, self._api.clients.objects, path, may_lag=True)
             if volume.object is not None or volume.not_found or _has_none(claim.volume):
                 claim.volume = volume
                 self._publish(_volume_key(name), volume)
+            volume_error = _failure(volume)
+        claim.volume_error = volume_error if is_first or claim.volume_error else ""
         self._publish(_claim_key(claim), found)
 
     def _publish(self, key: str, found: FoundObject) -> None:
         if found.object is not None or found.not_found:
             version = metadata_text(found.object, "resourceVersion")
             self._stream.put(key, ChangedObject(resource_version=version), "read from the API server")
+
+
+def _failure(found: FoundObject) -> str:
+    """Why the API server did not answer what it has, "" = it did."""
+    return "" if found.object is not None or found.not_found else found.error
 
 
 def _has_none(found: FoundObject | None) -> bool:

@@ -1,12 +1,16 @@
 """PersistentVolumeClaims, PersistentVolumes and CSIDrivers that volumes rest on, as sources has them: each is requested
-when a volume first needs it, and again when `objects.changed` shows another version.
+when a pod first needs it, and again when `objects.changed` shows another version.
 
-What was read stays until another answer arrives. A request that sources did not answer is repeated with a back-off.
+A pod gets only a claim and a PersistentVolume whose read began after the pod came: the claim may have been made again
+since another pod read it, and the name of a claim leads to another volume then (volumes.md 2.5). What a pod has got
+stays until another answer arrives. A request that sources did not answer, or answered with an error that no event
+ends, is repeated with a back-off.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.core.object_key import ObjectKey
@@ -19,72 +23,90 @@ log = logging.getLogger(__name__)
 RETRIES = Backoff(initial=0.5, cap=10.0)
 
 
+@dataclass(eq=False)
+class _Read:
+    """One object. `pods`: the UIDs of those that need it, never empty; `unserved`: those of them that came after the
+    read began whose answer this is; `late`: those that came after the read began that is under way."""
+
+    pods: set[str] = field(default_factory=set)
+    unserved: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    answer: FoundObject | None = None
+    reading: "asyncio.Task[None] | None" = None
+
+
 class ClaimReads:
     """`on_read` is called with the UIDs of the pods whose volumes rest on what was read."""
 
     def __init__(self, content: ClusterContent) -> None:
         self.on_read: Callable[[Iterable[str]], None] = lambda _: None
         self._content = content
-        self._found: dict[ObjectKey, FoundObject] = {}
-        self._pods: dict[ObjectKey, set[str]] = {}  # UIDs of those that need the object; none empty
-        self._keys: dict[str, set[ObjectKey]] = {}  # the same by UID
-        self._reading: dict[ObjectKey, asyncio.Task[None]] = {}
+        self._reads: dict[ObjectKey, _Read] = {}
+        self._keys: dict[str, set[ObjectKey]] = {}  # by the UID of a pod that needs them
 
     def found(self, uid: str, key: ObjectKey) -> FoundObject | None:
         """Return the object that a volume of the pod rests on; None = it is being read, and `on_read` follows."""
-        self._pods.setdefault(key, set()).add(uid)
-        self._keys.setdefault(uid, set()).add(key)
-        if key not in self._found and key not in self._reading:
-            self._request(key)
-        return self._found.get(key)
+        read = self._reads.setdefault(key, _Read())
+        if uid not in read.pods:
+            read.pods.add(uid)
+            self._keys.setdefault(uid, set()).add(key)
+            if read.answer is None or key.kind != CSI_DRIVER:  # sources watches CSIDrivers, so an answer is the newest
+                read.unserved.add(uid)
+                read.late.add(uid)
+                if read.reading is None:
+                    self._request(key, read)
+        return None if uid in read.unserved else read.answer
 
     def on_object(self, key: str, version: str) -> None:
         """An object has this version; `key` as in `objects.changed`."""
         kind, namespace, name = key.split("/", 2)
         changed = ObjectKey(kind, namespace, name)
-        if kind in (CLAIM, VOLUME, CSI_DRIVER) and changed in self._pods:
-            found = self._found.get(changed)
-            if found is None or found.object is None or found.version != version:
-                self._request(changed)
+        read = self._reads.get(changed) if kind in (CLAIM, VOLUME, CSI_DRIVER) else None
+        if read is not None:
+            answer = read.answer
+            if answer is None or answer.object is None or answer.version != version:
+                self._request(changed, read)
 
     def reread(self, key: ObjectKey) -> None:
         """Read an object that volumes rest on from the API server itself: this node has written to it."""
-        if key in self._pods:
-            self._request(key, fresh=True)
+        if (read := self._reads.get(key)) is not None:
+            self._request(key, read, fresh=True)
 
     def forget(self, uid: str) -> None:
         """The pod needs none of its volumes any more."""
         for key in self._keys.pop(uid, ()):
-            pods = self._pods[key]
-            pods.discard(uid)
-            if not pods:
-                del self._pods[key]
-                self._found.pop(key, None)
-                if (reading := self._reading.pop(key, None)) is not None:
-                    reading.cancel()
+            read = self._reads[key]
+            for pods in (read.pods, read.unserved, read.late):
+                pods.discard(uid)
+            if not read.pods:
+                del self._reads[key]
+                if read.reading is not None:
+                    read.reading.cancel()
 
     async def close(self) -> None:
         """Cancel the requests under way."""
-        tasks = list(self._reading.values())
+        tasks = [read.reading for read in self._reads.values() if read.reading is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _request(self, key: ObjectKey, *, fresh: bool = False) -> None:
+    def _request(self, key: ObjectKey, read: _Read, *, fresh: bool = False) -> None:
         """Read it; a request under way may return an older version, and is replaced."""
-        if (reading := self._reading.pop(key, None)) is not None:
-            reading.cancel()
-        self._reading[key] = asyncio.create_task(self._read(key, fresh=fresh), name=f"read {key}")
+        if read.reading is not None:
+            read.reading.cancel()
+        read.reading = asyncio.create_task(self._read(key, read, fresh=fresh), name=f"read {key}")
 
-    async def _read(self, key: ObjectKey, *, fresh: bool) -> None:
-        failures = 0
-        while True:
+    async def _read(self, key: ObjectKey, read: _Read, *, fresh: bool) -> None:
+        failures, due = 0, True
+        while due:
+            read.late.clear()
             found = await self._content.read(key, fresh=fresh)
             if found.problem is None or found.problem.kind is not FailureKind.UNANSWERED:
-                break
-            failures += 1
-            log.warning("%s: %s", key, found.problem.text)
-            await asyncio.sleep(RETRIES.delay(failures))
-        self._found[key] = found
-        del self._reading[key]
-        self.on_read(tuple(self._pods.get(key, ())))
+                read.answer, read.unserved, fresh = found, set(read.late), False
+                self.on_read(tuple(read.pods))
+            due = bool(read.late)
+            if found.problem is not None and not found.not_found:
+                failures, due = failures + 1, True
+                log.warning("%s: %s", key, found.problem.text)
+                await asyncio.sleep(RETRIES.delay(failures))
+        read.reading = None

@@ -115,6 +115,27 @@ async def test_a_new_pod_gets_the_claim_as_it_is_now(tmp_path: Path) -> None:
 
 
 @on_virtual_time
+async def test_a_new_pod_never_gets_a_claim_as_it_was_read_for_another_pod(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        put(node, bound=True)
+        node.api.bind(using("web"), NODE)
+        await node.start()
+        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+        node.api.delete(f"{CLAIMS}/data")
+        put(node, bound=True, volume="pv-2")
+        node.api.refuse(0, 500)  # the watch gives the pod, and no GET the claim
+        node.api.bind(using("next"), NODE)
+        await node.settle()
+        refused = await node.ask("PersistentVolumeClaim", "data")
+        assert (refused.object, refused.error) == (None, "refused with 500")
+        node.api.up()
+        await node.until(lambda: "PersistentVolume//pv-2" in node.changed.state, within=volume_claims.UNBOUND.cap + 1)
+        claim = await node.ask("PersistentVolumeClaim", "data")
+        assert claim.object is not None
+        assert claim.object["spec"]["volumeName"] == "pv-2"
+
+
+@on_virtual_time
 async def test_an_outage_leaves_what_was_read(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         put(node, bound=True)

@@ -1,14 +1,17 @@
 """Volumes with claims on the in-memory bus: from the claim that is bound to the mount, and through restarts."""
 
 import asyncio
+import contextlib
+import copy
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState, PodVolumes
-from bus.messages.sources import ChangedObject, NodeObject
+from bus.messages.sources import ChangedObject, FoundObject, GetObject, NodeObject
 from bus.messages.volume import VolumeState
 from services.volume.adapters import root_dir
 from services.volume.core import orphans
@@ -20,6 +23,8 @@ from tests.unit.volume.claims import CLAIM, PV, Object, claim, pod, volume
 
 class ClaimCluster(Cluster):
     """A cluster whose pods have the claim `data`, on a disk that pods share."""
+
+    answering: asyncio.Event | None = None
 
     def bound(self, version: str, **spec: Any) -> None:
         """The claim is bound to a disk from now on."""
@@ -46,9 +51,34 @@ class ClaimCluster(Cluster):
         shown = self.mounted.state.get(uid)
         return shown.volumes["v"].state if shown is not None and "v" in shown.volumes else None
 
-    def mount(self, uid: str) -> Path:
+    def make_again(self) -> None:
+        """The claim is deleted and made again, bound to another disk; `objects.changed` does not show it yet."""
+        made, found = claim(uid="c2", volume="pv-2"), volume(claim_uid="c2", disk={"name": "new"})
+        made["metadata"]["resourceVersion"], found["metadata"] = "50", {"name": "pv-2", "resourceVersion": "51"}
+        (self.root / "disks" / "new").mkdir()
+        self.objects[CLAIM], self.objects["PersistentVolume//pv-2"] = made, found
+
+    def mount(self, uid: str, persistent: str = "pv-1") -> Path:
         """Where the disk is mounted for a pod."""
-        return self.root / "pods" / uid / "volumes" / "kubernetes.io~disk" / "pv-1" / "mount"
+        return self.root / "pods" / uid / "volumes" / "kubernetes.io~disk" / persistent / "mount"
+
+    @contextlib.contextmanager
+    def delayed(self) -> Iterator[asyncio.Event]:
+        """What sources answers from now on is what it had when it was requested, and is sent after the event."""
+        self.answering = asyncio.Event()
+        yield self.answering
+        self.answering = None
+
+    async def _get(self, request: GetObject) -> FoundObject:
+        answering, found = self.answering, copy.deepcopy(await super()._get(request))
+        if answering is not None:
+            await answering.wait()
+        return found
+
+    async def until_asked(self, key: str) -> None:
+        async with asyncio.timeout(60):
+            while not self.asked[key]:
+                await asyncio.sleep(0)
 
     async def until_state(self, uid: str, state: VolumeState) -> None:
         await self.mounted.until(lambda _: self.state(uid) is state)
@@ -123,6 +153,47 @@ async def test_a_claim_that_is_deleted_under_a_running_pod_leaves_the_mount(clus
         assert cluster.mount("u").is_symlink()
         cluster.run("u", PodState.FINISHED)
         await until_gone(cluster.root / "pods" / "u")
+
+
+async def test_a_pod_gets_the_claim_that_was_made_again_while_another_pod_has_the_old_one(
+    cluster: ClaimCluster,
+) -> None:
+    cluster.bound("1")
+    cluster.run("old")
+    async with cluster.volume():
+        await cluster.until_state("old", VolumeState.MOUNTED)
+        cluster.run("old", PodState.TERMINATING)
+        cluster.make_again()
+        cluster.run("new")
+        await cluster.until_state("new", VolumeState.MOUNTED)
+        assert cluster.mount("new", "pv-2").is_symlink()
+        assert not cluster.mount("new").is_symlink()
+        assert cluster.mount("old").is_symlink()
+
+
+async def test_a_pod_gets_no_claim_whose_read_began_before_the_pod_came(cluster: ClaimCluster) -> None:
+    cluster.bound("1")
+    async with cluster.volume():
+        with cluster.delayed() as answer:
+            cluster.run("old")
+            await cluster.until_asked(CLAIM)
+            cluster.make_again()
+            cluster.run("new")
+            await cluster.mounted.until(lambda state: "new" in state)
+            answer.set()
+            await cluster.until_state("new", VolumeState.MOUNTED)
+        assert cluster.mount("new", "pv-2").is_symlink()
+        assert not cluster.mount("new").is_symlink()
+
+
+async def test_a_claim_that_sources_could_not_read_is_requested_again(cluster: ClaimCluster) -> None:
+    cluster.bound("1")
+    cluster.errors[CLAIM] = "timed out waiting for the API server"
+    cluster.run("u")
+    async with cluster.volume():
+        await cluster.until_state("u", VolumeState.ERROR)
+        del cluster.errors[CLAIM]  # the version in `objects.changed` stays as it is
+        await cluster.until_state("u", VolumeState.MOUNTED)
 
 
 async def test_a_teardown_after_a_restart_needs_no_answer_of_sources(cluster: ClaimCluster) -> None:
