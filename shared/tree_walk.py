@@ -4,12 +4,17 @@ Memory grows with the depth of a tree, not with the number of its entries. A dir
 before those in it are opened.
 """
 
+import contextlib
+import errno
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 PIECE = 1024  # entries
+_ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def walk_bottom_up(root: Path, *, skip_unreadable: bool = False) -> Iterator["os.DirEntry[str]"]:
@@ -27,6 +32,62 @@ def walk_bottom_up(root: Path, *, skip_unreadable: bool = False) -> Iterator["os
             stack.pop()
             if directory is not None:
                 yield directory
+
+
+def walk_descriptors(root: Path) -> Iterator[tuple[int, os.stat_result]]:
+    """Every entry below a directory, those in a directory before itself, and the directory last: an open descriptor
+    (O_PATH or of a directory), valid until the next one, and its status from before anything below it was returned.
+
+    The walk never leaves the tree: no name is resolved twice, no symlink is followed, and the way up ends where a
+    directory was moved meanwhile. Raises OSError for that, and for a directory that cannot be listed."""
+    here = os.open(root, _DIRECTORY)
+    stack = [(os.fstat(here), _names(here))]
+    try:
+        while True:
+            status, names = stack[-1]
+            name = next(names, None)
+            if name is None:
+                yield here, status
+                stack.pop()
+                if not stack:
+                    return
+                here = _opened_above(here, stack[-1][0])
+                continue
+            with contextlib.suppress(FileNotFoundError):  # an entry that has gone meanwhile
+                entry = os.open(name, _ENTRY, dir_fd=here)
+                try:
+                    status = os.fstat(entry)
+                    if not stat.S_ISDIR(status.st_mode):
+                        yield entry, status
+                        continue
+                    below = os.open(".", _DIRECTORY, dir_fd=entry)
+                finally:
+                    os.close(entry)
+                os.close(here)
+                here = below
+                stack.append((status, _names(here)))
+    finally:
+        os.close(here)
+
+
+def _opened_above(here: int, above: os.stat_result) -> int:
+    """Replace the descriptor of a directory by one of the directory that it was reached from."""
+    parent = os.open("..", _DIRECTORY, dir_fd=here)
+    found = os.fstat(parent)
+    if (found.st_dev, found.st_ino) != (above.st_dev, above.st_ino):
+        os.close(parent)
+        raise OSError(errno.EXDEV, "a directory was moved while its tree was walked")
+    os.close(here)
+    return parent
+
+
+def _names(directory: int) -> Iterator[str]:
+    """The names in an open directory, which is left alone after the first piece where that is all."""
+    with os.scandir(directory) as found:
+        while piece := [entry.name for entry in itertools.islice(found, PIECE)]:
+            if len(piece) < PIECE:
+                found.close()
+            yield from piece
 
 
 def _entries(directory: Path | str, skip_unreadable: bool) -> Iterator["os.DirEntry[str]"]:

@@ -1,4 +1,8 @@
-"""Gives a volume to the pod's fsGroup (volumes.md 11); blocking."""
+"""Gives a volume to the pod's fsGroup (volumes.md 11); blocking.
+
+Containers of other pods may change the volume meanwhile: each entry is opened first, without following a symlink, and
+what was opened is changed, so that nothing outside of the volume ever is.
+"""
 
 import contextlib
 import os
@@ -8,10 +12,9 @@ from pathlib import Path
 
 from services.volume.core.outcome import PluginEvent
 from shared.clock import Clock
-from shared.tree_walk import walk_bottom_up
+from shared.tree_walk import walk_descriptors
 
 _GIVEN = stat.S_ISGID | 0o770
-
 
 SLOW_AFTER = 30.0  # seconds
 REPORT_SECONDS = 60.0  # between two reports of a slow change
@@ -48,13 +51,12 @@ class OwnershipChange:
 def give_to_group(
     root: Path, group: int, *, read_only: bool = False, visited: Callable[[], None] = lambda: None
 ) -> None:
-    """Give a tree to a group ID, children before their directory, the root last. Owners stay; symlinks are chowned and
-    not followed. A file that cannot be changed is left as it is. `visited` is called for each entry. Raises OSError
-    when a directory cannot be listed."""
-    for entry in walk_bottom_up(root):
-        _give(Path(entry.path), group, read_only=read_only)
+    """Give a tree to a group ID, children before their directory, the root last. Owners and setuid bits stay; symlinks
+    are chowned and not followed. A file that cannot be changed is left as it is. `visited` is called for each entry and
+    the root. Raises OSError when a directory cannot be listed or is moved meanwhile."""
+    for entry, status in walk_descriptors(root):
+        _give(f"/proc/self/fd/{entry}", status.st_mode, group, read_only=read_only)
         visited()
-    _give(root, group, read_only=read_only)
 
 
 def belongs_to_group(root: Path, group: int) -> bool:
@@ -63,13 +65,14 @@ def belongs_to_group(root: Path, group: int) -> bool:
     return status.st_gid == group and stat.S_ISDIR(status.st_mode) and status.st_mode & _GIVEN == _GIVEN
 
 
-def _give(path: Path, group: int, *, read_only: bool) -> None:
+def _give(path: str, mode: int, group: int, *, read_only: bool) -> None:
+    """`path` leads to an open descriptor. `mode`: of before the change of the group, which takes setuid and setgid
+    away."""
     with contextlib.suppress(OSError):
-        os.chown(path, -1, group, follow_symlinks=False)
-        mode = path.lstat().st_mode
+        os.chown(path, -1, group)
         if stat.S_ISLNK(mode):
             return
         bits = 0o440 if read_only else 0o660
         if stat.S_ISDIR(mode):
             bits |= stat.S_ISGID | 0o110
-        path.chmod(stat.S_IMODE(mode) | bits)
+        Path(path).chmod(stat.S_IMODE(mode) | bits)

@@ -1,6 +1,7 @@
 """A volume is given to a group, and a change that takes long is reported."""
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -40,10 +41,58 @@ def test_a_change_that_takes_long_is_reported_after_half_a_minute_and_then_each_
     assert second == f"Setting volume ownership for {shown}, processed 5 files."
 
 
-def test_each_entry_is_visited_once(tmp_path: Path) -> None:
+def test_each_entry_and_the_root_are_visited_once(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").touch()
     (tmp_path / "link").symlink_to("a")
     visits = []
     give_to_group(tmp_path, os.getegid(), visited=lambda: visits.append(1))
-    assert len(visits) == 4
+    assert len(visits) == 5
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o4755, 0o4775), (0o2755, 0o2775), (0o1600, 0o1660), (0o444, 0o664)])
+def test_a_file_keeps_its_special_bits_and_becomes_writable_for_the_group(
+    tmp_path: Path, before: int, after: int
+) -> None:
+    file = tmp_path / "volume" / "bin" / "su"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    file.chmod(before)
+    give_to_group(tmp_path / "volume", os.getegid())
+    assert stat.S_IMODE(file.stat().st_mode) == after
+
+
+def test_a_directory_that_a_container_replaces_by_a_link_leads_nowhere(tmp_path: Path) -> None:
+    outside, volume = tmp_path / "outside", tmp_path / "volume"
+    for directory in (outside, *(volume / name for name in "abc")):
+        directory.mkdir(parents=True)
+        (directory / "file").touch(0o600)
+    swapped = list[Path]()
+
+    def swap() -> None:
+        """Once the walk is below one of the directories, the others become links."""
+        for directory in volume.iterdir() if not swapped else ():
+            if stat.S_IMODE((directory / "file").stat().st_mode) == 0o600:
+                directory.rename(tmp_path / directory.name)
+                directory.symlink_to(outside)
+                swapped.append(directory)
+
+    give_to_group(volume, os.getegid(), visited=swap)
+    assert len(swapped) == 2
+    assert stat.S_IMODE((outside / "file").stat().st_mode) == 0o600
+    assert not outside.stat().st_mode & stat.S_ISGID
+
+
+def test_the_walk_ends_where_a_container_moves_the_directory_that_it_is_in(tmp_path: Path) -> None:
+    volume, other = tmp_path / "volume", tmp_path / "other"
+    (volume / "a").mkdir(parents=True)
+    (volume / "a" / "file").touch()
+    other.mkdir(0o700)
+
+    def move() -> None:
+        if (volume / "a").exists():
+            (volume / "a").rename(other / "a")
+
+    with pytest.raises(OSError, match="a directory was moved"):
+        give_to_group(volume, os.getegid(), visited=move)
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
