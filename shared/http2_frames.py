@@ -10,6 +10,7 @@ from h2.errors import ErrorCodes
 from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
 LARGEST_FRAME = 16384  # bytes: the least that every endpoint must accept, and what servers send
+FRAME_TYPE_INDEX = 3  # of the byte with a frame's type
 _HEAD = 9  # bytes
 
 
@@ -41,7 +42,8 @@ class FrameSplitter:
         malformed GOAWAY."""
         if len(self._waiting) < _HEAD:
             return None
-        length, is_settings = int.from_bytes(self._waiting[:3], "big"), self._waiting[3] == SettingsFrame.type
+        length = int.from_bytes(self._waiting[:3], "big")
+        is_settings = self._waiting[FRAME_TYPE_INDEX] == SettingsFrame.type
         if length > LARGEST_FRAME or not (self._began or is_settings):
             raise FrameError("error reading server preface: http2: frame too large or not a SETTINGS frame")
         if len(self._waiting) < _HEAD + length:
@@ -49,7 +51,7 @@ class FrameSplitter:
         frame = bytes(self._waiting[: _HEAD + length])
         del self._waiting[: _HEAD + length]
         self._began = True
-        return _go_away(frame) if frame[3] == GoAwayFrame.type else frame
+        return _go_away(frame) if frame[FRAME_TYPE_INDEX] == GoAwayFrame.type else frame
 
 
 def error_name(code: int) -> str:

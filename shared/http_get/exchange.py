@@ -5,15 +5,10 @@ import ssl
 from collections.abc import Callable
 
 from shared.http_get.dialing import abort, dial, reason
-from shared.http_get.http2 import Exchange, ProtocolError, StreamRefusedError
+from shared.http_get.http2 import READ_BYTES, Exchange, ProtocolError, StreamRefusedError
+from shared.http_get.received import AnswerError, AnswerReader
 from shared.http_get.request import HttpTarget
-from shared.http_get.response import MalformedAnswerError, ResponseHead, chunk_size, parse_head
-
-_READ_BYTES = 16 * 1024
-
-
-class AnswerError(Exception):
-    """The connection was opened, and no valid answer came; the text is Go's."""
+from shared.http_get.response import MalformedAnswerError, ResponseHead
 
 
 class BodyError(Exception):
@@ -43,12 +38,11 @@ async def exchange(target: HttpTarget, most: Callable[[ResponseHead], int]) -> t
         if tls is not None and tls.selected_alpn_protocol() == "h2":
             return await _exchange_http2(target, most, reader, writer)
         writer.write(target.request())
-        head = await _head(reader)
-        while head.informational:
-            head = await _head(reader)
+        answer = AnswerReader(reader)
+        head = await answer.read_head()
         length, wanted = head.length, most(head)
         try:
-            return head, await _body(reader, length, wanted, chunked=head.chunked)
+            return head, await answer.read_body(length, wanted, chunked=head.chunked)
         except (AnswerError, MalformedAnswerError, OSError) as error:
             raise BodyError(go_error_text(error)) from None
     finally:
@@ -66,12 +60,13 @@ async def _exchange_http2(
     try:
         writer.write(talk.open(target.fields()))
         while not talk.ended and not (talk.answered and len(talk.body) >= wanted):
-            if not (data := await reader.read(_READ_BYTES)):
+            if not (data := await reader.read(READ_BYTES)):
                 raise AnswerError("unexpected EOF")
             if reply := talk.receive(data):
                 writer.write(reply)
             if talk.answered:
                 wanted = most(_http2_head(talk.headers))
+            await asyncio.sleep(0)  # a read of what has arrived already lets no other task run
     except (ProtocolError, StreamRefusedError, AnswerError, OSError) as error:
         if not talk.answered:
             raise AnswerError(go_error_text(error)) from None
@@ -88,56 +83,3 @@ def _http2_head(headers: dict[str, str]) -> ResponseHead:
     if not (len(status) == 3 and status.isascii() and status.isdecimal()):
         raise AnswerError("malformed response from server: malformed non-numeric status pseudo header")
     return ResponseHead(int(status), headers)
-
-
-async def _head(reader: asyncio.StreamReader) -> ResponseHead:
-    lines = bytearray()
-    while True:
-        try:
-            line = await reader.readuntil(b"\n")
-        except asyncio.IncompleteReadError as error:
-            if not lines and not error.partial:
-                raise AnswerError("EOF") from None
-            if not lines and not error.partial.startswith(b"HTTP/1"):
-                parse_head(bytes(error.partial))  # raises: this is no HTTP
-            raise AnswerError("unexpected EOF") from None
-        except asyncio.LimitOverrunError:
-            raise AnswerError("net/http: server response headers exceeded 65536 bytes; aborted") from None
-        if not lines:
-            parse_head(line)  # no need to wait for the rest of what is not HTTP
-        if line in (b"\r\n", b"\n"):
-            return parse_head(bytes(lines))
-        lines += line
-        if len(lines) > 65536:
-            raise AnswerError("net/http: server response headers exceeded 65536 bytes; aborted")
-
-
-async def _body(reader: asyncio.StreamReader, length: int | None, most: int, *, chunked: bool) -> bytes:
-    body = bytearray()
-    if not chunked or length == 0:
-        await _read(reader, body, length, most)
-        return bytes(body)
-    try:
-        while len(body) < most and (size := chunk_size(await reader.readuntil(b"\n"))):
-            await _read(reader, body, size, most)
-            if len(body) < most:
-                await reader.readuntil(b"\n")
-    except asyncio.IncompleteReadError:
-        raise AnswerError("unexpected EOF") from None
-    except asyncio.LimitOverrunError:
-        raise AnswerError("header line too long") from None
-    return bytes(body)
-
-
-async def _read(reader: asyncio.StreamReader, body: bytearray, length: int | None, most: int) -> None:
-    """Append `length` bytes (None = up to the end of the connection) to `body`, until it has `most`."""
-    room = most - len(body)
-    left = room if length is None else min(length, room)
-    while left > 0:
-        data = await reader.read(left)
-        if not data:
-            if length is not None:
-                raise AnswerError("unexpected EOF")
-            return
-        body += data
-        left -= len(data)

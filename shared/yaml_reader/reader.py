@@ -4,8 +4,10 @@ Not PyYAML's composer: that one recurses in C, so that a file of a hundred thous
 scalars differ from the kubelet's. This one never recurses, counts what aliases expand to, and knows where each key is.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -51,6 +53,11 @@ class _Built(NamedTuple):
     marks: Marks | None = None
 
 
+# libyaml compares each %TAG directive of a text with those before it, without releasing the interpreter: 10 MiB of them
+# take half an hour. No manifest needs one.
+MAX_TAG_DIRECTIVES = 100
+_TAG_DIRECTIVE = re.compile(rb"(?:^|[\n\r]|\xc2\x85|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf)%TAG")
+_UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MERGE = "<<"
 _SHOWN = 80  # characters of a name in an error
 
@@ -77,6 +84,12 @@ class _Open:
 def parse(text: str | bytes) -> Iterator[yaml.Event]:
     """The parse events. Raises UnreadableError where the text is not YAML."""
     try:
+        if isinstance(text, str):
+            text = text.encode()
+        elif text.startswith(_UTF_16_MARKS):
+            text = text.decode("utf-16").encode()
+        if next(islice(_TAG_DIRECTIVE.finditer(text), MAX_TAG_DIRECTIVES, None), None) is not None:
+            raise UnreadableError(f"holds more than {MAX_TAG_DIRECTIVES} %TAG directives")
         yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

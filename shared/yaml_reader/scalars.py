@@ -1,7 +1,7 @@
 """Which value a YAML scalar has, by the rules of the decoder the kubelet uses (YAML 1.1, config.md 3.4).
 
-`yes`, `on` and `y` are true; `0o17` and `017` are 15; times of day and dates are strings; whole numbers beyond 64 bits
-are floating point. Pure.
+`yes`, `on` and `y` are true; `0o17` and `017` are 15; times of day and dates are strings. Whole numbers beyond 64 bits
+are floating point if they have decimal digits and a float64 can be so large, else strings. Pure.
 """
 
 import math
@@ -16,7 +16,7 @@ _WORDS: dict[str, Any] = {
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_LONGEST_NUMBER = 400  # characters; of more, no number fits
+_MAX_NUMBER_CHARACTERS = 400  # Python's int() takes time with the square of the digits
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -24,7 +24,7 @@ def plain_value(text: str) -> Any:
     """The value of a scalar without quotes and tag: None, bool, int, float, or the text itself."""
     if text in _WORDS:
         return _WORDS[text]
-    if not text or text[0] not in "0123456789+-." or len(text) > _LONGEST_NUMBER:
+    if not text or text[0] not in "0123456789+-." or len(text) > _MAX_NUMBER_CHARACTERS:
         return text
     if _NOT_FINITE.fullmatch(text):
         return float(text.replace(".", "", 1))
@@ -32,8 +32,8 @@ def plain_value(text: str) -> Any:
     if match := _INTEGER.fullmatch(digits):
         sign, *forms = match.groups()
         base, body = next((b, body) for b, body in zip((16, 2, 8, 10), forms, strict=True) if body is not None)
-        number = int(sign + body, base)
-        return number if -(2**63) <= number < 2**64 else float(number)
+        if -(2**63) <= (number := int(sign + body, base)) < 2**64:
+            return number
     if _FLOAT.fullmatch(digits) and math.isfinite(fraction := float(digits)):
         return fraction
     return text

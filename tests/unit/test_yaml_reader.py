@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.yaml_reader.reader import Limits, Marks, Reader, UnreadableError, parse, read_documents
+from shared.yaml_reader.reader import MAX_TAG_DIRECTIVES, Limits, Marks, Reader, UnreadableError, parse, read_documents
 
 LIMITS = Limits(depth=4, values=50, characters=200)
 
@@ -49,6 +49,51 @@ def test_what_cannot_be_read_is_one_line_with_its_position(text: str, why: str, 
         list(read_documents(text, LIMITS))
     assert why in refused.value.why
     assert refused.value.position is not None and refused.value.position[0] == line
+
+
+@pytest.mark.parametrize(
+    ("scalar", "value"),
+    [
+        ("0xffffffffffffffff", 2**64 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("18446744073709551616", 2.0**64),
+        ("0x10000000000000000", "0x10000000000000000"),
+        ("-0x" + "f" * 257, "-0x" + "f" * 257),
+        ("0b" + "1" * 65, "0b" + "1" * 65),
+        ("0o7" + "7" * 342, "0o7" + "7" * 342),
+        ("0" + "7" * 30, float("7" * 30)),
+        ("0" + "7" * 350, "0" + "7" * 350),
+        ("9" * 310, "9" * 310),
+        ("-1" + "_0" * 150, -1e150),
+        ("9" * 100_000, "9" * 100_000),
+        ("1e400", "1e400"),
+    ],
+    ids=lambda text: str(text)[:24],
+)
+def test_a_number_beyond_64_bits_is_floating_point_or_a_string_as_in_go(scalar: str, value: object) -> None:
+    # strconv.ParseInt with base 0, then ParseFloat of what has decimal digits alone, then the text itself
+    limits = Limits(depth=4, values=50, characters=300_000)
+    [[read]] = read_documents(f"- {scalar}", limits)
+    assert read == value and type(read) is type(value)
+    if len(scalar) < 1000:  # YAML's limit for a key
+        [pair] = read_documents(f"{scalar}: x", limits)
+        assert list(pair) == [f"{value:g}" if isinstance(value, float) else str(value)]
+
+
+@pytest.mark.parametrize("tag", ["int", "float", "bool", "null", "binary"])
+def test_a_number_that_is_too_large_does_not_fit_a_tag(tag: str) -> None:
+    with pytest.raises(UnreadableError, match="line 1: '0xf"):
+        list(read_documents(f"!!{tag} 0x{'f' * 257}", Limits(depth=4, values=50, characters=1000)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_tag_directives_without_end_are_refused_before_the_parser_compares_them(encoding: str) -> None:
+    limits = Limits(depth=4, values=50, characters=1000)
+    few = "".join(f"%TAG !a{number}! x:\n" for number in range(MAX_TAG_DIRECTIVES))
+    for text in (few, few.replace("\n", "\r\n"), few.replace("\n", "\x85")):
+        assert list(read_documents(f"{text}--- a\n".encode(encoding), limits)) == ["a"]
+        with pytest.raises(UnreadableError, match="100 %TAG directives"):
+            list(read_documents(f"{text}%TAG !more! x:\n--- a\n".encode(encoding), limits))
 
 
 def test_every_key_has_its_position() -> None:

@@ -12,11 +12,10 @@ from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_worker import Verdict
 from shared.backoff import Backoff
 from shared.http_get.dialing import DialError, abort, address, dial, reason
-from shared.http_get.http2 import Exchange, Headers, ProtocolError, StreamRefusedError
+from shared.http_get.http2 import READ_BYTES, Exchange, Headers, ProtocolError, StreamRefusedError
 from shared.timestamps import go_duration
 
 _DIALS = Backoff(initial=1.0, factor=1.6)  # gRPC's own back-off
-_READ_BYTES = 16 * 1024
 
 
 async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outcome:
@@ -52,11 +51,12 @@ async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body:
     try:
         writer.write(exchange.open(headers, body))
         while not exchange.ended:
-            data = await reader.read(_READ_BYTES)
+            data = await reader.read(READ_BYTES)
             if not data:
                 raise EOFError
             if reply := exchange.receive(data):
                 writer.write(reply)
+            await asyncio.sleep(0)  # a read of what has arrived already lets no other task run
     finally:
         abort(writer)
 

@@ -6,7 +6,8 @@ from services.pleg.core.probe_outcome import OUTPUT_BYTES, Outcome, text_of
 from services.pleg.core.probe_spec import USER_AGENT, HttpHandler
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.dialing import DialError
-from shared.http_get.exchange import AnswerError, BodyError, exchange, go_error_text
+from shared.http_get.exchange import BodyError, exchange, go_error_text
+from shared.http_get.received import AnswerError
 from shared.http_get.request import MOST_REDIRECTS, BadRequestError, redirected, target_of
 from shared.http_get.response import MalformedAnswerError, ResponseHead
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.http2_frames import error_name
-from shared.http_get.http2 import MOST_BYTES, MOST_HEADERS, Exchange, ProtocolError, StreamRefusedError
+from shared.http_get.http2 import MAX_FRAMES, MOST_BYTES, MOST_HEADERS, Exchange, ProtocolError, StreamRefusedError
 from tests.unit.http_get.frames import (
     ACK,
     END_HEADERS,
@@ -179,6 +179,35 @@ def test_a_body_beyond_the_first_window_is_given_room_up_to_the_limit() -> None:
         for _ in range(2):
             exchange.receive(frame(Frame.DATA, 0, b"x" * 16000))
     assert len(exchange.body) < MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("unit", "problem"),
+    [
+        (SETTINGS, "too many frames"),
+        (frame(Frame.PING, 0, b"12345678", 0), "too many frames"),
+        (frame(Frame.DATA, 0), "too many frames"),
+        (frame(0x77, 0), "too many frames"),
+        (frame(Frame.HEADERS, END_HEADERS, block((":status", "103"), ("link", "x" * 800))), "too many header bytes"),
+    ],
+)
+def test_a_flood_of_frames_is_broken_off(unit: bytes, problem: str) -> None:
+    exchange = asked()
+    exchange.receive(SETTINGS)
+    if unit[3] == Frame.DATA:
+        exchange.receive(frame(Frame.HEADERS, END_HEADERS, HEAD))
+    with pytest.raises(ProtocolError, match=problem):
+        for _ in range(MOST_BYTES // len(unit) - 10):
+            exchange.receive(unit)
+
+
+def test_a_body_of_a_thousand_frames_is_read() -> None:
+    exchange = asked()
+    exchange.receive(SETTINGS + frame(Frame.HEADERS, END_HEADERS, HEAD))
+    for _ in range(MAX_FRAMES // 4):
+        exchange.receive(frame(Frame.DATA, 0, b"x"))
+    exchange.receive(frame(Frame.DATA, END_STREAM))
+    assert exchange.ended and exchange.body == b"x" * (MAX_FRAMES // 4)
 
 
 BLOCKS = st.sampled_from([HEAD, HEAD[:4], HEAD[4:], block((":status", "103")), block(("", "")), block((":status", ""))])

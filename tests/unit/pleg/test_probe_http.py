@@ -24,6 +24,7 @@ from services.pleg.core.probe_worker import Verdict
 HOST = "127.0.0.1"
 Serve = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -166,14 +167,14 @@ async def test_redirects_without_end_end_after_ten() -> None:
 @on_both_loops
 async def test_a_chunked_body_with_extensions_and_trailers() -> None:
     chunks = b"3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
-    async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks) as server:
+    async with serving(CHUNKED + chunks) as server:
         assert await get(server) == Outcome(Verdict.SUCCESS, "abc0123456789")
 
 
 @pytest.mark.parametrize("chunks", [b"zz\r\nabc", b"\r\n", b"-3\r\nabc\r\n0\r\n\r\n"])
 @on_both_loops
 async def test_chunks_that_are_none(chunks: bytes) -> None:
-    async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks) as server:
+    async with serving(CHUNKED + chunks) as server:
         assert await get(server) == Outcome(Verdict.ERROR, "invalid byte in chunk length", "failure")
 
 
@@ -221,6 +222,41 @@ async def test_what_is_no_answer_is_a_failure_with_a_reason(answer: bytes, probl
         outcome = await get(server)
         assert outcome.verdict is Verdict.FAILURE
         assert outcome.output.startswith(f'Get "http://127.0.0.1:{server.port}/": ') and problem in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("head", "rest", "problem"),
+    [
+        (b"HTTP/1.1 100 \r\n\r\n", b"HTTP/1.1 100 \r\n\r\n", "server response headers exceeded 65536 bytes"),
+        (b"HTTP/1.1 103 \r\n", b"A:\n", "server response headers exceeded 65536 bytes"),
+        (CHUNKED, b"1;" + b"x" * 4000 + b"\r\na\r\n", "chunked encoding contains too much non-data"),
+        (CHUNKED, b"1;" + b"x" * 4096, "header line too long"),
+    ],
+)
+@on_both_loops
+async def test_an_answer_without_end_is_broken_off_while_the_loop_stays_free(
+    head: bytes, rest: bytes, problem: str
+) -> None:
+    sent = 0
+
+    async def endless(_: str, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(head)
+        while not writer.is_closing():
+            writer.write(rest * (65536 // len(rest)))
+            sent += 65536
+            await writer.drain()
+
+    async with serving(endless) as server:
+        assert problem in (await get(server)).output
+        assert sent < 16 << 20, "the server could go on sending"
+
+
+@on_both_loops
+async def test_many_interim_answers_and_small_chunks_within_the_limits_are_read() -> None:
+    interim = b"HTTP/1.1 102 Processing\r\n\r\n" * 2000
+    async with serving(interim + CHUNKED + b"1\r\na\r\n" * 10_000 + b"0\r\n\r\n") as server:
+        assert await get(server) == Outcome(Verdict.SUCCESS, "a" * 10_000)
 
 
 @pytest.mark.parametrize(
