@@ -164,8 +164,6 @@ class PodSync:
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
             # The safety net under every event that may have been missed.
             record = replace(record, observed=outdated(record.observed))
-        if record.saved.rejected and record.last_written.published is None:
-            events.append(("Warning", record.saved.rejected, record.saved.rejected_message, ""))
         record = self._with_status(record, now)
         shown_from = _shown_from(record)
         step, under_way, stopped = Step(record=record), record.call is not None, False

@@ -105,7 +105,10 @@ class Admissions:
             allocation=verdict.allocation,
         )
         record = replace(record, saved=saved, asks_for_node=False)
-        self._pods.put(lifecycle.moved(record, PodState.FINISHED) if verdict.reason else record)
+        if verdict.reason:
+            record = lifecycle.moved(record, PodState.FINISHED)
+            record = record.with_event("Warning", verdict.reason, verdict.message, "")
+        self._pods.put(record)
         return self.preempt(record, verdict.victims, now)
 
     def view(self, node: Object | None) -> NodeView:

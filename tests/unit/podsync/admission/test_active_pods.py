@@ -178,9 +178,12 @@ class TestRejected:
         play.want(asking("u1", "web", cpu="2", source="api"))
         play.facts = MachineFacts(node_name="n1", allocatable={"cpu": "4", "pods": "10"})
         play.agent_start = "second"
-        play.start()
-        play.run()
+        for _ in range(2):
+            play.start()
+            play.run()
         assert play.statuses["u1"].status["phase"] == "Failed"
+        lack = "Node didn't have enough resource: cpu, requested: 2000, used: 0, capacity: 1000"
+        assert play.events == [f"Warning OutOfcpu: {lack}"], "an event of the verdict, not of each start"
 
     def test_a_static_pod_is_not_rejected_before_the_runtime_has_reported(self) -> None:
         play = a_play(runtime_reported=False)
