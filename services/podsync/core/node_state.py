@@ -186,6 +186,7 @@ class NodeState:
         saved = record.saved
         if not saved.start_time:
             saved = replace(saved, start_time=rfc3339(now + self.skew), active_since=now)
+        saved = lifecycle.with_active_since(saved, now, self.skew)
         if saved.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
             saved = replace(saved, admission_decided=False)
         seen = self.unclaimed.pop(event.uid, None)

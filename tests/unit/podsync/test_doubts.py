@@ -16,6 +16,7 @@ from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
 from services.podsync.core.pod.instructions import ReportInternalError
 from services.podsync.core.pod.record import PodRecord
+from shared.timestamps import rfc3339
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of
 
@@ -236,6 +237,26 @@ class TestClock:
         play.run()
         assert play.running("u1") == [("c", 0)]
         assert status_of(play)["phase"] == "Running"
+
+    @pytest.mark.parametrize("skew", [0.0, 3600.0, -3600.0])
+    @pytest.mark.parametrize("is_known", [True, False], ids=["an earlier record", "no record"])
+    def test_of_a_pod_that_another_agent_started_the_deadline_counts_by_one_clock(
+        self, skew: float, is_known: bool
+    ) -> None:
+        play = a_play()
+        play.core.node_state.skew = skew
+        begun = {"phase": "Running", "startTime": rfc3339(play.wall + skew)}
+        play.want(an_api_pod(status=begun, activeDeadlineSeconds=60))
+        if is_known:  # one of an earlier version, which has the start time alone
+            play.disk["u1"]["active_since"] = 0.0
+            play.core = PodSync(play.core.settings, {"u1": play.disk["u1"]})
+            play.core.node_state.skew = skew
+            play.queue += play.core.start(play.wall)
+            play.run()
+        play.later(55)
+        assert status_of(play)["phase"] == "Running"
+        play.later(10)
+        assert status_of(play)["reason"] == "DeadlineExceeded"
 
 
 class TestVictims:

@@ -8,7 +8,7 @@ from typing import Any
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.performed import PodSetup
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
-from services.podsync.core.pod.saved import with_containers
+from services.podsync.core.pod.saved import Saved, with_containers
 from shared.frozen_copy import replace
 from shared.timestamps import parse_rfc3339
 
@@ -82,11 +82,17 @@ def with_second_termination(record: PodRecord, now: float) -> PodRecord:
 
 def deadline(record: PodRecord) -> float | None:
     """When spec.activeDeadlineSeconds is over, counted from status.startTime (pods.md 8.7)."""
-    seconds = record.spec.get("activeDeadlineSeconds")
-    begun = record.saved.active_since or parse_rfc3339(record.saved.start_time)
-    if not isinstance(seconds, int) or isinstance(seconds, bool) or begun is None:
+    seconds, begun = record.spec.get("activeDeadlineSeconds"), record.saved.active_since
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not begun:
         return None
     return begun + seconds
+
+
+def with_active_since(saved: Saved, now: float, skew: float) -> Saved:
+    """The same with the steady moment of status.startTime where only its text is known: another agent took the pod
+    first. `skew`: seconds by which the wall clock has been set away from `now`."""
+    begun = None if saved.active_since else parse_rfc3339(saved.start_time)
+    return saved if begun is None else replace(saved, active_since=min(begun - skew, now))
 
 
 def past_deadline(record: PodRecord, now: float) -> PodRecord:

@@ -65,7 +65,7 @@ class Saved:
     restart_requested: bool = False  # listed again under the same UID while terminating
     admission_decided: bool = True
     decided_by: str = ""  # identity of the start of the agent that admitted or rejected the pod
-    active_since: float = 0.0  # steady seconds of the process that first took the pod
+    active_since: float = 0.0  # steady seconds of `start_time`, 0 = not computed yet
     rejected: str = ""
     rejected_message: str = ""
     victims: tuple[str, ...] = ()  # UIDs preempted for this pod: it starts once they have stopped
