@@ -47,6 +47,7 @@ class KubeadmNode:
         self.home = go.home
         self.command = go.command
         self.crash_file = self.home / "crash"
+        self.cpu = 0.0  # seconds of CPU of the last command, with its children
         self.unit_files: dict[str, str] = {}  # by path below a directory of units
 
     async def join(self) -> None:
@@ -146,12 +147,13 @@ class KubeadmNode:
         if crash_at:
             self.crash_file.write_text(crash_at)
             environment["CRASH_AT"] = f"@{self.crash_file}"
-        began = time.monotonic()
+        began, used = time.monotonic(), cpu_of_children()
         done = subprocess.run(
             [BIN / "bulkhead", *arguments], capture_output=True, text=True, check=False, timeout=900, env=environment
         )
-        took = time.monotonic() - began
-        print(f"$ bulkhead {' '.join(arguments)} [{done.returncode}, {took:.1f} s]\n{done.stdout[:2000]}{done.stderr}")
+        took, self.cpu = time.monotonic() - began, cpu_of_children() - used
+        figures = f"{done.returncode}, {took:.1f} s, {self.cpu:.2f} s of CPU"
+        print(f"$ bulkhead {' '.join(arguments)} [{figures}]\n{done.stdout[:2000]}{done.stderr}")
         return done
 
     def does(self, *arguments: str) -> str:
@@ -295,6 +297,12 @@ def crashes_of_bootstrap() -> Callable[[], bool]:
         return False
 
     return condition
+
+
+def cpu_of_children() -> float:
+    """Seconds of CPU of the ended children of this process."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def run(*command: str) -> str:

@@ -4,10 +4,8 @@ watches.
 Built again when the credentials change: connections of the old identity end with their requests.
 """
 
-import ipaddress
 import ssl
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +16,7 @@ from yarl import URL
 
 from shared.kube import dialing
 from shared.kube.credentials import Credentials
+from shared.kube.environment_proxy import proxy_of_environment
 from shared.kube.http2_pool import Http2Pool
 from shared.kube.interface import ApiUnreachableError
 
@@ -171,20 +170,3 @@ def _tls(credentials: Credentials, *protocols: str) -> ssl.SSLContext:
     if credentials.client_certificate_file:
         context.load_cert_chain(credentials.client_certificate_file, credentials.client_key_file or None, password="")
     return context
-
-
-def proxy_of_environment(server: str) -> str:
-    """Return the URL of the proxy that the environment names for this URL; "" = none. Raises ValueError for no URL."""
-    parts = urllib.parse.urlsplit(server)
-    host = parts.hostname or ""
-    if _is_this_machine(host) or urllib.request.proxy_bypass(host):
-        return ""
-    proxy = urllib.request.getproxies_environment().get(parts.scheme, "")
-    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

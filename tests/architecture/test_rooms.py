@@ -27,7 +27,8 @@ WHO_MAY_IMPORT = {
     "opentelemetry": ("shared/tracing/otlp.py",),
     "cri_api": ("shared/cri/",),
     "google": ("shared/cri/content_pb2.py", "shared/cri/content_store.py", "shared/plugin_grpc/", "shared/pprof/"),
-    "kubernetes": ("services/bootstrap/adapters/", "services/cli/preflight/api_server.py"),
+    "kubernetes": ("services/bootstrap/adapters/",),
+    "urllib3": ("services/cli/preflight/api_server.py",),
     "cryptography": ("services/bootstrap/adapters/", "services/volume/adapters/certificate_keys.py"),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": (

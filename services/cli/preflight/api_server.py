@@ -1,20 +1,24 @@
-"""Reads the API server, or the kubelet's own port, with the credentials of the kubeconfig, by the `kubernetes` package.
+"""Reads the API server, or the kubelet's own port, with the credentials of the kubeconfig.
 
-Bounded: pages, bytes and time. Key and certificate stay in memory, so that nothing is written.
+Bounded: pages, bytes and time. Key and certificate stay in memory, so that nothing is written. The client of the
+`kubernetes` package would do the same, but its import costs as much CPU as the whole rest of a command.
 """
 
 import json
 import os
 import re
+import ssl
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import quote, urlencode
 
-from kubernetes import client
+import urllib3
+from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
+from shared.kube.environment_proxy import proxy_of_environment
 from shared.model.objects import Object
 
 PAGE = 250  # pods of one answer
@@ -22,8 +26,6 @@ _MOST_PAGES = 20
 _LARGEST = 64 << 20  # bytes of one answer
 _CONNECTION = re.compile(r"^<?[\w.]*Connection\w*[^:]*?(?:\(.*?\)|at 0x[0-9a-f]+>): ")
 _LINE = 200  # characters of an error that are shown
-_HTTPError = client.rest.urllib3.exceptions.HTTPError
-_InsecureRequestWarning = client.rest.urllib3.exceptions.InsecureRequestWarning
 
 
 class ReadError(Exception):
@@ -39,26 +41,22 @@ class ApiServer:
 
     def __init__(self, server: str, credentials: ResolvedCredentials, deadline: float) -> None:
         self._server, self._credentials, self._deadline = server, credentials, deadline
-        self._files = ExitStack()
 
     def __enter__(self) -> Self:
-        given, settings = self._credentials, client.Configuration()
-        settings.host, settings.retries = self._server, False
-        settings.verify_ssl = not given.insecure_skip_tls_verify
-        if given.insecure_skip_tls_verify:  # which the kubeconfig has, or this command chooses for a kubelet
-            client.rest.urllib3.disable_warnings(_InsecureRequestWarning)
-        settings.tls_server_name = given.tls_server_name or None
-        if given.proxy_url:
-            settings.proxy = given.proxy_url
-        for name, text in (("ssl_ca_cert", given.ca), ("cert_file", given.certificate), ("key_file", given.key)):
-            if text:
-                setattr(settings, name, self._files.enter_context(_in_memory(text)))
-        self._api = client.ApiClient(settings)
-        self._files.callback(self._api.close)
+        if self._credentials.insecure_skip_tls_verify:  # which the kubeconfig has, or this command for a kubelet
+            urllib3.disable_warnings(InsecureRequestWarning)
+        options: dict[str, Any] = {"retries": False, "ssl_context": _tls(self._credentials)}
+        if self._credentials.tls_server_name:
+            options["server_hostname"] = self._credentials.tls_server_name
+        proxy = self._credentials.proxy_url or proxy_of_environment(self._server)
+        try:
+            self._pools = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        except (HTTPError, ValueError) as error:  # the URL itself may have a password
+            raise ReadError("is behind a proxy that cannot be used: its URL must begin with http://") from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._files.close()
+        self._pools.clear()
 
     def version(self) -> str:
         """The `gitVersion`. Raises ReadError."""
@@ -95,7 +93,7 @@ class ApiServer:
         if self._credentials.token:
             headers["Authorization"] = f"Bearer {self._credentials.token}"
         try:
-            answer = self._api.rest_client.pool_manager.request(
+            answer = self._pools.request(
                 "GET",
                 f"{self._server}{path}",
                 headers=headers,
@@ -107,7 +105,7 @@ class ApiServer:
                 content = self._content(answer)
             finally:
                 answer.close()
-        except (_HTTPError, OSError, ValueError) as error:
+        except (HTTPError, OSError, ValueError) as error:
             raise ReadError(f"does not answer: {_cause(error)}") from error
         if answer.status != 200:
             raise ReadError(f"answers {answer.status} {answer.reason or ''}: {_message(content)}", answer.status)
@@ -135,6 +133,22 @@ def items_of(listed: Object) -> list[Object]:
     """The objects of a list."""
     items = listed.get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _tls(credentials: ResolvedCredentials) -> ssl.SSLContext:
+    """As the agent's own connections have it (`shared.kube.connection`). Raises ReadError."""
+    try:
+        context = ssl.create_default_context(cadata=credentials.ca or None)
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if credentials.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if credentials.certificate:
+            with _in_memory(credentials.certificate) as certificate, _in_memory(credentials.key) as key:
+                context.load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        raise ReadError(f"cannot be asked with these credentials: {error}") from error
+    return context
 
 
 @contextmanager

@@ -48,8 +48,9 @@ def examine(options: Options) -> Report:
         Section.CONFIGURATION,
         lambda: read_configuration(options.unit, options.flags, options.timeout),
     ).result(options.timeout + _BEYOND)
-    machine = _Check("the machine", Section.MACHINE, machine_findings)
     resolved = configuration.value.resolved if configuration.value is not None else None
+    usable = resolved.config if resolved is not None else None
+    machine = _Check("the machine", Section.MACHINE, lambda: machine_findings(usable))
     findings = [*(configuration.value.findings if configuration.value is not None else ()), *configuration.findings]
     checks: list[_Check[list[Finding]]] = [machine]
     pods: tuple[PodVerdict, ...] = ()
@@ -65,7 +66,7 @@ def examine(options: Options) -> Report:
             _Check("the ports", Section.PORTS, lambda: port_findings(config)),
             _Check("the disk", Section.DISK, lambda: disk_findings(config)),
         ]
-    reading = _Check("the pods", Section.PODS, lambda: _pods(options, resolved.config if resolved else None))
+    reading = _Check("the pods", Section.PODS, lambda: _pods(options, usable))
     until = time.monotonic() + 2 * options.timeout + _BEYOND
     for check in checks:
         done = check.result(until - time.monotonic())
@@ -73,7 +74,7 @@ def examine(options: Options) -> Report:
     read = reading.result(until - time.monotonic())
     findings += read.findings
     if read.value is not None:
-        support = _support(resolved.config if resolved else None, read.value)
+        support = _support(usable, read.value)
         checked = _Check("the fields of the pods", Section.PODS, partial(verdicts, read.value.pods, support))
         done_pods = checked.result(options.timeout + _BEYOND)
         pods = done_pods.value or ()

@@ -4,23 +4,26 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from services.cli.preflight.findings import Finding, Section, Severity
 from services.report.processes import process_of
 from shared.cgroup_layout import Hierarchies, controllers_of, find_hierarchies
 from shared.config.effective import EffectiveConfig
 from shared.config.host_facts import read_host_facts
+from shared.config.nested import value_of
 from shared.listening_sockets import listening, owner_of
 from shared.model.eviction import threshold_amount
 
-_NEEDED = frozenset(("cpu", "cpuset", "memory", "pids"))
+_NEEDED = frozenset(("cpu", "memory", "pids"))
+_PINNING = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static"}  # which bind containers by a cpuset
 _LEAST_BYTES = 64 << 20
 _LEAST_INODES = 1000
 _KUBELET = "kubelet"  # the name of the process, of the Go kubelet and of ours
 
 
-def machine_findings() -> list[Finding]:
-    """Rights, systemd, kernel, cgroups and swap."""
+def machine_findings(config: EffectiveConfig | None) -> list[Finding]:
+    """Rights, systemd, kernel, cgroups and swap. `config`: None = it cannot be used."""
     facts = read_host_facts()
     found = []
     if os.geteuid():
@@ -34,14 +37,14 @@ def machine_findings() -> list[Finding]:
             _machine(Severity.WARNING, "systemd did not boot this machine: there is no unit to take over", remedy)
         )
     found.append(_kernel())
-    found += cgroup_findings(find_hierarchies())
+    found += cgroup_findings(find_hierarchies(), config.document if config is not None else {})
     if facts.swap_on:
         found.append(_machine(Severity.NOTE, "swap is on: containers get some with memorySwap LimitedSwap only"))
     return found
 
 
-def cgroup_findings(hierarchies: Hierarchies) -> list[Finding]:
-    """Which version there is, and the controllers that are missing."""
+def cgroup_findings(hierarchies: Hierarchies, document: dict[str, Any]) -> list[Finding]:
+    """Which version there is, and the controllers that are missing. `document`: the effective configuration."""
     if hierarchies.unified is not None:
         version, there = "v2", controllers_of(hierarchies.unified)
     else:
@@ -50,7 +53,8 @@ def cgroup_findings(hierarchies: Hierarchies) -> list[Finding]:
     if not there:
         return [_machine(Severity.PROBLEM, "no cgroups are mounted", "mount cgroup2 at /sys/fs/cgroup")]
     found = [_machine(Severity.OK, f"cgroup {version} with {', '.join(sorted(there))}")]
-    if missing := sorted(_NEEDED - there):
+    pins = any(value_of(document, key) == policy for key, policy in _PINNING.items())
+    if missing := sorted((_NEEDED | {"cpuset"} if pins else _NEEDED) - there):
         remedy = "enable them in the kernel's command line or configuration"
         found.append(_machine(Severity.PROBLEM, f"cgroup controllers are missing: {', '.join(missing)}", remedy))
     return found

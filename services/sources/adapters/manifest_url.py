@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from services.sources.core.yaml_document import MAX_BYTES
-from shared.kube.connection import proxy_of_environment
+from shared.kube.environment_proxy import proxy_of_environment
 
 TIMEOUT = 10.0  # seconds for everything from the connection to the last byte, as in the kubelet
 MAX_REDIRECTS = 10

@@ -5,6 +5,8 @@ import base64
 import json
 import os
 import ssl
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -235,3 +237,16 @@ def test_an_api_server_that_refuses_or_hangs_is_one_line(
         node_ready(kubeconfig, "n1")
     assert "\n" not in str(raised.value) and TOKEN not in str(raised.value)
     assert len(server.requests) == 1, "a request that is repeated takes a multiple of the timeout"
+
+
+def test_the_proxy_of_the_environment_is_used_as_by_the_agent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.answer = lambda path, query: (200, {"gitVersion": "v1.36.0"})
+    monkeypatch.setenv("http_proxy", server.url)
+    with ApiServer("http://api.test", ResolvedCredentials(server=""), time.monotonic() + DEADLINE) as api:
+        assert api.version() == "v1.36.0"
+
+
+def test_the_commands_that_read_the_api_server_load_no_client_that_costs_more_than_they_do() -> None:
+    code = "import sys, services.cli.preflight.examination, services.cli.takeover.exchange; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    assert not {"aiohttp", "cryptography", "kubernetes", "requests", "supervisor"} & set(loaded)

@@ -150,23 +150,32 @@ def test_a_systemd_that_does_not_answer_is_a_problem(tmp_path: Path, monkeypatch
     assert (found.resolved, worst(found.findings)) == (None, ["no bus"])
 
 
+def test_a_machine_without_cgroups_is_a_problem() -> None:
+    assert worst(cgroup_findings(Hierarchies(unified=None, by_controller={}), {})) == ["no cgroups are mounted"]
+
+
 @pytest.mark.parametrize(
-    ("hierarchies", "what"),
+    ("there", "document", "missing"),
     [
-        (Hierarchies(unified=None, by_controller={}), ["no cgroups are mounted"]),
-        (
-            Hierarchies(unified=None, by_controller={"cpu": Path("/c"), "memory": Path("/m"), "pids": Path("/p")}),
-            ["cgroup controllers are missing: cpuset"],
-        ),
+        ("cpuset cpu io memory hugetlb pids rdma", {"cpuManagerPolicy": "static"}, ""),
+        ("cpu io memory pids", {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}, ""),
+        ("cpu io memory pids", {}, ""),
+        ("cpu io memory pids", {"cpuManagerPolicy": "static"}, "cpuset"),
+        ("cpu io memory pids", {"memoryManagerPolicy": "Static"}, "cpuset"),
+        ("io cpuset", {}, "cpu, memory, pids"),
     ],
 )
-def test_missing_controllers_are_a_problem(hierarchies: Hierarchies, what: list[str]) -> None:
-    assert worst(cgroup_findings(hierarchies)) == what
-
-
-def test_the_controllers_of_v2_are_those_of_its_root(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory hugetlb pids rdma\n")
-    assert worst(cgroup_findings(Hierarchies(unified=tmp_path, by_controller={}))) == []
+def test_a_missing_controller_is_a_problem_where_the_configuration_needs_it(
+    tmp_path: Path, there: str, document: dict[str, str], missing: str
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text(f"{there}\n")
+    expected = [f"cgroup controllers are missing: {missing}"] if missing else []
+    v1 = {name: Path("/c") for name in there.split()}
+    for hierarchies in (
+        Hierarchies(unified=tmp_path, by_controller={}),
+        Hierarchies(unified=None, by_controller=v1),
+    ):
+        assert worst(cgroup_findings(hierarchies, document)) == expected
 
 
 def test_a_port_of_another_process_is_a_problem_and_one_of_a_kubelet_is_not(
