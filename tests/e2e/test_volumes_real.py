@@ -14,11 +14,13 @@ from services.volume.adapters import root_dir
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files_source import Files
+from services.volume.core.operations import UnmountVolume
 from services.volume.core.payload import PayloadFile, SetUpInputs
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.files import FilesPlugin
+from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
 from shared.clock import SystemClock
@@ -66,6 +68,22 @@ def test_the_size_of_a_memory_volume_is_kept_by_the_kernel(directories: PodDirec
     with pytest.raises(OSError) as full:
         (path / "data").write_bytes(b"x" * (2 << 20))
     assert full.value.errno == errno.ENOSPC
+
+
+def test_a_volume_stays_while_a_process_has_a_file_of_a_subpath_open(directories: PodDirectories) -> None:
+    calls = PluginCalls(directories, SystemClock())
+    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "shm", MEMORY, SetUpInputs()))
+    (path / "data").mkdir()
+    bound = Path(calls.subpaths.prepare("u", "shm", "c", 0, str(path), "data"))
+    unmount_volume = UnmountVolume("u", "shm")
+    with (bound / "file").open("w") as file:
+        with pytest.raises(OSError) as busy:
+            calls.perform(unmount_volume, SetUpInputs(), RemovalProgress())
+        assert (busy.value.errno, mounts_at(bound), mounts_at(path)) == (errno.EBUSY, 1, 1)
+        file.write("kept")
+    assert (path / "data" / "file").read_text() == "kept"
+    calls.perform(unmount_volume, SetUpInputs(), RemovalProgress())
+    assert (mounts_at(bound), mounts_at(path), path.exists()) == (0, 0, False)
 
 
 @pytest.mark.parametrize("killed_after", ["mkdir", "mount", "marker"])

@@ -13,7 +13,7 @@ _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SHARED = 1, 0x20, 0x1000, 0x4000
 _BIND_OPTIONS = {
     "ro": _MS_RDONLY, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000,
 }  # fmt: skip
-_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+_UMOUNT_NOFOLLOW = 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
@@ -81,17 +81,13 @@ def unmount(path: Path) -> None:
 
 
 def unmount_all(path: Path) -> None:
-    """Unmount every mount at the path; one in use is detached, and ends with its last user. Raises OSError."""
-    flags = _UMOUNT_NOFOLLOW
-    while True:
-        if _libc.umount2(os.fsencode(path), flags) == 0:
-            continue
-        number = ctypes.get_errno()
-        if number in (errno.EINVAL, errno.ENOENT):
-            return
-        if number != errno.EBUSY or flags & _MNT_DETACH:
-            raise OSError(number, os.strerror(number), str(path))
-        flags |= _MNT_DETACH
+    """Unmount every mount at the path; none is no error. Raises OSError, EBUSY while one is in use: detached, it would
+    no longer be in the mount table, and the volume below it would be taken away under its user."""
+    while _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW) == 0:
+        pass
+    number = ctypes.get_errno()
+    if number not in (errno.EINVAL, errno.ENOENT):
+        raise OSError(number, os.strerror(number), str(path))
 
 
 def _mount(source: str, target: Path, filesystem: str, flags: int, options: str) -> None:
