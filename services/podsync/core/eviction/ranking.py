@@ -38,7 +38,8 @@ class Candidate:
 
 def rank(signal: str, candidates: Iterable[Candidate], layout: Layout) -> list[Candidate]:
     """The pods in the order of eviction, critical ones among them. Pods without a usage come first in every comparison
-    by usage; pods that are equal keep the order of their UIDs."""
+    by usage, so before all others where the first comparison is one; pods that are equal keep the order of their
+    UIDs."""
     resource, filesystem = SIGNALS[signal].resource, signal.partition(".")[0]
 
     def key(candidate: Candidate) -> tuple[object, ...]:
@@ -49,7 +50,7 @@ def rank(signal: str, candidates: Iterable[Candidate], layout: Layout) -> list[C
         request = candidate.request("memory" if resource is Resource.MEMORY else "ephemeral-storage")
         exceeds = used is None or used > (0 if resource is Resource.INODES else request)
         over = None if used is None else used - request
-        return (not exceeds, candidate.priority, _unknown_first(over), candidate.uid)
+        return (used is not None, not exceeds, candidate.priority, _unknown_first(over), candidate.uid)
 
     return sorted(candidates, key=key)
 

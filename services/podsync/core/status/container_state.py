@@ -21,7 +21,7 @@ TERMINATED = "terminated"
 
 
 def api_state(instance: Container, runtime_name: str) -> Json:
-    """`running`, `terminated` or `waiting`; an instance that is made and not started yet waits without a reason."""
+    """`running`, `terminated`, or `waiting` without a reason."""
     if instance.state is ContainerState.RUNNING:
         return {"running": {"startedAt": rfc3339(instance.started_at / NANOSECONDS)}}
     if instance.state is not ContainerState.EXITED:

@@ -81,6 +81,13 @@ def has_regular_instance(record: PodRecord) -> bool:
     return any(c.sandbox_id == newest and c.name in names for c in record.instances)
 
 
+def _has_known_regular_instance(record: PodRecord) -> bool:
+    """The newest instance of a regular container is in the current sandbox, and the runtime knows its state."""
+    newest = [next(iter(record.instances_of(str(spec["name"]))), None) for spec in record.containers]
+    sandbox = record.sandboxes[0].id if record.sandboxes else ""
+    return any(c is not None and c.sandbox_id == sandbox and c.state is not ContainerState.UNKNOWN for c in newest)
+
+
 def _before(record: PodRecord, field: str) -> dict[str, Json]:
     return {status["name"]: status for status in record.status.get(field) or ()}
 
@@ -150,13 +157,13 @@ class _StatusBuilder:
         if before is not None and "terminated" in state:
             return before | {"ready": self._ready_by_end(state)}
         status = self._base()
-        if "running" in state:
+        if "running" in state and "terminated" not in status["lastState"]:
             status["lastState"] = {"terminated": lost(DELETED)}
             if not record.saved.deleted:
                 status["restartCount"] += 1
         elif record.saved.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
             status["state"] = state
-        if self.kind is ContainerKind.INIT and not record.saved.restarting_all and has_regular_instance(record):
+        if self.kind is ContainerKind.INIT and not record.saved.restarting_all and _has_known_regular_instance(record):
             status["state"] = {"terminated": assumed_completion()}
             status["ready"] = True
         return status
@@ -177,6 +184,10 @@ class _StatusBuilder:
         same_instance = before.get("containerID") == container_id
         state = api_state(newest, self.runtime_name)
         count = max(newest.restart_count, before.get("restartCount", 0))
+        if newest.state in (ContainerState.CREATED, ContainerState.RUNNING) and "terminated" in earlier:
+            count = max(newest.restart_count, before.get("restartCount", 0) + 1)  # whatever attempt the runtime knows
+        if newest.state is ContainerState.CREATED:
+            state = self._waiting_to_run(earlier)
         if newest.state is ContainerState.UNKNOWN:
             if "running" in earlier:
                 state, count = {"terminated": lost(TERMINATED)}, before.get("restartCount", 0) + 1
@@ -203,6 +214,11 @@ class _StatusBuilder:
             return status
         started, ready = self._probed(newest, before if same_instance else {})
         return status | {"ready": ready or self._ready_by_end(status["state"]), "started": started}
+
+    def _waiting_to_run(self, earlier: Json) -> Json:
+        """The state of an instance that is made and not started yet: the reason stays that it had before."""
+        waiting = earlier.get("waiting") or {}
+        return {"waiting": waiting if waiting.get("reason") else {"reason": self.waiting}}
 
     def _resources(self, newest: Container) -> Json:
         """Those that a running instance was given, for any other those that are allocated."""

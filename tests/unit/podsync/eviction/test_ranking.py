@@ -80,8 +80,12 @@ RANKINGS: list[tuple[str, str, Layout, list[tuple[str, dict[str, Any], dict[str,
         ("b", pod(memory="1Gi"), UNKNOWN),
         ("a", pod(), {"memory": 900}),
     ]),
-    ("without a reading, too, the lower priority goes first", "memory.available", Layout.SINGLE, [
-        ("b", pod(0), {"memory": 900}),
+    ("a pod without a reading goes before all others, whatever the priority", "memory.available", Layout.SINGLE, [
+        ("b", pod(5), UNKNOWN),
+        ("a", pod(0), {"memory": 900}),
+    ]),
+    ("of those without a reading the lower priority goes first", "memory.available", Layout.SINGLE, [
+        ("b", pod(0), UNKNOWN),
         ("a", pod(5), UNKNOWN),
     ]),
     ("overhead is part of the request", "memory.available", Layout.SINGLE, [
@@ -160,6 +164,11 @@ RANKINGS: list[tuple[str, str, Layout, list[tuple[str, dict[str, Any], dict[str,
         ("b", pod(ephemeral_storage="1Gi"), UNKNOWN),
         ("a", pod(), {"rootfs": 900}),
     ]),
+    ("disk: a pod without a reading goes before all others, whatever the priority", "nodefs.available",
+     Layout.SINGLE, [
+        ("b", pod(5), UNKNOWN),
+        ("a", pod(0), {"rootfs": 900}),
+    ]),
     ("one filesystem: imagefs ranks as nodefs does", "imagefs.available", Layout.SINGLE, [
         ("b", pod(), {"rootfs": 1, "logs": 2, "volume": 4}),
         ("a", pod(), {"rootfs": 6}),
@@ -191,6 +200,11 @@ RANKINGS: list[tuple[str, str, Layout, list[tuple[str, dict[str, Any], dict[str,
     ("inodes: a pod without a reading goes first among equals", "nodefs.inodesFree", Layout.SINGLE, [
         ("b", pod(), UNKNOWN),
         ("a", pod(), {"inodes": 900}),
+    ]),
+    ("inodes: a pod without a reading goes before all others, whatever the priority", "nodefs.inodesFree",
+     Layout.SINGLE, [
+        ("b", pod(5), UNKNOWN),
+        ("a", pod(0), {"inodes": 900}),
     ]),
     ("processes: priority first, then the number of processes", "pid.available", Layout.SINGLE, [
         ("c", pod(0), {"processes": 3}),

@@ -24,12 +24,27 @@ class TestStates:
         ("state", "shows"),
         [
             ("RUNNING", {"running": {"startedAt": "2023-11-14T22:13:20Z"}}),
-            ("CREATED", {"waiting": {}}),
             ("UNKNOWN", {"waiting": {}}),
         ],
     )
     def test_the_state_of_the_runtime(self, state: str, shows: dict[str, Any]) -> None:
         assert of(see(a_record(spec("c")), instance("c", state)))["state"] == shows
+
+    @pytest.mark.parametrize(
+        "waiting", [{"reason": "ContainerCreating"}, {"reason": "RunContainerError", "message": "no such file"}]
+    )
+    def test_one_that_is_created_keeps_the_reason_that_it_waits_for(self, waiting: dict[str, Any]) -> None:
+        shown_before = {"containerStatuses": [{"name": "c", "state": {"waiting": waiting}, "lastState": {}}]}
+        record = see(a_record(spec("c"), status=shown_before), instance("c", "CREATED"))
+        assert of(record)["state"] == {"waiting": waiting}
+        assert "running" in of(see(record, instance("c")))["state"]
+
+    def test_one_that_is_created_after_a_run_waits_to_be_created(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=7))
+        status_now(record)
+        shows = of(see(record, instance("c", "EXITED", code=7), instance("c", "CREATED", attempt=1)))
+        assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        assert (shows["lastState"]["terminated"]["exitCode"], shows["restartCount"]) == (7, 1)
 
     @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (1, "Error"), (137, "OOMKilled")])
     def test_the_reason_of_an_end_is_the_runtimes(self, code: int, reason: str) -> None:
@@ -55,6 +70,13 @@ class TestStates:
         assert shows["restartCount"] == 1
         assert of(record)["restartCount"] == 1
 
+    def test_one_that_vanished_while_it_ran_again_keeps_the_end_of_the_run_before(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=7), instance("c", attempt=1))
+        before = of(record)
+        shows = of(see(record))
+        assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        assert (shows["lastState"], shows["restartCount"]) == (before["lastState"], 1)
+
     def test_one_that_vanished_from_a_pod_that_is_deleted_was_not_restarted(self) -> None:
         record = see(a_record(spec("c")), instance("c"))
         status_now(record)
@@ -72,6 +94,15 @@ class TestCounts:
         record = see(a_record(spec("c")), instance("c", attempt=3))
         assert of(record)["restartCount"] == 3
         assert of(see(record, instance("c", attempt=3, restart_count=1)))["restartCount"] == 3
+
+    @pytest.mark.parametrize("on_the_way", [(), (instance("c", "CREATED", attempt=1, restart_count=0),)])
+    def test_a_run_after_a_shown_end_counts_though_the_runtime_has_lost_the_number(self, on_the_way: Any) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=7, restart_count=4))
+        assert of(record)["restartCount"] == 4
+        for created in on_the_way:
+            of(see(record, created))
+        for _ in range(2):
+            assert of(see(record, instance("c", attempt=1, restart_count=0)))["restartCount"] == 5
 
     def test_the_last_state_is_that_of_the_run_before(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=7), instance("c", attempt=1))

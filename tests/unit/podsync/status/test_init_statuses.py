@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from services.podsync.core.pod.observed import Observed
 from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import (
@@ -46,6 +48,13 @@ class TestBeforeTheFirstStart:
         status = status_now(a_record(spec("c"), init=(spec("i"), sidecar("s"))))
         for name in ("c", "i", "s"):
             assert shown(status, name)["state"] == {"waiting": {"reason": "PodInitializing"}}, name
+
+    def test_the_second_one_waits_for_the_pod_to_initialise_until_it_runs(self) -> None:
+        first, record = instance("a", "EXITED"), a_record(spec("c"), init=(spec("a"), spec("b")))
+        for second in ([], [instance("b", "CREATED")]):
+            status = status_now(see(record, first, *second))
+            assert shown(status, "b")["state"] == {"waiting": {"reason": "PodInitializing"}}
+        assert "running" in shown(status_now(see(record, first, instance("b"))), "b")["state"]
 
     def test_without_init_containers_a_container_is_being_created(self) -> None:
         status = status_now(a_record(spec("c")))
@@ -124,6 +133,11 @@ class TestLostInitContainers:
             "finishedAt": None,
         }
         assert shows["ready"] is True
+
+    @pytest.mark.parametrize(("state", "done"), [("CREATED", True), ("EXITED", True), ("UNKNOWN", False)])
+    def test_a_container_after_it_counts_where_the_runtime_knows_its_state(self, state: str, done: bool) -> None:
+        shows = shown(status_now(see(a_record(spec("c"), init=(spec("i"),)), instance("c", state))), "i")
+        assert ("terminated" in shows["state"]) is done
 
     def test_what_it_showed_of_its_end_stays(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),)), instance("i", "EXITED"))
