@@ -48,15 +48,14 @@ def restarts_after(record: PodRecord, spec: Mapping[str, Any], exit_code: int) -
         return True
     if kind is ContainerKind.SIDECAR:
         return True
-    if kind is ContainerKind.INIT:
-        return exit_code != 0 and restarts_failed(record, spec, exit_code)
-    policy = restart_policy(record, spec)
-    return action == RESTART or policy == "Always" or (policy == "OnFailure" and exit_code != 0)
+    return (kind is not ContainerKind.INIT or exit_code != 0) and restarts_failed(record, spec, exit_code)
 
 
 def restarts_failed(record: PodRecord, spec: Mapping[str, Any], exit_code: int) -> bool:
-    """Is an init container that failed run again? One that ran out of memory may have failed with exit code 0."""
-    return bool(matched_action(spec, exit_code)) or restart_policy(record, spec) != "Never"
+    """Is a container that failed run again, by its rules and policy alone? The exit code decides: OnFailure does not
+    restart an init container that ran out of memory and ended with 0, and that has failed all the same."""
+    policy = restart_policy(record, spec)
+    return bool(matched_action(spec, exit_code)) or policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
 def restarts_all(record: PodRecord, spec: Mapping[str, Any], exit_code: int) -> bool:

@@ -95,6 +95,17 @@ def test_one_that_ran_out_of_memory_has_failed_whatever_its_exit_code() -> None:
     play.want(with_init("a"))
     play.exit("u1", 0, "a", reason="OOMKilled")
     assert play.running("u1") == [("a", 1)]
+    assert "KillPod" not in play.log
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Never"])
+def test_the_policy_goes_by_the_exit_code_of_one_that_ran_out_of_memory(policy: str) -> None:
+    play = Play()
+    play.want(with_init("a", restartPolicy=policy))
+    play.log.clear()
+    play.exit("u1", 0, "a", reason="OOMKilled")
+    assert play.log[0] == "KillPod"  # as for one that may not run again; OnFailure then makes another sandbox
+    assert [s.attempt for s in play.sandboxes["u1"]] == ([1] if policy == "OnFailure" else [0])
 
 
 def test_one_that_succeeded_does_not_run_again_though_the_pod_restarts_always() -> None:
