@@ -331,3 +331,40 @@ async def test_no_secret_is_in_a_log_a_record_or_an_error(stage: PullStage, capl
     found = await stage.inspect(pod("a"))
     files = b"".join(path.read_bytes() for path in stage.directory.rglob("*") if path.is_file()).decode()
     assert "ann-word" not in f"{caplog.text} {error.value!r} {found!r} {files} {await stage.cluster.secret('ns', 'a')}"
+
+
+UNTAGGED = f"{REGISTRY}/plain"
+
+
+async def test_the_runtime_gets_a_tag_and_the_intent_the_name_of_the_spec(stage: PullStage) -> None:
+    stage.runtime.fail("PullImage", "Unavailable", "went away")
+    with pytest.raises(RuntimeCallError):
+        await stage.pull(pod(), UNTAGGED)
+    assert [intent["image"] for intent in stage.files("pulling")] == [UNTAGGED]
+    stage.runtime.pullable.add(f"{UNTAGGED}:latest")
+    await stage.pull(pod(), UNTAGGED)
+    asked = {
+        request["image"]["image"] for call in ("PullImage", "ImageStatus") for request in stage.runtime.requests(call)
+    }
+    assert asked == {f"{UNTAGGED}:latest"}
+    assert stage.files("pulling") == []
+
+
+@pytest.mark.parametrize("noted", [UNTAGGED, f"{UNTAGGED}:latest"])
+async def test_an_intent_counts_under_the_name_of_the_spec_with_and_without_a_tag(stage: PullStage, noted: str) -> None:
+    """The kubelet notes the name of the spec; earlier versions of the agent noted it with its tag."""
+    stage.pulls.access._recovered = True
+    stage.runtime.add_image(f"{UNTAGGED}:latest")
+    assert await stage.may_use(pod(), UNTAGGED)
+    stage.pulls.access._files.write_intent(noted)
+    assert not await stage.may_use(pod(), UNTAGGED)
+
+
+async def test_an_image_that_was_being_pulled_without_a_tag_is_found_after_a_restart(stage: PullStage) -> None:
+    stage.pulls.access._files.write_intent(UNTAGGED)
+    stage.runtime.add_image(f"{UNTAGGED}:latest")
+    stage.live()
+    assert not await stage.may_use(pod(), UNTAGGED)
+    assert stage.files("pulling") == []
+    [record] = stage.files("pulled")
+    assert record["imageRef"] == stage.runtime.images[f"{UNTAGGED}:latest"].id

@@ -20,6 +20,7 @@ from services.podsync.core.images.image_records import (
     merged,
     must_verify,
 )
+from services.podsync.core.images.image_reference import with_default_tag
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.clock import Clock
@@ -50,13 +51,14 @@ class ImageAccess:
     async def may_use(
         self, image: str, image_ref: str, credentials: Callable[[], Awaitable[Sequence[TrackedCredential]]]
     ) -> bool:
-        """Whether a pod may use this present image as it is; its credentials are asked for only where they matter.
-        Raises RuntimeCallError."""
+        """Whether a pod may use this present image as it is; its credentials are asked for only where they matter. A
+        pull of it was noted under the name in the spec, with or without a tag. Raises RuntimeCallError."""
         if not self._policy:
             return True
         await self.recover()
         record = self._files.pulled(image_ref)  # a small file, on the way of every start of a container
-        pulled_here = record is not None or self._files.has_intent(image)
+        names = {image, with_default_tag(image)}
+        pulled_here = record is not None or any(self._files.has_intent(name) for name in names)
         if not must_verify(self._policy, self._allowlist, image, pulled_here=pulled_here):
             return True
         access = record.mapping.get(repository(image), PullAccess()) if record is not None else PullAccess()
@@ -168,4 +170,4 @@ def _is_it(image: str, present: ImageStatus) -> bool:
 def _full(image: str) -> str:
     name, at, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
-    return repository(image) + (f"@{digest}" if at else f":{tag}")
+    return repository(image) + (f"@{digest}" if at else f":{tag or 'latest'}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_access import ImageAccess
 from services.podsync.adapters.images.pull_credentials import PullCredentials, PullSecretError, PullSecrets, Warnings
+from services.podsync.core.images.image_reference import with_default_tag
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
@@ -63,9 +64,9 @@ class ImagePulls:
     async def inspect(
         self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
     ) -> InspectedImage:
-        """Look for the image, a name with its tag. `backed_off`: it will not be pulled now, so an absent one needs no
-        pull secrets. Raises RuntimeCallError, and its subclass ImageCallError with the warnings about pull secrets."""
-        status = await self._runtime.image_status(image)
+        """Look for the image, whose valid name may be without a tag. `backed_off`: it will not be pulled now, so an
+        absent one needs no pull secrets. Raises RuntimeCallError, and its subclass ImageCallError with the warnings about pull secrets."""
+        status = await self._runtime.image_status(with_default_tag(image))
         if status is None and backed_off:
             return InspectedImage(None)
         settled = policy == "Never" if status is None else not self.access.is_kept
@@ -104,7 +105,7 @@ class ImagePulls:
             await self.access.recover()
         except PullSecretError as error:
             raise ImageCallError("Unknown", str(error), str(error), warnings) from None
-        spec: Message = {"image": image}
+        spec: Message = {"image": with_default_tag(image)}
         if annotations := (pod.get("metadata") or {}).get("annotations"):
             spec["annotations"] = dict(annotations)
         errors: list[RuntimeCallError] = []
@@ -152,7 +153,7 @@ class ImagePulls:
         """Record the pull under what the runtime calls the image, which need not be the same in both its answers."""
         references = {image_ref}
         try:
-            status = await self._runtime.image_status(image)
+            status = await self._runtime.image_status(with_default_tag(image))
             if status is not None:
                 references.add(status.id)
             return status

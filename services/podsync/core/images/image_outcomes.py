@@ -3,7 +3,6 @@
 pods.md 7.1, 7.3.
 """
 
-from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
 from services.podsync.core.images.pull_backoff import count_pull_failure, registry_error
 from services.podsync.core.pod.events import CallFailed
 from services.podsync.core.pod.instructions import InspectImage, PullImage
@@ -21,7 +20,7 @@ def inspected(record: PodRecord, call: InspectImage, found: ImageInspected) -> P
         return record
     if found.image is None or found.must_pull:
         return _with(record, call, replace(_progress(record, call), must_pull=True))
-    text = f'Container image "{_as_named(record, call)}" already present on machine and can be accessed by the pod'
+    text = f'Container image "{call.image}" already present on machine and can be accessed by the pod'
     return _with_image(record, call, found.image).with_event("Normal", "Pulled", text, call.container)
 
 
@@ -83,14 +82,11 @@ def _with_reason(record: PodRecord, call: InspectImage | PullImage, reason: str,
 
 def _is_outdated(record: PodRecord, call: InspectImage | PullImage) -> bool:
     """The spec names another image since this one was requested: the container is not made from it."""
-    try:
-        return with_default_tag(_as_named(record, call)) != call.image
-    except InvalidImageNameError:
-        return True
+    return _named(record, call) != call.image
 
 
-def _as_named(record: PodRecord, call: InspectImage | PullImage) -> str:
-    """As the spec has it, without what was added."""
+def _named(record: PodRecord, call: InspectImage | PullImage) -> str:
+    """The image that the spec names now."""
     found = record.container(call.container)
     if found is not None:
         return str(found[1].get("image", ""))

@@ -59,10 +59,11 @@ def next_volume_image(step: Step, inputs: StepInputs) -> Call | None:
 
 
 def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
-    """Return the next image call, or None with the reason to wait in the step."""
-    record = step.record
+    """Return the next image call, or None with the reason to wait in the step. Calls, messages and events name the
+    image as the spec does; the runtime alone gets the name with its tag."""
+    record, image = step.record, need.image
     try:
-        image = with_default_tag(need.image)
+        with_default_tag(image)
     except InvalidImageNameError as error:
         _show(step, need, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)))
         return None

@@ -116,7 +116,7 @@ class InspectImage(Call):
     """Ask whether the container's image is present, and whether this pod may use it as it is (pods.md 7.6)."""
 
     container: str  # "" for the image of a volume
-    image: str
+    image: str  # as the spec names it, which may be without a tag
     volume: str = ""  # the pod's volume whose image it is, "" for a container's
     policy: str = "IfNotPresent"  # imagePullPolicy
     backed_off: bool = False  # a pull failed and the next one waits: only whether the image came otherwise matters
@@ -127,7 +127,7 @@ class PullImage(Call):
     """Pull the container's image, or a volume's, in the sandbox of this attempt."""
 
     container: str
-    image: str
+    image: str  # as the spec names it, which may be without a tag
     sandbox_attempt: int
     volume: str = ""
     policy: str = "IfNotPresent"

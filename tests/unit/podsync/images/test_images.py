@@ -271,3 +271,32 @@ def test_what_is_always_pulled_is_not_looked_for() -> None:
     for _ in range(10):
         play.later(60)
     assert "InspectImage" not in play.log
+
+
+def untagged(policy: str) -> Pod:
+    return a_pod(containers=[a_container("c") | {"image": "nginx", "imagePullPolicy": policy}])
+
+
+def test_what_users_see_of_an_image_has_the_name_of_the_spec() -> None:
+    play = Play(images=set())
+    play.fail_always["PullImage"] = ("NotFound", "no such image")
+    play.want(untagged("Always"))
+    play.later(25)
+    failed = 'Failed to pull image "nginx": rpc error: code = NotFound desc = no such image'
+    seen = {event.partition(": ")[2] for event in play.events if "nginx" in event}
+    assert seen == {'Pulling image "nginx"', failed, 'Back-off pulling image "nginx"'}
+    back_off = 'Back-off pulling image "nginx": ErrImagePull: rpc error: code = NotFound desc = no such image'
+    assert play.reason("c") == ("ImagePullBackOff", back_off)
+
+
+@pytest.mark.parametrize(
+    ("policy", "event"),
+    [
+        ("Never", 'Container image "nginx" is not present with pull policy of Never'),
+        ("Always", 'Successfully pulled image "nginx" in 0s (0s including waiting). Image size: 1 bytes.'),
+    ],
+)
+def test_neither_a_pull_nor_its_refusal_names_another_tag(policy: str, event: str) -> None:
+    play = Play(images=set())
+    play.want(untagged(policy))
+    assert event in [each.partition(": ")[2] for each in play.events]
