@@ -9,7 +9,7 @@ from services.podsync.core.images.image_outcomes import (
     pulled,
 )
 from services.podsync.core.pod.allocation import resize_event
-from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.events import DIRECTORIES_FAILED, SANDBOX_STATUS_FAILED, CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
     CreateContainer,
@@ -308,10 +308,14 @@ def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -
 def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str, str] | None:
     """Reason and message of the Warning event, None = there is none."""
     match call:
+        case RunPodSandbox() if event.reason == SANDBOX_STATUS_FAILED:
+            return event.reason, f"Unable to get pod sandbox status: {event.text}"
         case RunPodSandbox() if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, call):
             return None
         case RunPodSandbox():
             return "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}"
+        case PreparePod() if event.reason == DIRECTORIES_FAILED:
+            return event.reason, f"error making pod data directories: {event.text}"
         case PreparePod() if event.code != "Unavailable":
             return "FailedCreatePodContainer", f"unable to ensure pod container exists: {event.text}"
         case KillPod() | KillContainer():

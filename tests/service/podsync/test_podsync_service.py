@@ -14,6 +14,7 @@ from services.podsync.adapters.calls.call_slots import CallSlots
 from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.checkpoint import Checkpoint, RecordLocation
+from shared.cri.interface import Message
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
@@ -158,6 +159,44 @@ async def test_the_runtimes_refusal_is_shown_in_status_and_event(tmp_path: Path)
 
         await stage.until(lambda: waiting() == "CreateContainerError")
         assert any(e.reason == "Failed" and "no such device" in e.message for e in stage.events.state.values())
+
+
+def warnings(stage: Stage) -> list[tuple[str, str]]:
+    return [(event.reason, event.message) for event in stage.events.state.values() if event.type == "Warning"]
+
+
+class UnreadableSandbox(FakeRuntime):
+    """A runtime that does not answer the question about the first sandbox it made."""
+
+    async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
+        made = await super().run_pod_sandbox(config, runtime_handler)
+        if len(self.requests("RunPodSandbox")) == 1:
+            self.fail("Observe", "Unknown", "no answer")
+        return made
+
+
+async def test_a_sandbox_that_is_made_and_cannot_be_read_has_an_event_of_its_own(tmp_path: Path) -> None:
+    async with on_stage(tmp_path, UnreadableSandbox(images=["busybox:1"])) as stage:
+        uid = stage.want(a_pod())
+        await stage.until(lambda: warnings(stage))
+        stage.network.clock.advance(15.0)
+        await stage.until(lambda: running(stage, uid))
+        assert warnings(stage) == [("FailedPodSandBoxStatus", "Unable to get pod sandbox status: no answer")]
+
+
+async def test_pod_directories_that_cannot_be_made_have_an_event_of_their_own(tmp_path: Path) -> None:
+    async with on_stage(tmp_path, FakeRuntime(images=["busybox:1"])) as stage:
+        in_the_way = tmp_path / "root" / "pods" / "u1"
+        in_the_way.parent.mkdir(parents=True, exist_ok=True)
+        in_the_way.write_text("a file where the pod's directory should be")
+        uid = stage.want(a_pod())
+        await stage.until(lambda: warnings(stage))
+        in_the_way.unlink()
+        stage.network.clock.advance(15.0)
+        await stage.until(lambda: running(stage, uid))
+        [(reason, message)] = warnings(stage)
+    assert (reason, message.partition(": ")[0]) == ("Failed", "error making pod data directories")
+    assert str(in_the_way) in message
 
 
 async def test_the_story_of_a_pod_names_causes_and_stays_after_it(tmp_path: Path) -> None:

@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from services.podsync.adapters.calls.call_slots import CallPriority
-from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, SpecChangedError, volume_groups
+from services.podsync.adapters.calls.pod_operations import (
+    CallPartError,
+    PodOperations,
+    PodView,
+    SpecChangedError,
+    volume_groups,
+)
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -19,9 +25,10 @@ from services.podsync.core.cri.dns import pod_dns
 from services.podsync.core.cri.environment import EnvFiles, References, container_environment
 from services.podsync.core.cri.hosts_file import hosts_file
 from services.podsync.core.node.node_facts import NodeFacts
-from services.podsync.core.pod.events import CallDone
+from services.podsync.core.pod.events import DIRECTORIES_FAILED, SANDBOX_STATUS_FAILED, CallDone
 from services.podsync.core.pod.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
 from services.podsync.core.pod.results import ContainerCreated, PartListed, PodListed, PodPrepared
+from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import MANY, every_container
@@ -31,12 +38,15 @@ from shared.podspec.hashing import container_hash
 async def prepare_pod(
     operations: PodOperations, cgroups: PodCgroups, call: PreparePod, view: PodView, done: CallDone
 ) -> CallDone:
-    """Make directories and cgroups; the result has the newest attempt among each container's log files. Raises OSError,
-    RuntimeCallError."""
+    """Make directories and cgroups; the result has the newest attempt among each container's log files. Raises
+    CallPartError, OSError, RuntimeCallError."""
     names = [str(spec["name"]) for _, spec in every_container(view.pod)]
-    attempts = await operations.made(
-        view, lambda: operations.directories.prepare(view.namespace, view.name, view.uid, names)
-    )
+    try:
+        attempts = await operations.made(
+            view, lambda: operations.directories.prepare(view.namespace, view.name, view.uid, names)
+        )
+    except OSError as error:
+        raise CallPartError(DIRECTORIES_FAILED, error) from error
     made = await cgroups.prepare(view.pod, operations.node.active_pods, runs=call.runs)
     if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
         operations.facts = replace(operations.facts, cgroup_driver=cgroups.facts.cgroup_driver)
@@ -46,7 +56,7 @@ async def prepare_pod(
 
 
 async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:
-    """Create and start it. Raises RuntimeCallError, SandboxConfigError, PodEndsError."""
+    """Create and start it, and read it. Raises CallPartError, RuntimeCallError, SandboxConfigError, PodEndsError."""
     facts = operations.facts_now()
     handler = await operations.cluster.runtime_handler(view.pod)
     config = await operations.sandbox_message(view, call.attempt)
@@ -59,10 +69,13 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
             operations.record_node_event(warning.reason, warning.message)
     warnings = tuple((warning.reason, warning.message) for warning in dns_warnings if not warning.on_node)
     done = replace(done, warnings=warnings, completed_at=operations.clock.monotonic())
-    sandbox = await operations.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
-    if sandbox is not None:
-        return replace(done, result=PartListed(sandbox=sandbox))
-    return replace(done, result=PodListed(pod=await operations.look(call.uid)))
+    try:
+        sandbox = await operations.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
+        if sandbox is not None:
+            return replace(done, result=PartListed(sandbox=sandbox))
+        return replace(done, result=PodListed(pod=await operations.look(call.uid)))
+    except RuntimeCallError as error:
+        raise CallPartError(SANDBOX_STATUS_FAILED, error) from error
 
 
 async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:

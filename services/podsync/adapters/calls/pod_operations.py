@@ -82,6 +82,16 @@ class NodeReads(Protocol):
 WatchPull = Callable[[Object, str, str], AbstractContextManager[None]]
 
 
+class CallPartError(Exception):
+    """A part of the call failed whose event is not the call's: `reason` is that of the event (pods.md 13.3)."""
+
+    def __init__(self, reason: str, error: Exception) -> None:
+        self.reason = reason
+        self.code = error.code if isinstance(error, RuntimeCallError) else ""
+        self.description = error.description if isinstance(error, RuntimeCallError) else str(error)
+        super().__init__(str(error))
+
+
 class PodEndsError(Exception):
     """The pod came to end while a call that builds it had not been sent yet."""
 

@@ -13,6 +13,7 @@ from bus.messages.event import KubeEvent
 from services.podsync.adapters.calls import building, image_calls, resizing, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
 from services.podsync.adapters.calls.pod_operations import (
+    CallPartError,
     NodeReads,
     PodEndsError,
     PodOperations,
@@ -85,6 +86,8 @@ class RuntimeCalls(PodOperations):
             return replace(failed, warnings=error.warnings)
         except RuntimeCallError as error:
             return self._failed(call, error.code, str(error), error.description)
+        except CallPartError as error:
+            return self._failed(call, error.code, str(error), error.description, reason=error.reason)
         except (PodEndsError, SpecChangedError):
             return replace(self._failed(call, "", "not begun", "not begun"), interrupted=True)
         except ContainerConfigError as error:

@@ -65,7 +65,8 @@ class ImagePulls:
         self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
     ) -> InspectedImage:
         """Look for the image, whose valid name may be without a tag. `backed_off`: it will not be pulled now, so an
-        absent one needs no pull secrets. Raises RuntimeCallError, and its subclass ImageCallError with the warnings about pull secrets."""
+        absent one needs no pull secrets. Raises RuntimeCallError, and its subclass ImageCallError with the warnings
+        about pull secrets."""
         status = await self._runtime.image_status(with_default_tag(image))
         if status is None and backed_off:
             return InspectedImage(None)

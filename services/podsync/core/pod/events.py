@@ -149,9 +149,14 @@ class CallDone(Event):
     container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
 
 
+DIRECTORIES_FAILED = "Failed"  # PreparePod: the pod's directories were not made
+SANDBOX_STATUS_FAILED = "FailedPodSandBoxStatus"  # RunPodSandbox: it was made, and cannot be read
+
+
 @dataclass(frozen=True, kw_only=True)
 class CallFailed(Event):
-    """Our own call failed. `reason` is a waiting reason where the adapter knows better than the call's default."""
+    """Our own call failed. `reason` is a waiting reason, or that of the pod's event, where the adapter knows better
+    than the call's default."""
 
     uid: str
     call: Call
