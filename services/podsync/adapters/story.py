@@ -8,7 +8,6 @@ import logging
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ class StoryFiles:
         self._forgotten = STORIES_KEPT // 2  # pods, since the directory was listed last
         self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(LINES_WAITING)
         self._writer: threading.Thread | None = None
+        self._closing = threading.Event()
 
     def add(self, uid: str, now: float, what: Event | Instruction) -> None:
         """Write the lines of this event or instruction soon; `now` is wall seconds. A thread writes, so that a disk
@@ -69,6 +69,7 @@ class StoryFiles:
         if not lines:
             return
         if self._writer is None:
+            self._closing.clear()
             self._writer = threading.Thread(target=self._write_all, name="stories", daemon=True)
             self._writer.start()
         with contextlib.suppress(queue.Full):
@@ -78,6 +79,7 @@ class StoryFiles:
     def close(self) -> None:
         """Write what waits, for at most a second."""
         if self._writer is not None:
+            self._closing.set()  # the writer need not wait for more lines
             with contextlib.suppress(queue.Full):
                 self._lines.put_nowait(None)
             self._writer.join(timeout=1.0)
@@ -88,7 +90,7 @@ class StoryFiles:
         while not ended:
             entries = [self._lines.get()]
             if entries[0] is not None:
-                time.sleep(GATHER_SECONDS)  # one file is opened once for all lines of a pod meanwhile
+                self._closing.wait(GATHER_SECONDS)  # one file is opened once for all lines of a pod meanwhile
             with contextlib.suppress(queue.Empty):
                 while True:
                     entries.append(self._lines.get_nowait())

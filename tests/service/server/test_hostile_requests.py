@@ -109,7 +109,7 @@ async def exchange(server: MainListener, *pieces: bytes) -> bytes:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
-        async with asyncio.timeout(0.2):  # an answer that comes later is no concern of this client, which leaves
+        async with asyncio.timeout(0.03):  # an answer that comes later is no concern of this client, which leaves
             while len(answer) < 1 << 20 and (block := await reader.read(1 << 16)):
                 answer += block
     writer.transport.abort()

@@ -6,6 +6,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.adapters import csi_block_directories, root_dir
 from services.volume.adapters.block_maps import make_link
 from services.volume.adapters.csi_block_directories import FOLDER
-from services.volume.core import orphans
+from services.volume.controllers import claim_reads
+from services.volume.core import operation_backoff, orphans, plugin_registry
 from services.volume.plugins import csi_block, csi_staging
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.fakes.followed import FollowedStream
@@ -173,6 +175,8 @@ def csi_cluster(path: Path, monkeypatch: pytest.MonkeyPatch) -> CsiCluster:
     bytes."""
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(parents=True, exist_ok=True))
     monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
+    for room in (operation_backoff, claim_reads, plugin_registry):  # the tests wait for what a retry does, not for it
+        monkeypatch.setattr(room, "RETRIES", replace(room.RETRIES, initial=0.05))
     cluster = CsiCluster(path)
 
     def is_mount_point(path: Path) -> bool:  # the driver may be another one by then

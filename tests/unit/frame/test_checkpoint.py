@@ -137,6 +137,48 @@ def test_a_leftover_of_the_fallback_does_not_undo_a_later_save(
     assert again(tmp_path).load_all() == {"k": {"n": 2}}
 
 
+def test_a_record_of_a_process_after_a_restart_is_newer_than_those_on_disk(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        records.save("k", {"n": number})
+    with monkeypatch.context() as broken:
+        break_disk(broken, tmp_path / "disk")
+        assert again(tmp_path).save("k", {"n": 5}) is RecordLocation.IN_FALLBACK
+    assert again(tmp_path).load_all() == {"k": {"n": 5}}
+
+
+class _KilledError(BaseException):
+    """Stands for SIGKILL: no code of the product catches it."""
+
+
+@pytest.mark.parametrize("removed", range(3))
+def test_a_deletion_that_is_cut_short_never_revives_an_older_record(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed: int
+) -> None:
+    with monkeypatch.context() as broken:
+        break_disk(broken, tmp_path / "disk")
+        records.save("k", {"n": 1})
+    leftover = (tmp_path / "fallback/k.json").read_bytes()
+    records.save("k", {"n": 2})
+    (tmp_path / "fallback/k.json").write_bytes(leftover)  # as if killed between the save and the removal
+    unlink, unlinked = Path.unlink, 0
+
+    def unlink_until_killed(path: Path, missing_ok: bool = False) -> None:
+        nonlocal unlinked
+        if unlinked == removed:
+            raise _KilledError
+        unlink(path, missing_ok)
+        unlinked += 1
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", unlink_until_killed)
+        with pytest.raises(_KilledError):
+            again(tmp_path).delete("k")
+            raise _KilledError
+    assert again(tmp_path).load_all() == ({} if removed >= 2 else {"k": {"n": 2}})
+
+
 def test_a_record_deleted_on_a_broken_disk_stays_deleted(
     records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,30 @@
+"""A long wait of a test is seen, work of the process, its children or its neighbours is not taken for one."""
+
+import subprocess
+import sys
+import time
+
+from tests.waiting import Usage, read_usage, waited_seconds
+
+
+def test_a_sleep_is_a_wait() -> None:
+    begin = read_usage()
+    time.sleep(0.3)
+    assert waited_seconds(begin, read_usage(), 1.0) > 0.2
+
+
+def test_work_of_this_process_and_of_a_child_is_no_wait() -> None:
+    begin = read_usage()
+    deadline = time.thread_time() + 0.2
+    while time.thread_time() < deadline:
+        pass
+    subprocess.run([sys.executable, "-c", "sum(range(20_000_000))"], check=True)
+    end = read_usage()
+    worked = end.cpu - begin.cpu
+    assert worked > 0.2
+    assert waited_seconds(begin, end, 1.0) <= max(0.0, end.wall - begin.wall - worked)
+
+
+def test_time_without_a_cpu_is_no_wait() -> None:
+    assert waited_seconds(Usage(0.0, 0.0, 0.0), Usage(9.0, 1.0, 6.0), 1.0) == 2.0
+    assert waited_seconds(Usage(0.0, 0.0, 0.0), Usage(9.0, 3.0, 0.0), 3.0) == 0.0

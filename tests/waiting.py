@@ -1,0 +1,44 @@
+"""Measures how long a test has waited without working, so that a test that waits for a retry of the product is noticed.
+
+A deadline of 60 s lets a test pass that waits 20 s for the next full look because an event is missing. What only a
+busy machine costs does not count: the time in which a thread was ready to run, and that of child processes.
+"""
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_WAIT_SECONDS = 5.0
+_SCHEDSTAT = Path("/proc/thread-self/schedstat")  # of the main thread: ns on a CPU, ns ready to run, turns
+
+
+@dataclass(frozen=True)
+class Usage:
+    """A moment of this process: `wall`, `cpu` (its own, and of children that have ended), `ready` (the main thread was
+    ready to run, without a CPU), in seconds."""
+
+    wall: float
+    cpu: float
+    ready: float
+
+
+def read_usage() -> Usage:
+    """Return the usage of the process at this moment. Without statistics of the kernel's scheduler `ready` is 0."""
+    times = os.times()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        ready = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        ready = 0.0
+    return Usage(time.monotonic(), times.user + times.system + children.ru_utime + children.ru_stime, ready)
+
+
+def waited_seconds(begin: Usage, end: Usage, load: float) -> float:
+    """Return the seconds between two moments in which the process neither worked nor was kept from it.
+
+    `load`: how many processes want each CPU, at least 1: child processes take that many times their CPU time.
+    """
+    worked = (end.cpu - begin.cpu) * max(1.0, load)
+    return max(0.0, end.wall - begin.wall - worked - (end.ready - begin.ready))
