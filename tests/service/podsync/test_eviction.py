@@ -335,3 +335,22 @@ async def test_a_pod_that_ended_for_its_limit_relieves_the_node_and_no_other_pod
         await stage.until(lambda: stage.status("limited").get("reason") == "Evicted")
         await stage.read()
         assert stage.evicted() == ["limited"] and running(stage, "other")
+
+
+async def test_a_reading_that_comes_twice_counts_once(tmp_path: Path) -> None:
+    """The threshold of 30 s is met by two readings that are as far apart, not by the copy of one."""
+    soft: dict[str, Any] = {
+        "eviction_hard": {},
+        "eviction_soft": {"memory.available": "100Mi"},
+        "eviction_soft_grace_period": {"memory.available": 30.0},
+    }
+    async with pressed_stage(tmp_path, **soft) as stage:
+        await stage.pods_that_run("one")
+        stage.pods["one"] = 300 * MIB
+        stage.memory = 50 * MIB
+        reading = stage.node_usage()
+        for _ in range(5):
+            stage.network.clock.advance(10.0)
+            stage.usage.put("node", reading)
+            await stage.network.settle()
+        assert (stage.thresholds_met(), stage.evicted()) == ([], [])

@@ -63,6 +63,17 @@ async def test_the_error_lists_the_answer_to_each_credential_and_no_pull_is_anon
     assert stage.runtime.calls_refused == ["a", "b"]
 
 
+async def test_an_intent_stays_where_one_of_the_answers_is_missing(tmp_path: Path, stage: PullStage) -> None:
+    """The runtime may have the image all the same, and nobody may use it without a record."""
+    for name in ("a", "b"):
+        stage.cluster.add(name, name)
+    only(stage, "b")
+    stage.runtime.fail("PullImage", "Unavailable", "the connection is closed", times=1)
+    with pytest.raises(RuntimeCallError):
+        await stage.pull(pod("a", "b"))
+    assert (stage.runtime.calls_refused, len(stage.files("pulling"))) == (["a"], 1)
+
+
 async def test_a_repeated_error_is_reported_once(stage: PullStage) -> None:
     for name in ("a", "b"):
         stage.cluster.add(name, name)

@@ -205,7 +205,8 @@ async def test_a_full_disk_costs_the_packing_and_not_the_rotation(
     assert kinds(path) == ["log", "plain", "gz"]
 
 
-async def test_what_was_planted_among_the_logs_is_neither_packed_nor_followed(writer: Writer, tmp_path: Path) -> None:
+async def test_what_was_planted_among_the_logs_is_neither_packed_nor_followed(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, files=5)  # so many that what was planted is not removed as the oldest
     secret = tmp_path / "secret"
     secret.write_text("of the node")
     path = await writer.start()

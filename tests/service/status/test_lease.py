@@ -8,6 +8,7 @@ import pytest
 from bus.memory import ManualClock
 from services.status.controllers.node import Node
 from shared.kube import paths
+from tests.fakes.api_server import FakeClient
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import LEASE, NAME, NODE, NodeStage, node_stage
 
@@ -154,3 +155,25 @@ async def test_a_lease_without_an_owner_is_renewed_while_the_node_cannot_be_read
 
 def _renewals(stage: NodeStage) -> int:
     return stage.api.requests.count(("PUT", LEASE)) + stage.api.requests.count(("POST", paths.LEASES))
+
+
+@on_virtual_time
+async def test_the_connection_is_given_up_at_the_second_failure_in_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped = 0
+    drop_connections = FakeClient.drop_connections
+
+    async def count_drop(client: FakeClient) -> None:
+        nonlocal dropped
+        dropped += 1
+        await drop_connections(client)
+
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(31)
+        monkeypatch.setattr(FakeClient, "drop_connections", count_drop)
+        body = {**stage.lease, "metadata": {**stage.lease["metadata"], "labels": {"a": "b"}}}
+        await stage.api.client().update(LEASE, body)  # so that the next renewal conflicts once
+        await stage.pass_time(11)
+        assert dropped == 0

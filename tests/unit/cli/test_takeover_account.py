@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -11,6 +12,8 @@ from services.cli.takeover.account import Account
 from services.cli.takeover.containers import Change
 from services.cli.takeover.exchange import Options, give_back, take_over
 from services.cli.takeover.operation import DONE, REFUSED, ROLLED_BACK, Outcome
+from services.cli.takeover.plan import Intent, Step
+from services.cli.takeover.record import Record
 from shared.errors import OperatorError
 
 KEYS = ["command", "dryRun", "exitCode", "result", "node", "unit", "seconds", "containers", "lines", "problems"]
@@ -118,3 +121,25 @@ def test_neither_kubelet_is_stopped_where_systemd_would_not_start_the_other(
     assert code == REFUSED
     assert err[0].startswith("kubelet.service: systemd does not start it without its environment file /nowhere/env")
     assert out == []
+
+
+@pytest.mark.parametrize(("mode", "words"), [(None, "not there"), (0o644, "not executable")])
+def test_nothing_is_given_back_to_a_program_that_cannot_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None, words: str
+) -> None:
+    program = tmp_path / "kubelet"
+    if mode is not None:
+        program.touch(mode)
+    record = Record(intent=Intent.TAKEOVER, step=Step.RESTART, words=(str(program),))
+
+    class SavedRecord:
+        def __init__(self, _: object) -> None:
+            pass
+
+        def load(self) -> Record:
+            return record
+
+    monkeypatch.setattr(exchange, "RecordFile", SavedRecord)
+    made, _, err = account("text")
+    assert exchange._give_back(cast(ServiceUnit, None), 1.0, str(tmp_path), made) == REFUSED  # the unit is not read
+    assert len(err) == 1 and str(program) in err[0] and words in err[0]

@@ -263,6 +263,7 @@ async def test_after_a_401_newer_credentials_are_tried_once(tmp_path: Path) -> N
         server.handler = answer
         with pytest.raises(ApiStatusError):
             await client.get("/x")
+        assert len(server.requests) == 1  # there are no newer ones yet
         assert await client.get("/x") == {"ok": True}
     assert len(server.requests) == 3
 

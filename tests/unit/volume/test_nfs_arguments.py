@@ -9,6 +9,7 @@ from services.volume.adapters import block_devices
 from services.volume.adapters.programs import ProgramResult
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused
+from services.volume.plugins import nfs
 from services.volume.plugins.nfs import NfsPlugin
 from services.volume.plugins.registry import volume_spec
 
@@ -40,3 +41,19 @@ def test_the_source_of_a_mount_is_no_option_of_the_program(monkeypatch: pytest.M
     monkeypatch.setattr(block_devices, "run", run)
     block_devices.mount_filesystem("--bind", Path("/target"), "nfs", ["ro"])
     assert commands == [("mount", "-t", "nfs", "-o", "ro", "--", "--bind", "/target")]
+
+
+def test_the_unmount_is_forced_where_the_server_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = list[tuple[str, ...]]()
+
+    def run(*command: str, seconds: float) -> ProgramResult:
+        commands.append(command)
+        if len(commands) == 1:
+            raise TimeoutError
+        return ProgramResult(0, "")
+
+    monkeypatch.setattr(nfs, "run", run)
+    nfs._unmount(tmp_path)
+    assert commands == [("umount", str(tmp_path)), ("umount", "-f", str(tmp_path))]

@@ -1,5 +1,6 @@
 """Cgroups on every kind of host: which hierarchies there are, what exists, and whose a cgroup is."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -190,3 +191,38 @@ def test_a_process_that_cannot_be_seen_is_not_taken_for_our_own_group(
     (tmp_path / "cgroup.procs").write_text("0\n0\n")
     cgroup_removal.kill([tmp_path])
     assert killed == []
+
+
+def test_processes_that_turn_up_while_a_cgroup_is_emptied_are_killed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+
+    def kill(pid: int, _: int) -> None:  # each of the first two forks before it ends
+        killed.append(pid)
+        (tmp_path / "cgroup.procs").write_text(f"{pid + 1}\n" if pid < 4003 else "")
+
+    (tmp_path / "cgroup.procs").write_text("4001\n")
+    monkeypatch.setattr(os, "kill", kill)
+    cgroup_removal.kill([tmp_path])
+    assert killed == [4001, 4002, 4003]
+
+
+def test_a_controller_that_cannot_be_passed_down_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel refuses a write that names such a controller, whichever others it names."""
+    passed: list[str] = []
+    write_text = Path.write_text
+
+    def write(path: Path, text: str) -> int:
+        if path.name != "cgroup.subtree_control":
+            return write_text(path, text)
+        if "+cpuset" in text:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        passed.append(text)
+        return len(text)
+
+    monkeypatch.setattr(Path, "write_text", write)
+    cgroup_files.make(v2(tmp_path, "cpuset cpu memory pids"), "kubepods")
+    assert passed == ["+cpu", "+memory", "+pids"]

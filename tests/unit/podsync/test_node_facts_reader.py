@@ -1,0 +1,37 @@
+"""What podsync reads of the machine: its processes, and whether the kernel limits swap."""
+
+from pathlib import Path
+
+import pytest
+
+from services.podsync.adapters.node import node_facts_reader
+from shared.config.effective import EffectiveConfig
+
+
+@pytest.mark.parametrize(("pid_max", "threads_max"), [("4194304", "189000"), ("32768", "189000")])
+def test_the_node_has_as_many_processes_as_the_lower_of_the_kernels_limits(
+    monkeypatch: pytest.MonkeyPatch, pid_max: str, threads_max: str
+) -> None:
+    values = {"/proc/sys/kernel/pid_max": pid_max + "\n", "/proc/sys/kernel/threads-max": threads_max + "\n"}
+    monkeypatch.setattr(node_facts_reader, "_text", lambda path: values.get(path, ""))
+    config = EffectiveConfig(node_name="n", root_dir="/r", run_dir="/r", log_dir="/r", cert_dir="/r")
+    assert node_facts_reader.read_node_capacity(config).pids == min(int(pid_max), int(threads_max))
+
+
+@pytest.mark.parametrize("has_swap_controller", [True, False])
+def test_swap_can_be_limited_on_v2_where_our_own_cgroup_has_the_file(
+    monkeypatch: pytest.MonkeyPatch, has_swap_controller: bool
+) -> None:
+    monkeypatch.setattr(node_facts_reader, "_text", lambda _: "0::/system.slice/bulkhead.service\n")
+    file = "/sys/fs/cgroup/system.slice/bulkhead.service/memory.swap.max"
+    monkeypatch.setattr(Path, "exists", lambda path: has_swap_controller and str(path) == file)
+    assert node_facts_reader._swap_controller(cgroup_v2=True) is has_swap_controller
+
+
+@pytest.mark.parametrize("has_swap_controller", [True, False])
+def test_swap_can_be_limited_on_v1_where_the_kernel_counts_it(
+    monkeypatch: pytest.MonkeyPatch, has_swap_controller: bool
+) -> None:
+    file = "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
+    monkeypatch.setattr(Path, "exists", lambda path: has_swap_controller and str(path) == file)
+    assert node_facts_reader._swap_controller(cgroup_v2=False) is has_swap_controller
