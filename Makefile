@@ -162,6 +162,7 @@ night: test  ## every test, then what takes hours: thousands of new seeds, pairs
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory coverage
 	$(BIN)/python -m tests.mutation --count 400 --minutes 90
+	$(BIN)/python -m tests.mutation --shells --count 200 --minutes 90
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120

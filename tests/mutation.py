@@ -1,4 +1,4 @@
-"""Changes one condition of a core at a time and runs the tests of its room: `python -m tests.mutation --help`.
+"""Changes one condition of the product at a time and runs the tests of its room: `python -m tests.mutation --help`.
 
 A change that no test notices is printed with its line: a survivor. Exit code 1 when more than the allowed share
 survives. Works on a copy of the checkout; each mutant is tried with the room's own tests first, then its service's.
@@ -7,8 +7,10 @@ survives. Works on a copy of the checkout; each mutant is tried with the room's 
 
 import argparse
 import ast
+import functools
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -88,20 +90,44 @@ def _conditions(node: ast.AST) -> list[ast.expr]:
 
 
 def cores() -> list[str]:
-    """The files whose decisions have unit tests."""
+    """Return the files whose decisions have unit tests."""
     pure = ("shared/podspec/", "shared/model/", "bus/ledger.py", "bus/replica.py")
     names = python_files("services", "shared", "bus")
     return [name for name in names if "/core/" in name or name.startswith(pure)]
 
 
-def folders_of(file: str) -> list[str]:
-    """Folders of tests for the file, the nearest first."""
+def shells() -> list[str]:
+    """Return the files that act on what the cores decide, and the I/O that services share."""
+    pure = set(cores())
+    names = [name for name in python_files("services", "shared") if name not in pure and "_pb2" not in name]
+    rooms = ("/adapters/", "/controllers/", "/plugins/", "services/frame/")
+    shared = [name for name in names if name.startswith("shared/") and _importing_tests(name)]
+    return [name for name in names if any(room in name for room in rooms)] + shared
+
+
+def find_tests(file: str) -> list[str]:
+    """Return the folders or files of tests that may notice a change of the file, the nearest first."""
     parts = Path(file).parts
-    room = [part for part in parts[1:-1] if part != "core"]
+    room = [part for part in parts[1:-1] if part not in ("core", "adapters", "controllers")]
     folders = ["tests/unit/bus"] if parts[0] == "bus" else [f"tests/unit/{Path(file).stem}"]
     folders += [f"tests/unit/{'/'.join(room[:depth])}" for depth in range(len(room), 0, -1)]
     folders += [f"tests/service/{room[0]}"] if parts[0] == "services" else []
-    return [folder for folder in folders if (CHECKOUT / folder).is_dir()]
+    near = [folder for folder in folders if (CHECKOUT / folder).is_dir()]
+    return near or _importing_tests(file)
+
+
+def _importing_tests(file: str) -> list[str]:
+    """Return the unit and service tests that import the module by its name."""
+    module = file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    package, _, name = module.rpartition(".")
+    imports = re.compile(rf"^(?:from {re.escape(module)} import|from {re.escape(package)} import .*\b{name}\b)", re.M)
+    return [test for test, text in _texts_of_tests().items() if imports.search(text)]
+
+
+@functools.cache
+def _texts_of_tests() -> dict[str, str]:
+    tests = [test for test in python_files("tests") if test.startswith(("tests/unit/", "tests/service/"))]
+    return {test: (CHECKOUT / test).read_text(encoding="utf-8") for test in tests if "/test_" in test}
 
 
 def notices(copy: Path, mutant: Mutant) -> bool:
@@ -111,7 +137,7 @@ def notices(copy: Path, mutant: Mutant) -> bool:
     path.write_bytes(mutant.apply(source))
     options = ("-x", "-q", "-p", "no:cacheprovider", "-m", "not root and not long", "--hypothesis-profile=quick")
     try:
-        for folder in folders_of(mutant.file):
+        for folder in find_tests(mutant.file):
             command = [sys.executable, "-P", "-m", "pytest", *options, folder]
             environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
             try:
@@ -138,12 +164,16 @@ def main() -> int:
     first = int(os.environ.get("FIRST_SEED", "0"))
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("files", nargs="*", help="product files, or file:line; default: all cores")
+    parser.add_argument("--shells", action="store_true", help="adapters, controllers and shared I/O in place of cores")
     parser.add_argument("--count", type=int, default=0, help="so many, drawn; default: all")
     parser.add_argument("--seed", type=int, default=first, help=f"of the drawing (default {first})")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no more then; default: no limit")
     parser.add_argument("--jobs", type=int, default=2, help="runs of tests at once (default 2)")
     given = parser.parse_args()
-    wanted = {name: int(line or 0) for name, _, line in (text.partition(":") for text in given.files or cores())}
+    wanted = {
+        name: int(line or 0)
+        for name, _, line in (text.partition(":") for text in given.files or (shells() if given.shells else cores()))
+    }
     sources = {name: (CHECKOUT / name).read_bytes() for name in wanted}  # as the copies are: the checkout may change
     every = [mutant for name, source in sources.items() for mutant in mutants_of(name, source)]
     every = [mutant for mutant in every if wanted[mutant.file] in (0, mutant.line)]

@@ -21,6 +21,7 @@ from bus.messages.usage import (
     PodUsage,
     VolumeUsage,
 )
+from services.podsync.core.eviction import cycle
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage
@@ -337,20 +338,20 @@ async def test_a_pod_that_ended_for_its_limit_relieves_the_node_and_no_other_pod
         assert stage.evicted() == ["limited"] and running(stage, "other")
 
 
-async def test_a_reading_that_comes_twice_counts_once(tmp_path: Path) -> None:
-    """The threshold of 30 s is met by two readings that are as far apart, not by the copy of one."""
-    soft: dict[str, Any] = {
-        "eviction_hard": {},
-        "eviction_soft": {"memory.available": "100Mi"},
-        "eviction_soft_grace_period": {"memory.available": 30.0},
-    }
-    async with pressed_stage(tmp_path, **soft) as stage:
-        await stage.pods_that_run("one")
-        stage.pods["one"] = 300 * MIB
+async def test_a_reading_that_comes_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes by the stream, and again as the answer to the question what the pods use."""
+    counted: list[float] = []
+    evaluate = cycle.evaluate
+
+    def count(*arguments: Any) -> cycle.CycleResult:
+        counted.append(arguments[3])
+        return evaluate(*arguments)
+
+    async with pressed_stage(tmp_path, **HARD) as stage:
+        await stage.pods_that_run("one", priority=2_000_000_000)
         stage.memory = 50 * MIB
         reading = stage.node_usage()
-        for _ in range(5):
-            stage.network.clock.advance(10.0)
-            stage.usage.put("node", reading)
-            await stage.network.settle()
-        assert (stage.thresholds_met(), stage.evicted()) == ([], [])
+        monkeypatch.setattr(stage, "node_usage", lambda: reading)
+        monkeypatch.setattr(cycle, "evaluate", count)
+        await stage.read()
+        assert (stage.pressed(), len(counted)) == (["MemoryPressure"], 1)

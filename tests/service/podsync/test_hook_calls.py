@@ -330,7 +330,7 @@ async def test_on_the_nodes_network_it_is_the_address_of_the_node(tmp_path: Path
 async def test_no_request_goes_to_the_address_of_a_sandbox_that_is_not_ready(tmp_path: Path) -> None:
     """The address may be another pod's by now."""
     performer = await performing(tmp_path, {"httpGet": {"path": "/", "port": "web"}})
-    await performer.runtime.stop_pod_sandbox(performer.sandbox)
+    performer.runtime.exit_sandbox(performer.sandbox)
     outcome = await performer.perform(hook(performer))
     assert isinstance(outcome, CallFailed)
     assert "failed to find networking container" in outcome.text

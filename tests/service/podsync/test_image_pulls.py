@@ -64,7 +64,7 @@ async def test_the_error_lists_the_answer_to_each_credential_and_no_pull_is_anon
 
 
 async def test_an_intent_stays_where_one_of_the_answers_is_missing(tmp_path: Path, stage: PullStage) -> None:
-    """The runtime may have the image all the same, and nobody may use it without a record."""
+    """The runtime may have the image all the same, and no pod may use it without a record."""
     for name in ("a", "b"):
         stage.cluster.add(name, name)
     only(stage, "b")

@@ -206,8 +206,7 @@ async def test_a_full_disk_costs_the_packing_and_not_the_rotation(
 
 
 async def test_what_was_planted_among_the_logs_is_neither_packed_nor_followed(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, files=5)  # so many that what was planted is not removed as the oldest
-    secret = tmp_path / "secret"
+    writer, secret = Writer(tmp_path, files=5), tmp_path / "secret"  # with 3, what was planted goes as the oldest
     secret.write_text("of the node")
     path = await writer.start()
     (path.parent / "0.log.20000101-000000").symlink_to(secret)

@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.mutation import cores, folders_of, mutants_of
+from tests.mutation import cores, find_tests, mutants_of, shells
 
 SOURCE = b"""
 def decide(a, b, c):
@@ -28,7 +28,15 @@ def test_each_condition_is_changed_once_in_each_way() -> None:
         ast.parse(changed)
 
 
-def test_every_core_has_folders_of_its_own() -> None:
+def test_every_core_has_find_tests_its_own() -> None:
     files = cores()
     assert len(files) > 100
-    assert not [file for file in files if not folders_of(file)]
+    assert not [file for file in files if not find_tests(file)]
+
+
+def test_every_adapter_and_controller_has_tests() -> None:
+    files = shells()
+    assert {"shared/files.py", "services/volume/adapters/mounts.py", "services/status/controllers/lease.py"} <= set(
+        files
+    )
+    assert not [file for file in files if not find_tests(file)]

@@ -21,7 +21,6 @@ from shared.podspec.hashing import backoff_key
 # The cap is of the configuration. The reset counts from the newest start that was counted, whether the container ran or
 # waited since.
 RESTARTS = Backoff(initial=10.0, reset_after=600.0)
-CLOCK_WAS_SET_SECONDS = 5.0  # an exit further in the future than that was dated by another clock than ours
 NANOSECONDS = 1e9
 
 
@@ -39,12 +38,12 @@ def backoff_until(
         if before is None:
             return record, 0.0
         record = _with_end(record, before, now, skew)
-        if _ends_at(record, entry, before, now, skew) <= now:
+        if _ends_at(record, entry, before) <= now:
             return record, 0.0
         container = replace(record.saved.container(exited.name), held_back=exited.id)
         record = replace(record, saved=with_container(record.saved, exited.name, container))
     record = _with_end(record, exited, now, skew)
-    return record, _ends_at(record, entry, exited, now, skew)
+    return record, _ends_at(record, entry, exited)
 
 
 def count_start(
@@ -93,11 +92,9 @@ def _before(exited: Container, instances: list[Container]) -> Container | None:
     return newest_exited([c for c in instances if c.id != exited.id])
 
 
-def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container, now: float, skew: float) -> float:
+def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container) -> float:
     """When the back-off after this end is over; it is too once the entry is forgotten."""
-    finished = record.instance_facts[exited.id].ended or 0.0
-    if exited.finished_at / NANOSECONDS - skew > now + CLOCK_WAS_SET_SECONDS:
-        finished = entry.updated  # by a clock that was set back since: the wait would never end
+    finished = record.instance_facts[exited.id].ended or 0.0  # never later than when it was seen first: see _with_end
     return min(finished + entry.seconds, _forgotten_at(entry))
 
 
