@@ -190,7 +190,7 @@ class PodSync:
             else:
                 return out + self._forget(record, cause, now)
         if not under_way:
-            events = _with_shown_reasons(step, events)
+            events = _with_shown_reasons(step, events, now)
         _delay_repeated_call(step, now)
         step.call = with_begun_hooks(step.record, step.call, now)
         record = note_begun_hooks(step.record, step.call, now)
@@ -295,17 +295,19 @@ class PodSync:
         return out
 
 
-def _with_shown_reasons(step: Step, events: list[PodEvent]) -> list[PodEvent]:
-    """Put the waiting reasons of the step into its record. Return the events without those of a reason or a wait that
-    was shown before."""
+def _with_shown_reasons(step: Step, events: list[PodEvent], now: float) -> list[PodEvent]:
+    """Put the waiting reasons of the step into its record. Return the events without those of a reason that was shown
+    a moment ago, or of a wait that was shown before."""
     record = step.record
     for container, reason in step.reasons.items():
-        if record.progress(container).reason == reason:
+        progress = record.progress(container)
+        if progress.records_events(reason, now):
+            progress = replace(progress, reason=reason, events_at=now)
+            record = record.with_progress(progress, container)
+        else:
             events = [e for e in events if e[3] != container or e not in step.events]
     if step.waits_for and record.waits_for == step.waits_for:
         events = [e for e in events if e not in step.events]
-    for container, reason in step.reasons.items():
-        record = record.with_progress(replace(record.progress(container), reason=reason), container)
     step.record = record if step.waits_for == record.waits_for else replace(record, waits_for=step.waits_for)
     return events
 

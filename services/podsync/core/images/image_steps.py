@@ -65,7 +65,7 @@ def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
     try:
         with_default_tag(image)
     except InvalidImageNameError as error:
-        _show(step, need, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)))
+        _show(step, need, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)), inputs.now)
         return None
     until = pull_waits_until(record, image)
     if need.policy != "Always" and not record.progress(need.container, need.volume).must_pull:
@@ -79,7 +79,7 @@ def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
         )
     if need.policy == "Never":
         message = f'Container image "{image}" is not present with pull policy of Never'
-        _show(step, need, "ErrImageNeverPull", message, ("Warning", "ErrImageNeverPull", message))
+        _show(step, need, "ErrImageNeverPull", message, ("Warning", "ErrImageNeverPull", message), inputs.now)
         _look_again(step, need, inputs.now + LOOK_AGAIN_SECONDS)
         return None
     if until > inputs.now:
@@ -104,7 +104,7 @@ def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, inputs
         until = shown_until
     else:
         event = ("Normal", "BackOff", f'Back-off pulling image "{image}"')
-        _show(step, need, "ImagePullBackOff", f"{event[2]}: {back_off.message}", event)
+        _show(step, need, "ImagePullBackOff", f"{event[2]}: {back_off.message}", event, inputs.now)
     if need.policy == "Always":
         step.wake_earlier(until)
     else:
@@ -124,12 +124,13 @@ def _shown_reason(record: PodRecord, need: ImageNeed) -> str:
     return shown[0] if shown else ""
 
 
-def _show(step: Step, need: ImageNeed, reason: str, message: str, event: tuple[str, str, str]) -> None:
+def _show(step: Step, need: ImageNeed, reason: str, message: str, event: tuple[str, str, str], now: float) -> None:
     """Show why the image is absent: for a container in the step, for a volume in the record."""
     if need.volume:
         progress = step.record.progress("", need.volume)
-        if progress.reason != (reason, message):
-            step.record = step.record.with_progress(replace(progress, reason=(reason, message)), "", need.volume)
+        if progress.records_events((reason, message), now):
+            progress = replace(progress, reason=(reason, message), events_at=now)
+            step.record = step.record.with_progress(progress, "", need.volume)
             step.events.append((*event, ""))
         return
     step.reasons[need.container] = (reason, message)
