@@ -91,18 +91,26 @@ def container_totals(pod: Object, kind: str) -> ResourceList:
         _add(running, resource_list(container, kind))
     sidecars: ResourceList = {}
     starting: ResourceList = {}
-    for container in spec.get("initContainers") or ():
-        own = resource_list(container, kind)
+    for container, phase in zip(spec.get("initContainers") or (), init_phases(pod, kind), strict=True):
         if is_sidecar(container):
-            _add(running, own)
-            _add(sidecars, own)
-            phase = dict(sidecars)
-        else:
-            phase = dict(sidecars)
-            _add(phase, own)
+            sidecars = phase
         _raise_to(starting, phase)
+    _add(running, sidecars)
     _raise_to(running, starting)
     return running
+
+
+def init_phases(pod: Object, kind: str) -> list[ResourceList]:
+    """What each init container asks for together with the sidecars before it, which run beside it; in spec order."""
+    phases: list[ResourceList] = []
+    sidecars: ResourceList = {}
+    for container in (pod.get("spec") or {}).get("initContainers") or ():
+        phase = dict(sidecars)
+        _add(phase, resource_list(container, kind))
+        phases.append(phase)
+        if is_sidecar(container):
+            sidecars = phase
+    return phases
 
 
 def _add(total: ResourceList, more: ResourceList) -> None:

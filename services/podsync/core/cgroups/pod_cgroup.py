@@ -12,7 +12,7 @@ from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import (
     has_pod_level_resources,
     hugepage_size,
-    main_containers,
+    init_phases,
     pod_level,
     pod_limits,
     pod_requests,
@@ -123,8 +123,8 @@ def _components(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _all_limited(pod: Object, resource: str) -> bool:
-    """The pod, or every container of it, has a limit."""
+    """The pod, or every container of it, has a limit; an init container also has those of the sidecars before it."""
     if has_pod_level_resources(pod) and resource in pod_level(pod, "limits"):
         return True
-    containers = main_containers(pod)
-    return bool(containers) and all(resource_list(container, "limits").get(resource) for container in containers)
+    regular = [resource_list(container, "limits") for container in (pod.get("spec") or {}).get("containers") or ()]
+    return bool(regular) and all(limits.get(resource) for limits in (*regular, *init_phases(pod, "limits")))

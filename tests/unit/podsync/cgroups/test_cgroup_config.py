@@ -60,6 +60,8 @@ def test_qos_classes_have_their_own_place_but_guaranteed() -> None:
 
 
 NO_HUGEPAGES = {"2MB": 0, "1GB": 0}
+LIMITED = {"limits": {"cpu": "1", "memory": "1Mi"}}
+SIDECAR = {"name": "s", "restartPolicy": "Always", "resources": LIMITED}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,12 @@ NO_HUGEPAGES = {"2MB": 0, "1GB": 0}
             a_pod(GUARANTEED, overhead={"cpu": "750m", "memory": "64Mi"}),
             CgroupValues(cpu_shares=1024, cpu_quota=100000, cpu_period=100000, memory_limit=128 << 20),
         ),
+        (  # an init container runs within the limits of the sidecars before it
+            a_pod(LIMITED, initContainers=[SIDECAR, {"name": "i"}]),
+            CgroupValues(cpu_shares=2048, cpu_quota=200000, cpu_period=100000, memory_limit=2 << 20),
+        ),
+        (a_pod(LIMITED, initContainers=[{"name": "i"}, SIDECAR]), CgroupValues(cpu_shares=2048)),
+        (a_pod({}, initContainers=[SIDECAR]), CgroupValues(cpu_shares=1024)),
     ],
 )
 def test_a_limit_is_written_only_when_every_container_has_one(pod: Object, wanted: CgroupValues) -> None:
