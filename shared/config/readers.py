@@ -69,7 +69,9 @@ _DOCUMENT = {"podsync": "memorySwap.swapBehavior singleProcessOOMKill userNamesp
 _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR",
     "podsync": (
-        "ContainerStopSignals InPlacePodLevelResourcesVerticalScaling MemoryQoS NodeDeclaredFeatures QOSReserved"
+        "ContainerRestartRules ContainerStopSignals EnvFiles HostnameOverride InPlacePodLevelResourcesVerticalScaling "
+        "InPlacePodVerticalScalingInitContainers MemoryQoS NodeDeclaredFeatures PodLevelResources "
+        "PodReadyToStartContainersCondition QOSReserved RestartAllContainersOnContainerExits"
     ),
     "server": (
         "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "

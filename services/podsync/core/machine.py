@@ -268,7 +268,14 @@ class PodSync:
         if not record.saved.pod or not record.saved.admission_decided:
             return record
         wall = now + self.node_state.skew
-        status = pod_status(record, now=wall, runtime_name=self.node_state.runtime_name, node_ips=self.node_ips)
+        status = pod_status(
+            record,
+            now=wall,
+            runtime_name=self.node_state.runtime_name,
+            node_ips=self.node_ips,
+            handlers=self.node_state.runtime_handlers,
+            gates_off=self.settings.facts.gates_off,
+        )
         if not record.saved.rejected:
             if mismatch := family_mismatch(record, self.node_ips):
                 record = record.with_event("Warning", "HostIPsIPFamilyMismatch", mismatch, "")

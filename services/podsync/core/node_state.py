@@ -34,6 +34,7 @@ from services.podsync.core.pod.events import (
     VolumesChanged,
     VolumesFreshness,
 )
+from services.podsync.core.pod.gated_fields import without_gated_fields
 from services.podsync.core.pod.instructions import FetchNode
 from services.podsync.core.pod.listed import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed import outdated
@@ -65,7 +66,7 @@ class NodeState:
         self.unreadable: dict[str, str] = {}  # records of no use: those pods are adopted from the runtime
         for uid, data in checkpoint.items():
             try:
-                self.pods.add(restore(data))
+                self.pods.add(_without_gated_fields(restore(data), facts.gates_off))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 self.unreadable[uid] = f"{type(error).__name__}: {error}"
         self.volumes: dict[str, MountedVolumes] = {}
@@ -153,6 +154,7 @@ class NodeState:
 
     def _on_desired(self, event: PodDesired, now: float) -> list[str]:
         uid = event.uid
+        event = replace(event, pod=without_gated_fields(event.pod, self.admissions.facts.gates_off))
         first = uid not in self.desired
         self.desired[uid] = event
         before = self.records.get(uid)
@@ -378,3 +380,9 @@ class NodeState:
 
 def _deletion_requested(pod: Object) -> bool:
     return bool((pod.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _without_gated_fields(record: PodRecord, off: frozenset[str]) -> PodRecord:
+    """The record of a process whose gates may have been others."""
+    pod = without_gated_fields(record.saved.pod, off)
+    return record if pod is record.saved.pod else replace(record, saved=replace(record.saved, pod=pod))

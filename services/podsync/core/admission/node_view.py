@@ -25,6 +25,7 @@ class MachineFacts:
     limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request
     resizes_pod_level: bool = True  # gate InPlacePodLevelResourcesVerticalScaling
     declares_features: bool = True  # gate NodeDeclaredFeatures
+    gates_off: frozenset[str] = frozenset()  # of `gated_fields.POD_GATES`
 
 
 @dataclass(frozen=True, kw_only=True)

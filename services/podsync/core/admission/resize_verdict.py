@@ -5,15 +5,25 @@ from dataclasses import dataclass
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.predicates import Taken, in_unit
 from services.podsync.core.admission.verdict import admit
-from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE
+from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, same_amounts
+from services.podsync.core.pod.gated_fields import RESIZE_INIT_CONTAINERS
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
+from shared.podspec.containers import init_containers
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.resources import main_containers, parse_resources, pod_level, pod_requests, resource_list
+from shared.podspec.resources import (
+    is_sidecar,
+    main_containers,
+    parse_resources,
+    pod_level,
+    pod_requests,
+    resource_list,
+)
 
 SWAP = "In-place resize of containers with swap is not supported."
 POD_LEVEL = "InPlacePodLevelResourcesVerticalScaling is disabled"
+INIT_CONTAINERS = f"{RESIZE_INIT_CONTAINERS} is disabled"
 _COUNTED = ("memory", "cpu")
 
 
@@ -54,12 +64,24 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
         pod_level(wanted, kind) != pod_level(allocated, kind) for kind in ("requests", "limits")
     ):
         return POD_LEVEL
+    if RESIZE_INIT_CONTAINERS in view.facts.gates_off and _resizes_init_container(wanted, allocated):
+        return INIT_CONTAINERS
     allocatable, requests = parse_resources(view.allocatable), pod_requests(wanted)
     for name in _COUNTED:
         if name in requests and name in allocatable and requests[name] > allocatable[name]:
             requested, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
             return f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {capacity}"
     return ""
+
+
+def _resizes_init_container(wanted: Object, allocated: Object) -> bool:
+    """An init container that is no sidecar would get other resources."""
+    before = {str(container.get("name")): container for container in init_containers(allocated)}
+    return any(
+        not same_amounts(before.get(str(container.get("name")), {}).get("resources"), container.get("resources"))
+        for container in init_containers(wanted)
+        if not is_sidecar(container)
+    )
 
 
 def _resizes_swap(wanted: Object, allocated: Object) -> bool:

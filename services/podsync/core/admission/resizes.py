@@ -7,7 +7,13 @@ allocatable or pressure changes, or some time has passed. `resize_verdict` decid
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.predicates import Taken, taken_by
-from services.podsync.core.admission.resize_verdict import POD_LEVEL, ResizeVerdict, decide_resize, order
+from services.podsync.core.admission.resize_verdict import (
+    INIT_CONTAINERS,
+    POD_LEVEL,
+    ResizeVerdict,
+    decide_resize,
+    order,
+)
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.allocation import (
     PendingResize,
@@ -23,7 +29,7 @@ from shared.frozen_copy import replace
 
 FIRST_RETRY_SECONDS = 30.0
 RETRY_SECONDS = 180.0
-_NOT_DECLARED = "Pod requires node features that are not available: InPlacePodLevelResourcesVerticalScaling"
+_NOT_DECLARED = "Pod requires node features that are not available: "
 # These calls use the allocation that the record has when they begin: it stays until they have ended.
 _USES_ALLOCATION = (PreparePod, CreateContainer, ResizePod)
 
@@ -107,8 +113,9 @@ class Resizes:
         record = replace(record, saved=replace(record.saved, pending_resize=decided))
         if is_new:
             wanted = with_allocation(record.saved.pod, pending.wanted)
-            if verdict.message == POD_LEVEL and self._admissions.facts.declares_features:
-                record = record.with_event("Warning", "FailedNodeDeclaredFeaturesCheck", _NOT_DECLARED, "")
+            if verdict.message in (POD_LEVEL, INIT_CONTAINERS) and self._admissions.facts.declares_features:
+                text = _NOT_DECLARED + verdict.message.partition(" ")[0]
+                record = record.with_event("Warning", "FailedNodeDeclaredFeaturesCheck", text, "")
             event = resize_event(wanted, verdict.reason, pending.generation, verdict.message)
             record = record.with_event(*event)
         self._pods.put(record)

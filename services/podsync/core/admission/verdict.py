@@ -11,9 +11,11 @@ from services.podsync.core.admission.preemption import NoVictimsError, choose_vi
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
 from services.podsync.core.pod.allocation import Allocation, allocation_of
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
 from shared.model.objects import Object, annotations, uid
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.resources import has_pod_level_resources
 from shared.podspec.support import oversize
 
 _MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
@@ -42,7 +44,7 @@ def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
         return verdict
     if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
         return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
-    unsupported = _unsupported(pod)
+    unsupported = _unsupported(pod, view)
     if unsupported.reason:
         return unsupported
     return Verdict(victims=verdict.victims, allocation=allocation_of(pod))
@@ -57,11 +59,16 @@ def _size(pod: Object) -> Verdict:
     return Verdict()
 
 
-def _unsupported(pod: Object) -> Verdict:
-    """What would run wrongly is refused."""
-    if not (pod.get("spec") or {}).get("resourceClaims"):
+def _unsupported(pod: Object, view: NodeView) -> Verdict:
+    """What would run wrongly is refused: features that are missing here, or whose gate is off."""
+    off = view.facts.gates_off
+    if POD_LEVEL_RESOURCES in off and has_pod_level_resources(pod):
+        return Verdict(reason="PodLevelResourcesNotSupported", message="PodLevelResources feature gate is disabled")
+    missing = ["dynamic resource claims"] if (pod.get("spec") or {}).get("resourceClaims") else []
+    missing += [RESTART_ALL] if lacks_restart_all(pod, off) else []
+    if not missing:
         return Verdict()
-    text = "Pod requires node features that are not available: dynamic resource claims"
+    text = f"Pod requires node features that are not available: {', '.join(missing)}"
     return Verdict(reason="PodFeatureUnsupported", message=text)
 
 

@@ -19,6 +19,7 @@ class ContainerFacts:
     """`resources` are those allocated to it; what the runtime made of them is not read."""
 
     mounts: list[Json]
+    recursive_mounts: list[Json]  # the same where the runtime makes read-only mounts recursive
     resources: Json
     allocated: Json
 
@@ -54,15 +55,16 @@ def shown_resources(spec: Json) -> Json:
 
 def _of_container(spec: Json) -> ContainerFacts:
     return ContainerFacts(
-        mounts=[_mount(mount) for mount in spec.get("volumeMounts") or ()],
+        mounts=[_mount(mount, ("Enabled",)) for mount in spec.get("volumeMounts") or ()],
+        recursive_mounts=[_mount(mount, ("Enabled", "IfPossible")) for mount in spec.get("volumeMounts") or ()],
         resources=shown_resources(spec),
         allocated=written(resource_list(spec, "requests")),
     )
 
 
-def _mount(mount: Json) -> Json:
+def _mount(mount: Json, recursive_modes: tuple[str, ...]) -> Json:
     shown: Json = {"name": mount["name"], "mountPath": mount["mountPath"]}
     if mount.get("readOnly"):
-        recursive = "Enabled" if mount.get("recursiveReadOnly") == "Enabled" else "Disabled"
+        recursive = "Enabled" if mount.get("recursiveReadOnly") in recursive_modes else "Disabled"
         shown |= {"readOnly": True, "recursiveReadOnly": recursive}
     return shown

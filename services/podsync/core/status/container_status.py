@@ -50,8 +50,8 @@ class ContainerStatuses:
         return {name: list(statuses) for name, statuses in lists.items() if statuses}
 
 
-def container_statuses(record: PodRecord, runtime_name: str) -> ContainerStatuses:
-    """One status for each container of the spec."""
+def container_statuses(record: PodRecord, runtime_name: str, *, recursive: bool = False) -> ContainerStatuses:
+    """One status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive."""
     inits, regulars, ephemerals = record.init_containers, record.containers, record.ephemeral_containers
     waiting = "PodInitializing" if inits else "ContainerCreating"
     limit = POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
@@ -59,7 +59,7 @@ def container_statuses(record: PodRecord, runtime_name: str) -> ContainerStatuse
 
     def of(spec: Json, kind: ContainerKind, before: dict[str, Json]) -> Json:
         name = spec["name"]
-        one = _StatusBuilder(record, spec, kind, facts[name], before.get(name), waiting, runtime_name)
+        one = _StatusBuilder(record, spec, kind, facts[name], before.get(name), waiting, runtime_name, recursive)
         return with_cut_messages(one.status(), limit)
 
     before = _before(record, "containerStatuses")
@@ -107,6 +107,7 @@ class _StatusBuilder:
     before: Json | None
     waiting: str  # reason of one that has not been started yet
     runtime_name: str
+    recursive: bool  # read-only mounts are made recursive where that is possible
 
     def status(self) -> Json:
         """As it should be shown now."""
@@ -143,7 +144,7 @@ class _StatusBuilder:
         if self.kind is not ContainerKind.EPHEMERAL:
             status["started"] = False
         if self.facts.mounts:
-            status["volumeMounts"] = self.facts.mounts
+            status["volumeMounts"] = self.facts.recursive_mounts if self.recursive else self.facts.mounts
         return status
 
     def _vanished(self) -> Json:

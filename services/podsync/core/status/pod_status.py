@@ -5,7 +5,9 @@ Pure: `now` is wall seconds; the newest status of the record is the baseline, so
 
 from typing import Any
 
+from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.gated_fields import SANDBOX_CONDITION
 from services.podsync.core.pod.pod_addresses import addresses
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.status.conditions import conditions
@@ -20,8 +22,17 @@ __all__ = ["container_ids", "is_starting", "pod_status", "withheld"]
 Json = dict[str, Any]
 
 
-def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tuple[str, ...]) -> Json:
-    """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (pods.md 3.3)."""
+def pod_status(
+    record: PodRecord,
+    *,
+    now: float,
+    runtime_name: str,
+    node_ips: tuple[str, ...],
+    handlers: tuple[RuntimeHandler, ...] | None = None,
+    gates_off: frozenset[str] = frozenset(),
+) -> Json:
+    """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (pods.md 3.3).
+    `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`."""
     generation = (record.saved.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(record)
     base: Json = {"observedGeneration": generation} if generation else {}
@@ -30,11 +41,14 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
         message = f"Pod was rejected: {record.saved.rejected_message}"
         return base | {"phase": "Failed", "reason": record.saved.rejected, "message": message}
     over = record.saved.state in (PodState.TERMINATED, PodState.FINISHED)
-    containers = container_statuses(record, runtime_name)
+    containers = container_statuses(record, runtime_name, recursive=_mounts_recursively(record, handlers))
     phase = pod_phase(record, containers, over=over)
+    shown = conditions(record, containers, phase, now=now)
+    if SANDBOX_CONDITION in gates_off:
+        shown = [condition for condition in shown if condition["type"] != "PodReadyToStartContainers"]
     status: Json = base | {
         "phase": phase,
-        "conditions": conditions(record, containers, phase, now=now),
+        "conditions": shown,
         **(with_ends(record, containers) if over else containers).written(),
         **of_pod,
         **addresses(record, node_ips),
@@ -46,6 +60,14 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
         if record.status.get(key) and record.status.get("phase") == phase:
             status[key] = record.status[key]
     return status
+
+
+def _mounts_recursively(record: PodRecord, handlers: tuple[RuntimeHandler, ...] | None) -> bool:
+    """The pod's runtime handler makes read-only mounts recursive. That of a RuntimeClass is known of a sandbox."""
+    name = record.sandboxes[0].runtime_handler if record.sandboxes else ""
+    if not record.sandboxes and record.spec.get("runtimeClassName"):
+        return False
+    return any(handler.name == name and handler.recursive_read_only_mounts for handler in handlers or ())
 
 
 def is_starting(record: PodRecord) -> bool:

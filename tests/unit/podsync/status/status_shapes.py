@@ -127,9 +127,9 @@ def probed(record: ChangingRecord, container: str, **results: ProbeResult) -> No
     record.instance_facts = {f"{container}-0": InstanceFacts(probes=found)}
 
 
-def status_now(record: ChangingRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS) -> Json:
+def status_now(record: ChangingRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS, **node: Any) -> Json:
     """The status as the agent would show it, kept in the record as the agent keeps it."""
-    status = pod_status(record.now, now=now, runtime_name="containerd", node_ips=node_ips)
+    status = pod_status(record.now, now=now, runtime_name="containerd", node_ips=node_ips, **node)
     if status["phase"] in ("Succeeded", "Failed"):
         record.saved = replace(record.saved, outcome=status["phase"])
     record.status = withheld(record.now, status)

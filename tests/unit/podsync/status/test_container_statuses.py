@@ -5,11 +5,21 @@ from typing import Any
 
 import pytest
 
-from bus.messages.pleg import ProbeResults
+from bus.messages.pleg import ProbeResults, RuntimeHandler
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.saved import SavedContainer
 from shared.model.probes import ProbeResult
-from tests.unit.podsync.status.status_shapes import a_record, instance, probed, see, shown, spec, status_now, waits
+from tests.unit.podsync.status.status_shapes import (
+    a_record,
+    a_sandbox,
+    instance,
+    probed,
+    see,
+    shown,
+    spec,
+    status_now,
+    waits,
+)
 
 PROBE = {"exec": {"command": ["true"]}}
 NOT_FOUND = "The container could not be located when the pod was "
@@ -265,6 +275,18 @@ class TestSpecParts:
             {"name": "deep", "mountPath": "/deep", "readOnly": True, "recursiveReadOnly": "Enabled"},
             {"name": "off", "mountPath": "/off", "readOnly": True, "recursiveReadOnly": "Disabled"},
         ]
+
+    @pytest.mark.parametrize("handler", ["", "kata"])
+    def test_a_mount_that_is_recursive_where_possible_shows_whether_it_is(self, handler: str) -> None:
+        mounts = [{"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "IfPossible"}]
+        record = a_record(spec("c", volumeMounts=mounts), more={"runtimeClassName": handler} if handler else {})
+        sandbox = replace(a_sandbox(), runtime_handler=handler)
+        see(record, instance("c"), sandboxes=(sandbox,))
+        for supports, shows in ((True, "Enabled"), (False, "Disabled")):
+            handlers = (RuntimeHandler(name=handler, recursive_read_only_mounts=supports), RuntimeHandler(name="other"))
+            [mount] = shown(status_now(record, handlers=handlers), "c")["volumeMounts"]
+            assert mount["recursiveReadOnly"] == shows
+        assert of(record)["volumeMounts"][0]["recursiveReadOnly"] == "Disabled"  # handlers are not reported
 
     def test_resources_once_there_is_an_instance(self) -> None:
         given = {"requests": {"cpu": "0.25", "memory": "64Mi"}, "limits": {"cpu": "1000m"}}

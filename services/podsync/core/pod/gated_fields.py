@@ -1,0 +1,75 @@
+"""The feature gates that change what podsync makes of a pod's spec, and the spec without fields whose gate is off.
+
+A field whose gate is off acts as if the pod did not have it, as in the kubelet (pods.md 0.2). Admission rejects what
+may not be left out.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from shared.model.objects import Object
+from shared.podspec.containers import every_container
+
+RESTART_RULES = "ContainerRestartRules"
+RESTART_ALL = "RestartAllContainersOnContainerExits"
+ENV_FILES = "EnvFiles"
+HOSTNAME = "HostnameOverride"
+POD_LEVEL_RESOURCES = "PodLevelResources"
+SANDBOX_CONDITION = "PodReadyToStartContainersCondition"
+RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
+DECLARED_FEATURES = "NodeDeclaredFeatures"
+POD_GATES = (
+    RESTART_RULES,
+    RESTART_ALL,
+    ENV_FILES,
+    HOSTNAME,
+    POD_LEVEL_RESOURCES,
+    SANDBOX_CONDITION,
+    RESIZE_INIT_CONTAINERS,
+    DECLARED_FEATURES,
+)
+_OF_FIELDS = (RESTART_RULES, RESTART_ALL, ENV_FILES, HOSTNAME)
+_ACTION = "RestartAllContainers"
+
+
+def without_gated_fields(pod: Object, off: Collection[str]) -> Object:
+    """The pod without the fields whose gates are in `off`; the very object where nothing is left out. A pod that needs
+    a feature that the node would declare stays as it is: admission rejects it."""
+    if not any(gate in off for gate in _OF_FIELDS) or not pod.get("spec") or lacks_restart_all(pod, off):
+        return pod
+    spec: Object = dict(pod["spec"])
+    if HOSTNAME in off:
+        spec.pop("hostnameOverride", None)
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        if kind in spec:
+            spec[kind] = [_container(container, kind, off) for container in spec[kind] or ()]
+    return pod if spec == pod["spec"] else {**pod, "spec": spec}
+
+
+def lacks_restart_all(pod: Object, off: Collection[str]) -> bool:
+    """Whether the pod restarts all its containers after an exit, and the node declares its features without that."""
+    if RESTART_ALL not in off or DECLARED_FEATURES in off:
+        return False
+    rules = (rule for _, container in every_container(pod) for rule in container.get("restartPolicyRules") or ())
+    return any(rule.get("action") == _ACTION for rule in rules)
+
+
+def _container(container: Object, kind: str, off: Collection[str]) -> Object:
+    kept: dict[str, Any] = dict(container)
+    if RESTART_RULES in off:
+        kept.pop("restartPolicyRules", None)
+        if kind != "initContainers" or kept.get("restartPolicy") != "Always":  # a sidecar stays one
+            kept.pop("restartPolicy", None)
+    elif RESTART_ALL in off and kept.get("restartPolicyRules"):
+        kept["restartPolicyRules"] = [
+            {**rule, "action": "Restart"} if rule.get("action") == _ACTION else rule
+            for rule in kept["restartPolicyRules"]
+        ]
+    if ENV_FILES in off and kept.get("env"):
+        kept["env"] = [
+            {"name": variable.get("name"), "value": ""}
+            if (variable.get("valueFrom") or {}).get("fileKeyRef")
+            else variable
+            for variable in kept["env"]
+        ]
+    return kept
