@@ -12,7 +12,7 @@ from services.podsync.core.cgroups.node_cgroup import PODS, NodeCapacity, kubepo
 from services.podsync.core.cri.user_namespaces import BLOCK
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.node.node_resources import Machine, Reservations, node_resources
-from services.podsync.core.pod.gated_fields import POD_GATES
+from services.podsync.core.pod.gated_fields import gates_off
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.config.nested import value_of
@@ -143,7 +143,7 @@ def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> Mac
         and value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
         resizes_pod_level=enabled(config.feature_gates, "InPlacePodLevelResourcesVerticalScaling"),
         declares_features=enabled(config.feature_gates, "NodeDeclaredFeatures"),
-        gates_off=frozenset(gate for gate in POD_GATES if not enabled(config.feature_gates, gate)),
+        gates_off=gates_off(config.feature_gates),
     )
 
 

@@ -4,9 +4,10 @@ A field whose gate is off acts as if the pod did not have it, as in the kubelet 
 may not be left out.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from shared.config.gate_table import enabled
 from shared.model.objects import Object
 from shared.podspec.containers import every_container
 
@@ -30,6 +31,11 @@ POD_GATES = (
 )
 _OF_FIELDS = (RESTART_RULES, RESTART_ALL, ENV_FILES, HOSTNAME)
 _ACTION = "RestartAllContainers"
+
+
+def gates_off(feature_gates: Mapping[str, bool]) -> frozenset[str]:
+    """Those of POD_GATES that are off; `feature_gates` are those that the configuration sets."""
+    return frozenset(gate for gate in POD_GATES if not enabled(feature_gates, gate))
 
 
 def without_gated_fields(pod: Object, off: Collection[str]) -> Object:

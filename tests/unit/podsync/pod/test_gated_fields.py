@@ -9,7 +9,7 @@ from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.admission.predicates import taken_by
 from services.podsync.core.admission.resize_verdict import decide_resize
 from services.podsync.core.admission.verdict import admit
-from services.podsync.core.pod.gated_fields import POD_GATES, without_gated_fields
+from services.podsync.core.pod.gated_fields import POD_GATES, gates_off, without_gated_fields
 from shared.config.gate_table import GATES
 from tests.unit.podsync.admission.test_admission import FACTS, a_view
 from tests.unit.podsync.play import Play, a_container, a_pod
@@ -25,8 +25,9 @@ def ruled(rules: list[Any], policy: str = "Never") -> dict[str, Any]:
 
 
 def off(*gates: str) -> frozenset[str]:
+    """As read from a configuration that sets these to false."""
     assert all(gate in GATES for gate in gates)
-    return frozenset(gates)
+    return gates_off(dict.fromkeys(gates, False))
 
 
 @pytest.mark.parametrize("gates", [(), *((gate,) for gate in POD_GATES)])
