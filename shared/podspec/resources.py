@@ -163,7 +163,7 @@ def hugepage_size(resource: str) -> str:
 
 def status_resources(pod: Object) -> dict[str, Any]:
     """The pod status's `resources` and, where something is requested, `allocatedResources` (pods.md 9.4):
-    the aggregates as allocated; what the runtime did with them is not asked."""
+    the aggregates as allocated, whether or not they are written to the pod's cgroup."""
     requests, limits = pod_requests(pod), pod_limits(pod)
     both = {"limits": written(limits), "requests": written(requests)}
     status: dict[str, Any] = {"resources": {kind: amounts for kind, amounts in both.items() if amounts}}

@@ -34,7 +34,12 @@ _NAMES: dict[type[Any], dict[str, str]] = {
 _PENDING: dict[str, type | tuple[type, ...]] = {
     "generation": int, "decided": bool, "reason": str, "message": str, "since": (float, int)
 }  # fmt: skip
-_IN_PROGRESS: dict[str, type | tuple[type, ...]] = {"generation": int, "cgroup_written": bool, "error": str}
+_IN_PROGRESS: dict[str, type | tuple[type, ...]] = {
+    "generation": int,
+    "cgroup_written": bool,
+    "error": str,
+    "given": dict,
+}
 _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
 
 
@@ -136,6 +141,8 @@ def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
             others = _known(_PENDING, pending)
             found["pending_resize"] = PendingResize(wanted=_allocation(pending["wanted"]), **others)
         if resize := checkpoint.get("resize"):
+            if not _are_resources(resize.get("given") or {}):
+                raise TypeError("resources are no mapping of amounts")
             found["resize"] = ResizeInProgress(**_known(_IN_PROGRESS, resize))
     except (KeyError, TypeError, ValueError):
         pass

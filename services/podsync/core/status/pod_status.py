@@ -53,6 +53,9 @@ def pod_status(
         **of_pod,
         **addresses(record, node_ips),
     }
+    resize = record.saved.resize
+    if resize is not None and resize.given and not resize.cgroup_written and phase == "Running":
+        status["resources"] = dict(resize.given)  # the cgroup still has them (pods.md 9.2)
     if record.saved.ending and phase == "Failed":
         status |= {"reason": record.saved.ending["reason"], "message": record.saved.ending["message"]}
         return status
