@@ -46,15 +46,16 @@ On restart
     new ones, and the next run removes what is not shown. Files that an update replaced stay for a second, for readers
     that are about to open them; killed before their removal, they are removed after the next update or start. Killed
     between the mount of a device and that of a volume: the device is found, mounted again where a pod needs it, and
-    unmounted where none does. A device whose pods could not all be read is left as it is. Killed while a program runs:
-    mount and umount of nfs, and mkfs, fsck and mount of a device go on, and the volume is an error until they have
-    ended. A subpath that was bound and not released is found below `volume-subpaths`. It is unmounted before its
-    volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
-    `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again. `plugins.registered` is complete
-    once each socket found has registered its plugin, was refused, or has failed for about 4 minutes; until then a
-    plugin that does not answer is not called gone. A CSI call that was cut short is repeated, as CSI permits: a volume
-    with a record is published again where a pod needs it, else unpublished. An expansion that was cut short is
-    performed again: the claim's status shows the new size only after it.
+    unmounted where none does. A device whose pods could not all be read is left as it is: until then volumesInUse keeps
+    what the Node has, and names are added. A record that cannot be read is written again where a pod needs the volume.
+    Killed while a program runs: mount and umount of nfs, and mkfs, fsck and mount of a device go on, and the volume is
+    an error until they have ended. A subpath that was bound and not released is found below `volume-subpaths`. It is
+    unmounted before its volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was
+    first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
+    `plugins.registered` is complete once each socket found has registered its plugin, was refused, or has failed for
+    about 4 minutes; until then a plugin that does not answer is not called gone. A CSI call that was cut short is
+    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished. An
+    expansion that was cut short is performed again: the claim's status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of

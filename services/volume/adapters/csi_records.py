@@ -2,7 +2,9 @@
 
 import errno
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -22,14 +24,18 @@ class CsiRecordError(OSError):
 
 
 def save_record(directory: Path, record: Mapping[str, str]) -> None:
-    """Write the record, unless it is there already with this content. Raises OSError."""
+    """Write the record, unless it is there already with this content. One that cannot be read is replaced. Raises
+    OSError."""
     path, content = directory / RECORD, json.dumps(record).encode()
-    try:
-        if path.read_bytes() == content:
+    with suppress(OSError), path.open("rb") as file:
+        if file.read(len(content) + 1) == content:
             return
-    except FileNotFoundError:
-        pass
     write_atomically(path, content, 0o644)
+
+
+def has_record(directory: Path) -> bool:
+    """Return whether there is a record, whatever its content is."""
+    return os.path.lexists(directory / RECORD)
 
 
 def load_record(directory: Path) -> dict[str, str] | None:

@@ -34,6 +34,7 @@ class ActualVolume:
     expansion_failed: bool = False  # finally, at least once
     is_persistent: bool = False  # its directory may be that of a PersistentVolume
     device_unknown: bool = False  # it may be mounted on any device
+    attachable: bool = False  # its device is, or may be so: it stays in volumesInUse
 
     @property
     def to_tear_down(self) -> bool:
@@ -99,6 +100,11 @@ class ActualStateOfWorld:
     def is_used(self, unique_name: str) -> bool:
         """Return whether a volume of a pod is, or may be, mounted on this device."""
         return unique_name in self._users
+
+    def attachable(self) -> set[str]:
+        """Return the unique names of the attachable devices on which a volume is, or may be, mounted."""
+        users = self._users.items()
+        return {name for name, keys in users if any(self._volumes[uid][key].attachable for uid, key in keys)}
 
     def of_device(self, unique_name: str) -> list[ActualVolume]:
         """Return the volumes that are, or may be, mounted on this device."""

@@ -2,7 +2,8 @@
 controller (volumes.md 4); pure.
 
 A volume is mounted only after a write of the Node's status named it in volumesInUse, and after the Node, as that write
-returned it or newer, names it in volumesAttached. It leaves volumesInUse only once nothing of it is mounted.
+returned it or newer, names it in volumesAttached. It leaves volumesInUse only once nothing of it is mounted: while a
+restarted process does not know all that is on disk, it adds names to those that the Node has, and takes none away.
 """
 
 from collections.abc import Collection
@@ -20,6 +21,11 @@ class Attachments:
     token: str
     by_controller: bool = True
     in_use: frozenset[str] | None = None  # unique names; None = not known yet what this node uses
+    # The volumesInUse of earlier processes that may be of something on disk that is not found yet; None = the Node was
+    # not read yet.
+    _earlier: frozenset[str] | None = None
+    _found: set[str] = field(default_factory=set)  # of which this process has found all that is there
+    _reported_earlier: frozenset[str] = frozenset()
     _number: int = 0
     _since: dict[str, int] = field(default_factory=dict)  # unique name -> generation from which on it is in use
     _reported: int = 0  # the newest generation that is in the API server
@@ -32,9 +38,16 @@ class Attachments:
         """Return what the present `in_use` is published as."""
         return f"{self.token}.{self._number}"
 
-    def use(self, unique_names: Collection[str]) -> bool:
-        """Take what this node uses now; return whether it has changed."""
+    def use(self, unique_names: Collection[str], *, complete: bool = True) -> bool:
+        """Take what this node uses now; return whether it has changed. `complete` False: it may use more, and keeps
+        what the Node has; nothing is taken before the Node is read."""
         now = frozenset(unique_names)
+        if complete:
+            self._earlier = frozenset()
+        elif self._earlier is None:
+            return False
+        self._found |= now
+        now |= self._earlier - self._found
         if now == self.in_use:
             return False
         self._number += 1
@@ -46,6 +59,8 @@ class Attachments:
     def reported(self, generation: str, volumes: Collection[str], version: str) -> None:
         """A write of this generation returned the Node with these volumesInUse and this resourceVersion."""
         token, _, number = generation.rpartition(".")
+        if token != self.token:
+            self._reported_earlier = frozenset(volumes)
         if token != self.token or not number.isdecimal() or int(number) < self._reported:
             return
         self._reported = int(number)
@@ -58,6 +73,10 @@ class Attachments:
         status = dictionary(node.get("status"))
         self._attached = frozenset(text(volume.get("name")) for volume in dictionaries(status.get("volumesAttached")))
         self._version = text(dictionary(node.get("metadata")).get("resourceVersion"))
+        if self._earlier is None:
+            in_use = status.get("volumesInUse")
+            names = {name for name in in_use if isinstance(name, str)} if isinstance(in_use, list) else set[str]()
+            self._earlier = self._reported_earlier.union(names)
 
     def may_mount(self, unique_name: str) -> bool:
         """Return whether an attachable volume is reported in use and attached."""

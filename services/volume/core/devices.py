@@ -31,9 +31,11 @@ def due(
 
 
 def attachable(desired: DesiredStateOfWorld, actual: ActualStateOfWorld) -> set[str]:
-    """Return the unique names of the attachable devices that a pod needs or of which something is mounted."""
+    """Return the unique names of the attachable devices that a pod needs or of which something is mounted, also where a
+    driver has no device below the volumes of pods."""
     needed = {name for name in desired.unique_names() if (spec := desired.spec_of_device(name)) and spec.attachable}
-    return needed | {name for name, device in actual.devices.items() if device.attachable}
+    mounted = {name for name, device in actual.devices.items() if device.attachable}
+    return needed | mounted | actual.attachable()
 
 
 def is_mounted(actual: ActualStateOfWorld, unique_name: str) -> bool:

@@ -15,7 +15,7 @@ class FoundVolume:
     its name; `plugin`: the plugin's name; `host_path`: absolute, "" = not known; `complete`: its content has been
     complete once, so it is used as it is until it is set up again; `on_disk` False: only subpaths of it were found;
     `unique_name`: of the device that it is mounted on; `device_unknown`: its record, which names the device, cannot be
-    read."""
+    read; `attachable`: its device is, or may be so."""
 
     name: str
     plugin: str = ""
@@ -26,6 +26,7 @@ class FoundVolume:
     unique_name: str = ""
     key: str = ""
     device_unknown: bool = False
+    attachable: bool = False
 
 
 @dataclass(frozen=True)

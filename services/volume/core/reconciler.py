@@ -78,6 +78,7 @@ class Reconciler:
                     unique_name=volume.unique_name,
                     is_persistent="/" in key or not volume.plugin,
                     device_unknown=volume.device_unknown,
+                    attachable=volume.attachable,
                 )
                 self.actual.put(uid, key, found)
 
@@ -171,12 +172,11 @@ class Reconciler:
         return started
 
     def volumes_in_use(self) -> VolumesInUse | None:
-        """Return the value of `volumes.in_use`, None = as it is. What is in use is first known when every volume on
-        disk and every pod is; a device that is being mounted or unmounted is in use."""
-        if self.attachments.in_use is None and not self._may_unmount_devices():
-            return None
-        running = (operation.volume for operation in self._backoff.running_for("") if _is_attachable(operation))
-        if not self.attachments.use(devices.attachable(self.desired, self.actual).union(running)):
+        """Return the value of `volumes.in_use`, None = as it is. Until every volume on disk and every pod is known, it
+        keeps what the Node has; a device that is being mounted or unmounted is in use."""
+        running = [each for each in self._backoff.running_for("") if isinstance(each, MountDevice)]
+        used = devices.attachable(self.desired, self.actual) | {each.volume for each in running if each.spec.attachable}
+        if not self.attachments.use(used, complete=self._is_complete()):
             return None
         in_use = self.attachments.in_use or frozenset()
         return VolumesInUse(generation=self.attachments.generation, volumes=tuple(sorted(in_use)))
@@ -303,6 +303,7 @@ class Reconciler:
             subpaths=before is not None and before.subpaths,
             unique_name=spec.unique_name,
             is_persistent="/" in operation.volume,
+            attachable=spec.attachable,
         )
         expansions.mounted(volume, before, spec, self.actual)
         self.actual.put(*key, volume)
@@ -367,13 +368,15 @@ class Reconciler:
                 plugin=spec.plugin,
                 unique_name=spec.unique_name,
                 is_persistent="/" in operation.volume,
+                attachable=spec.attachable,
             )
             self.actual.put(*key, volume)
 
     def _due_devices(self) -> list[DeviceOperation]:
-        return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._may_unmount_devices())
+        return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._is_complete())
 
-    def _may_unmount_devices(self) -> bool:
+    def _is_complete(self) -> bool:
+        """Whether every pod is listed and every volume on disk is known: a device is unmounted only then."""
         return self.desired.exhaustive and self.found_all and not self.actual.on_unknown_devices
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
@@ -394,7 +397,3 @@ class Reconciler:
 
     def _is_preparing(self, uid: str, key: str) -> bool:
         return any(key in keys for (pod, _), keys in self._preparing.items() if pod == uid)
-
-
-def _is_attachable(operation: Operation) -> bool:
-    return isinstance(operation, MountDevice) and operation.spec.attachable

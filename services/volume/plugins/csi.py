@@ -13,7 +13,7 @@ from pathlib import Path
 from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_block_directories import CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
-from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
+from services.volume.adapters.csi_records import CsiRecordError, has_record, load_record, remove_record, save_record
 from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
@@ -107,7 +107,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             attachment = publish_context_of(source, gathered)
             secrets = secret_of(source.publish_secret, "NodePublishSecretRef", gathered)
             context = publish_context(source, gathered, secrets)
-            is_new = load_record(directory) is None
+            is_new = not has_record(directory)
             make_directory(directory.parent, 0o750)
             make_directory(directory, 0o750)
             save_record(directory, source.record())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.adapters.csi_client import CsiClient, is_final
-from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
+from services.volume.adapters.csi_records import CsiRecordError, has_record, load_record, remove_record, save_record
 from services.volume.adapters.mounts import is_mount_point, mount_table
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import PREFIX, CsiVolume
@@ -47,7 +47,7 @@ class CsiStagedVolumes:
             if not client.has("STAGE_UNSTAGE_VOLUME"):
                 return ""
             secrets = secret_of(source.stage_secret, "NodeStageSecretRef", gathered)
-            is_new = load_record(directory) is None
+            is_new = not has_record(directory)
             make_directory(directory, 0o750)
             save_record(directory, record)
             make_directory(path, 0o750)

@@ -124,7 +124,7 @@ class PluginCalls:
         for plugin in self._plugins.values():
             for volume in plugin.reconstruct(uid):
                 key = f"{plugin.name}/{volume.name}" if plugin.persistent else volume.name
-                found[key] = replace(volume, key=key)
+                found[key] = replace(volume, key=key, attachable=plugin.attachable)
         for name in self.subpaths.volumes(uid):
             keys = [key for key in found if spec_name(key) == name] or [name]
             for key in keys:

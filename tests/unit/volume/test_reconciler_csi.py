@@ -81,9 +81,28 @@ def test_no_device_is_unmounted_or_leaves_volumes_in_use_while_a_record_is_unrea
     (unmount,) = world.operations()
     world.finish(unmount, "the record cannot be read")
     assert world.reconciler.device_operations(world.now) == []
-    assert world.reconciler.volumes_in_use() is None
+    assert world.reconciler.volumes_in_use() is None, "the Node is not read"
+    earlier = ["kubernetes.io/csi/other^volume", 1]
+    world.reconciler.attachments.on_node({"status": {"volumesInUse": earlier}})
+    in_use = world.reconciler.volumes_in_use()
+    assert in_use is not None and in_use.volumes == (f"kubernetes.io/csi/{DRIVER}^data", earlier[0])
     world.finish(UnmountVolume("u", KEY))
     assert [operation.volume for operation in world.reconciler.device_operations(world.now)] == [
         f"kubernetes.io/csi/{DRIVER}^data"
     ]
-    assert world.reconciler.volumes_in_use() is not None
+    in_use = world.reconciler.volumes_in_use()
+    assert in_use is not None and in_use.volumes == (f"kubernetes.io/csi/{DRIVER}^data",)
+
+
+def test_a_volume_of_a_driver_that_stages_none_is_in_use_until_it_is_unmounted(world: World) -> None:
+    name = f"kubernetes.io/csi/{DRIVER}^data"
+    world.reconciler.found("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY, unique_name=name, attachable=True)])
+    world.admit(spec=SPEC, state=PodState.TERMINATED)
+    (unmount,) = world.operations()
+    in_use = world.reconciler.volumes_in_use()
+    assert in_use is not None and in_use.volumes == (name,)
+    world.finish(unmount, "the driver is not registered")
+    assert world.reconciler.volumes_in_use() is None, "nothing changes"
+    world.finish(UnmountVolume("u", KEY))
+    in_use = world.reconciler.volumes_in_use()
+    assert in_use is not None and in_use.volumes == ()
