@@ -8,12 +8,14 @@ from bus.context import Context, bind, new_socket, send_now
 from bus.drops import DropCounters
 from bus.frames import Frames
 from bus.inlet import Inlet
+from bus.pieces import cut
 
 SUBSCRIBE = b"\1"  # first byte of a subscription message
 
 
 class Publisher:
-    """Publishes to the subscribers; a subscriber that does not keep up loses messages and finds out by number."""
+    """Publishes to the subscribers. One that does not read has 1000 messages of 32 KiB waiting at most; it loses what
+    follows and finds out by number."""
 
     def __init__(self, context: Context, on_subscribed: Callable[[], None], drops: DropCounters) -> None:
         self._socket = new_socket(context, zmq.XPUB, linger=0)
@@ -30,9 +32,9 @@ class Publisher:
 
     def send(self, frames: Frames) -> None:
         """Put the frames on the wire now."""
-        error = send_now(self._socket, frames)
-        if error is not None:
-            self._drops.drop("publication", error)
+        for piece in cut(frames):
+            if (error := send_now(self._socket, piece)) is not None:
+                self._drops.drop("publication", error)
         self._inlet.look_again()
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import zmq
 
 from bus.context import Context, new_socket, reconnect_quickly
 from bus.inlet import Inlet
+from bus.pieces import Joiner
 
 
 class Subscriber:
@@ -14,7 +15,8 @@ class Subscriber:
     def __init__(self, context: Context, receive: Callable[[Sequence[bytes]], None]) -> None:
         self._socket = new_socket(context, zmq.SUB, linger=0)
         reconnect_quickly(self._socket)
-        self._inlet = Inlet(self._socket, receive)
+        self._receive, self._joiner = receive, Joiner()
+        self._inlet = Inlet(self._socket, self._take)
 
     def subscribe(self, topic: bytes) -> None:
         """Want this topic of every service connected to."""
@@ -32,3 +34,7 @@ class Subscriber:
         """Hang up."""
         self._inlet.close()
         self._socket.close()
+
+    def _take(self, message: list[bytes]) -> None:
+        if (complete := self._joiner.take(message)) is not None:
+            self._receive(complete)
