@@ -1,7 +1,7 @@
 """What the files of a pod use, counted from directories as the kubelet lays them out."""
 
+import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,6 @@ from bus.messages.usage import (
 )
 from services.pleg.adapters import disk_usage as adapter
 from services.pleg.adapters.disk_usage import disk_usage, measure_pod
-from services.pleg.adapters.file_statuses import statuses
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
@@ -64,29 +63,24 @@ def test_a_file_with_two_links_counts_once_and_a_symlink_is_not_followed(tmp_pat
     assert disk_usage(root) == DiskUse(blocks(root, file, root / "c", root / "d"), 4)
 
 
-def test_a_walk_ends_at_its_bound(tmp_path: Path) -> None:
-    for number in range(20):
-        write(tmp_path / "root" / str(number), 1)
-    assert disk_usage(tmp_path / "root", most_entries=5).inodes == 5
-
-
-def test_the_links_of_one_file_count_towards_the_bound(tmp_path: Path) -> None:
+def test_a_million_links_hide_nothing_that_is_found_after_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root := tmp_path / "root").mkdir()
-    file = write(tmp_path / "outside", 1)
-    for number in range(20):
-        os.link(file, root / f"a{number}")
-    visited = 0
+    one = write(root / "linked", 1)
+    os.link(one, root / "again")
+    link = os.lstat(one)
+    big = os.lstat(write(root / "big", 1_000_000))
+    monkeypatch.setattr(adapter, "statuses", lambda _: itertools.chain(itertools.repeat(link, 1_100_000), [big]))
+    assert disk_usage(root) == DiskUse((link.st_blocks + big.st_blocks) * 512, 2)
 
-    def counted(_: Path) -> Iterator[os.stat_result]:
-        nonlocal visited
-        for found in statuses(root):
-            visited += 1
-            yield found
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapter, "statuses", counted)
-        assert disk_usage(root, most_entries=5).inodes <= 2
-    assert visited == 5
+def test_links_beyond_those_that_are_kept_count_by_their_shares(tmp_path: Path) -> None:
+    (root := tmp_path / "root").mkdir()
+    files = [write(root / f"file{number}", 5_000 + 9_000 * number) for number in range(7)]
+    for number, file in enumerate(files):
+        for link in range(number + 1):
+            os.link(file, root / f"link{number}-{link}")
+    expected = DiskUse(blocks(root, *files), 8)
+    assert [disk_usage(root, most_linked=most) for most in (100, 3, 0)] == [expected] * 3
 
 
 def test_what_is_not_there_uses_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
     [
         ("bytes of a cgroup file", f"{cgroup_reader.MOST_BYTES >> 10} KiB"),
         ("interfaces of a network namespace", network_counters.MOST_INTERFACES),
-        ("files and directories of one volume, or of the logs of one container", disk_usage.MOST_ENTRIES),
+        (
+            "files with several links that are counted once; links of further ones count by shares",
+            disk_usage.MAX_LINKED_FILES,
+        ),
         ("share of the time in which files are measured", f"1/{file_usage.PAUSES}"),
         ("seconds that the next pod waits for one whose files are measured", f"{file_usage.TURN_SECONDS:.0f}"),
         ("pods whose files are measured at the same time", usage_source.FILES_PLACES),
