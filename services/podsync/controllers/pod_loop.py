@@ -137,6 +137,7 @@ class PodLoop:
             uid = uid_of(instruction)
             self._stories.add(uid, self._clock.wall(), instruction)
             if isinstance(instruction, RecordEvent):
+                self._metrics.recorded(uid, instruction.event)
                 with self._pod_errors.contained(uid, "an Event"):
                     self._events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue

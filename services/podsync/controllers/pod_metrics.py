@@ -6,8 +6,10 @@ Sees each event, each instruction and each call; changes nothing. Resizes are co
 from collections import Counter
 from dataclasses import dataclass
 
+from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
 from services.podsync.controllers.resize_metrics import ResizeMetrics
+from services.podsync.core.admission.admitting import PREEMPTING
 from services.podsync.core.pod.events import CallDone, CallFailed, Event
 from services.podsync.core.pod.instructions import (
     Call,
@@ -17,14 +19,13 @@ from services.podsync.core.pod.instructions import (
     PublishAdmitted,
     PublishStatus,
     PullImage,
-    RecordEvent,
     ResizePod,
     RunPodSandbox,
     SavePod,
     StartContainer,
 )
 from services.podsync.core.pod.lifecycle import ATTACH_LIMIT
-from services.podsync.core.pod.metric_labels import container_type, image_size, rejection
+from services.podsync.core.pod.metric_labels import container_type, image_size, preemption, rejection
 from services.podsync.core.pod.results import ImagePulled
 from shared.clock import Clock
 from shared.metrics.family import counter, gauge, histogram
@@ -58,6 +59,7 @@ PULLED = histogram(
     buckets=_PULL,
 )
 REJECTED = counter("kubelet_admission_rejections_total", "Pods that were rejected.", "reason")
+PREEMPTED = counter("kubelet_preemptions", "Preempted pods by the first resource that was short.", "preemption_signal")
 WORKING = gauge("kubelet_working_pods", "Pods that podsync works on.", "lifecycle", "config", "static")
 
 _CODES = {PullImage: "ErrImagePull", CreateContainer: "CreateContainerError", StartContainer: "RunContainerError"}
@@ -75,6 +77,7 @@ class _Pod:
     source: str = ""
     rejected: bool = False
     admitted: bool = False
+    short_of: str = ""  # the resource for which it is preempted
 
 
 class PodMetrics:
@@ -89,6 +92,7 @@ class PodMetrics:
         self._pods_started, self._pods_failed = metrics.counter(PODS_STARTED), metrics.counter(PODS_FAILED)
         self._started, self._failed = metrics.counter(STARTED), metrics.counter(FAILED)
         self._rejected, self._working = metrics.counter(REJECTED), metrics.gauge(WORKING)
+        self._preempted = metrics.counter(PREEMPTED)
         metrics.before_collecting(self._count_pods)
 
     def instructed(self, uid: str, instruction: Instruction) -> None:
@@ -110,14 +114,22 @@ class PodMetrics:
                 if admitted.rejected and not pod.rejected:
                     pod.rejected = True
                     self._rejected.inc(rejection(admitted.rejected))
-            case RecordEvent(event=event) if event.reason == ATTACH_LIMIT:
-                self._rejected.inc(rejection(ATTACH_LIMIT))
+            case SavePod(record=record) if record.get("ending"):
+                pod.short_of = preemption(str(record["ending"].get("signal") or ""))
             case PublishStatus(status=status):
                 phase = status.status.get("phase", "")
                 if pod.phase == "Pending" and phase == "Running":
                     self._pod_start.observe(now - pod.seen)
                 pod.phase = phase
                 self.resizes.shown(uid, status.status)
+
+    def recorded(self, uid: str, event: KubeEvent) -> None:
+        """This event of the pod is recorded, after its record was saved."""
+        if event.reason == PREEMPTING:
+            pod = self._pods.get(uid)
+            self._preempted.inc(pod.short_of if pod is not None else "")
+        elif event.reason == ATTACH_LIMIT:
+            self._rejected.inc(rejection(ATTACH_LIMIT))
 
     def settled(self, uid: str) -> None:
         """Nothing waits for the pod's worker, and no call is under way."""

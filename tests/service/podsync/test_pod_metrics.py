@@ -1,11 +1,12 @@
 """What podsync counts of its pods: starts, failures, rejections, the work of each, and how long a pod took to run."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.metric_labels import container_type, image_size, rejection
+from services.podsync.core.pod.metric_labels import container_type, image_size, preemption, rejection
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
@@ -66,6 +67,29 @@ async def test_a_pull_is_timed_by_the_size_of_the_image(tmp_path: Path) -> None:
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
         assert list(stage.counted("kubelet_image_pull_duration_seconds")) == [("0-10MB",)]
+
+
+async def test_a_preempted_pod_is_counted_by_the_resource_that_was_short(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        assert stage.service is not None
+        cpu = stage.service.core.node_state.admissions.facts.allocatable["cpu"]
+        image = {"name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}
+
+        def wanting(uid: str, cpu: str, source: str) -> dict[str, Any]:
+            pod = a_pod(uid, containers=[{**image, "resources": {"requests": {"cpu": cpu}}}])
+            metadata = {"name": uid, "annotations": {"kubernetes.io/config.source": source}}
+            return pod | {"metadata": pod["metadata"] | metadata}
+
+        stage.want(wanting("v", cpu, "api"), source="api")
+        await stage.until(lambda: running(stage, "v"))
+        stage.want(wanting("k", "1m", "file"))  # a static pod is critical
+        await stage.until(lambda: stage.status("v").get("reason") == "Preempting")
+        assert stage.counted("kubelet_preemptions") == {("cpu",): [1.0]}
+
+
+@pytest.mark.parametrize(("resource", "label"), [("memory", "memory"), ("example.com/gpu", "ExtendedResources")])
+def test_resources_of_preemptions_are_a_small_set(resource: str, label: str) -> None:
+    assert preemption(resource) == label
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
 from shared.timestamps import rfc3339
 
+PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
+
 
 class Admissions:
     """Of one node. `desired`: by UID, the pods that the sources are known to list. `agent_start`: identity of the start
@@ -109,7 +111,7 @@ class Admissions:
             record = lifecycle.moved(record, PodState.FINISHED)
             record = record.with_event("Warning", verdict.reason, verdict.message, "")
         self._pods.put(record)
-        return self.preempt(record, verdict.victims, now)
+        return self.preempt(record, verdict.victims, now, verdict.lacking)
 
     def view(self, node: Object | None) -> NodeView:
         """The node as it is now, with this object of the API server."""
@@ -180,13 +182,13 @@ class Admissions:
                 saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
                 self._pods.add(replace(again, saved=saved))
 
-    def preempt(self, record: PodRecord, victims: tuple[str, ...], now: float) -> list[str]:
-        """End these pods for this one. Returns their UIDs."""
+    def preempt(self, record: PodRecord, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:
+        """End these pods for this one, which lacks this resource. Returns their UIDs."""
         for uid in victims:
             text = "Preempted in order to admit critical pod"
-            victim = self._pods.by_uid[uid].with_event("Warning", "Preempting", text, "")
+            victim = self._pods.by_uid[uid].with_event("Warning", PREEMPTING, text, "")
             disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
-            ending = {"reason": "Preempting", "message": text, "disruption": disruption}
+            ending = {"reason": PREEMPTING, "message": text, "disruption": disruption, "signal": lacking}
             victim = replace(victim, saved=replace(victim.saved, ending=ending))
             if victim.saved.state is PodState.SYNC:
                 victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)

@@ -34,6 +34,7 @@ class ResizeVerdict:
     reason: str = ""
     message: str = ""
     victims: tuple[str, ...] = ()  # UIDs
+    lacking: str = ""  # the first resource for which they are preempted
 
 
 def decide_resize(wanted: Object, allocated: Object, phase: str, view: NodeView, taken: Taken) -> ResizeVerdict:
@@ -44,7 +45,7 @@ def decide_resize(wanted: Object, allocated: Object, phase: str, view: NodeView,
     verdict = admit(wanted, phase, view, taken.without(allocated))
     if verdict.reason:
         return ResizeVerdict(reason=DEFERRED, message=verdict.message)
-    return ResizeVerdict(victims=verdict.victims)
+    return ResizeVerdict(victims=verdict.victims, lacking=verdict.lacking)
 
 
 def order(wanted: Object, allocated: Object, since: float) -> tuple[bool, int, bool, bool, float]:

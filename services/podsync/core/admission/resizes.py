@@ -102,7 +102,7 @@ class Resizes:
         )
         record = replace(record, saved=saved, retry=replace(record.retry, resize_at=0.0))
         self._pods.put(record.with_event(*resize_event(wanted, "started", pending.generation)))
-        return [*self._admissions.preempt(record, verdict.victims, now), record.uid]
+        return [*self._admissions.preempt(record, verdict.victims, now, verdict.lacking), record.uid]
 
     def _refuse(self, record: PodRecord, pending: PendingResize, verdict: ResizeVerdict, now: float) -> list[str]:
         """The pod keeps what it has, and shows why; that is an Event once for each generation and reason."""

@@ -30,6 +30,7 @@ class Verdict:
     message: str = ""
     ask_for_node: bool = False  # refused for the node's labels alone: look at the Node itself before it counts
     victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
+    lacking: str = ""  # the first resource for which they are preempted
     allocation: Allocation | None = None  # None = rejected
 
 
@@ -47,7 +48,7 @@ def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
     unsupported = _unsupported(pod, view)
     if unsupported.reason:
         return unsupported
-    return Verdict(victims=verdict.victims, allocation=allocation_of(pod))
+    return Verdict(victims=verdict.victims, lacking=verdict.lacking, allocation=allocation_of(pod))
 
 
 def _size(pod: Object) -> Verdict:
@@ -126,7 +127,7 @@ def _make_room(pod: Object, found: list[PredicateFailure], others: Taken) -> Ver
         what = f"preemption: error finding a set of pods to preempt: {error}"
         text = f"Unexpected error while attempting to recover from admission failure: {what}"
         return Verdict(reason="UnexpectedAdmissionError", message=text)
-    return Verdict(victims=victims)
+    return Verdict(victims=victims, lacking=found[0].resource)
 
 
 def _needs_apparmor(pod: Object) -> bool:

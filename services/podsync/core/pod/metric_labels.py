@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from services.podsync.core.pod.allocation import Allocation
 from shared.model.objects import Object
 from shared.model.quantity import Quantity
-from shared.podspec.resources import resource_list
+from shared.podspec.resources import is_extended, resource_list
 
 _REJECTIONS = frozenset(
     {
@@ -34,6 +34,11 @@ def rejection(reason: str) -> str:
     if reason in _REJECTIONS:
         return reason
     return "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"
+
+
+def preemption(resource: str) -> str:
+    """The label of a preemption for this resource; extended resources, of which a node may have many, share one."""
+    return "ExtendedResources" if is_extended(resource) else resource
 
 
 def container_type(pod: Object, name: str) -> str:

@@ -244,7 +244,7 @@ class TestPreemption:
         guaranteed = a_pod("guaranteed", container={"resources": {"requests": both, "limits": both}})
         burstable = a_pod("burstable", {"cpu": "1"})
         given = verdict(a_pod(requests={"cpu": "1"}, priority=2_000_000_000), guaranteed, burstable)
-        assert given == Verdict(victims=("burstable",))
+        assert given == Verdict(victims=("burstable",), lacking="cpu")
 
     def test_best_effort_pods_go_when_places_are_lacking(self) -> None:
         others = [a_pod("a", {"cpu": "10m"}), a_pod("b"), a_pod("c", {"cpu": "10m"})]
