@@ -41,9 +41,12 @@ class ManifestWatch:
         try:
             if self._inotify is None:
                 self._inotify = Inotify()
-            wanted: dict[int, str | None] = {}
             parent, name = self._nearest_parent()
-            wanted[self._inotify.add_watch(parent, _CONTENT).wd] = name
+            while True:
+                wanted: dict[int, str | None] = {self._inotify.add_watch(parent, _CONTENT).wd: name}
+                watched, (parent, name) = parent, self._nearest_parent()
+                if parent == watched:
+                    break  # else a directory was made before the watch, which then has no event of it
             if self._path.is_dir():
                 wanted[self._inotify.add_watch(self._path, _CONTENT).wd] = None
         except (FileNotFoundError, NotADirectoryError):  # went away between the look at it and the watch
