@@ -89,6 +89,7 @@ class Node:
         self._uid = ""
         self._reconciled = False  # the Node of this uid was corrected once by this process
         self._is_read = False  # it was read by this process itself since volumes were published
+        self._shown: Object = {}  # the newest Node of the stream
         self._returned: Object | None = None  # by our last write, until the stream is as far
         self._residue: Object = {}  # what the API server did not take of our last write
         self._lacks_config = False  # the API server does not keep status.config; it was logged
@@ -112,6 +113,13 @@ class Node:
                 self._looking.cancel()
 
     def _on_object(self, change: Change[NodeObject]) -> None:
+        match change:
+            case Put(_, value) if is_newer(self._shown, value.node):  # the store went back: our last write is lost, too
+                self._shown, self._returned = value.node, None
+                self._now()
+                return
+            case Put(_, value):
+                self._shown = value.node
         match change:
             case Put(_, value) if objects.uid(value.node) != self._uid:
                 self._now()

@@ -4,6 +4,10 @@ controller (volumes.md 4); pure.
 A volume is mounted only after a write of the Node's status named it in volumesInUse, and after the Node, as that write
 returned it or newer, names it in volumesAttached. It leaves volumesInUse only once nothing of it is mounted: while a
 restarted process does not know all that is on disk, it adds names to those that the Node has, and takes none away.
+
+A Node that goes back to an older version is of another history: etcd was restored. Versions of reports that it has not
+reached prove nothing any more; such a volume counts as reported again once the Node of this history names it in
+volumesInUse, which status sees to.
 """
 
 from collections.abc import Collection
@@ -30,6 +34,7 @@ class Attachments:
     _since: dict[str, int] = field(default_factory=dict)  # unique name -> generation from which on it is in use
     _reported: int = 0  # the newest generation that is in the API server
     _seen: dict[str, str] = field(default_factory=dict)  # unique name -> version of the Node when it was reported
+    _lost: set[str] = field(default_factory=set)  # unique names whose report is of a history that was lost
     _attached: frozenset[str] = frozenset()
     _version: str = ""  # of the Node that names these
 
@@ -53,6 +58,7 @@ class Attachments:
         self._number += 1
         self._since = {name: self._since.get(name, self._number) for name in now}
         self._seen = {name: version for name, version in self._seen.items() if name in now}
+        self._lost &= now
         self.in_use = now
         return True
 
@@ -66,22 +72,31 @@ class Attachments:
         self._reported = int(number)
         for name in volumes:
             if name in self._since and self._since[name] <= self._reported:
-                self._seen.setdefault(name, version)
+                if _is_older(version, self._seen.setdefault(name, version)):
+                    self._seen[name] = version
+                    self._lost.discard(name)
 
     def on_node(self, node: Object) -> None:
         """Take the Node as the API server has it."""
         status = dictionary(node.get("status"))
         self._attached = frozenset(text(volume.get("name")) for volume in dictionaries(status.get("volumesAttached")))
-        self._version = text(dictionary(node.get("metadata")).get("resourceVersion"))
+        before, self._version = self._version, text(dictionary(node.get("metadata")).get("resourceVersion"))
+        in_use = status.get("volumesInUse")
+        named = frozenset(map(text, in_use) if isinstance(in_use, list) else ())
         if self._earlier is None:
-            in_use = status.get("volumesInUse")
-            names = {name for name in in_use if isinstance(name, str)} if isinstance(in_use, list) else set[str]()
-            self._earlier = self._reported_earlier.union(names)
+            self._earlier = self._reported_earlier.union(named - {""})
+        if _is_older(self._version, before):
+            self._lost |= {name for name, version in self._seen.items() if _is_older(self._version, version)}
+        for name in self._lost & named:
+            self._seen[name] = self._version
+            self._lost.discard(name)
 
     def may_mount(self, unique_name: str) -> bool:
         """Return whether an attachable volume is reported in use and attached."""
         reported_at = self._seen.get(unique_name)
-        return reported_at is not None and unique_name in self._attached and not _is_older(self._version, reported_at)
+        if reported_at is None or unique_name in self._lost or unique_name not in self._attached:
+            return False
+        return not _is_older(self._version, reported_at)
 
 
 def _is_older(version: str, than: str) -> bool:

@@ -59,3 +59,22 @@ async def test_a_new_process_reports_what_the_api_server_has_and_not_an_older_co
         await stage.start()
         await until_reported(stage, "t.2")
         assert in_use(stage) == [A]
+
+
+@on_virtual_time
+async def test_after_etcd_was_restored_the_volumes_in_use_are_written_again(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        backup = stage.api.store.backup()
+        stage.volumes_in_use.put("node", VolumesInUse(generation="t.1", volumes=(A,)))
+        await until_reported(stage, "t.1")
+        await stage.pass_time(5)
+        stage.watching = False  # the watch breaks, and never shows the last write
+        stage.volumes_in_use.put("node", VolumesInUse(generation="t.2", volumes=(A, B)))
+        await until_reported(stage, "t.2")
+        stage.api.store.restore(backup)
+        assert in_use(stage) == []
+        stage.watching = True
+        stage.api.drop_watches()
+        await stage.until(lambda: in_use(stage) == [A, B], within=20)

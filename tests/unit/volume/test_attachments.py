@@ -7,9 +7,12 @@ from services.volume.core.attachments import Attachments
 A, B = "kubernetes.io/disk/a", "kubernetes.io/disk/b"
 
 
-def node(version: str, *attached: str) -> dict[str, Any]:
+def node(version: str, *attached: str, in_use: tuple[str, ...] = ()) -> dict[str, Any]:
     volumes = [{"name": name, "devicePath": ""} for name in attached]
-    return {"metadata": {"resourceVersion": version}, "status": {"volumesAttached": volumes}}
+    return {
+        "metadata": {"resourceVersion": version},
+        "status": {"volumesAttached": volumes, "volumesInUse": list(in_use)},
+    }
 
 
 def test_a_volume_is_mounted_once_it_is_reported_and_attached() -> None:
@@ -59,4 +62,42 @@ def test_an_odd_node_attaches_nothing() -> None:
         attachments.on_node(odd)
         assert not attachments.may_mount(A)
     attachments.on_node(node("y", A))
+    assert attachments.may_mount(A)
+
+
+def test_after_etcd_was_restored_a_volume_is_mounted_once_the_restored_node_names_it() -> None:
+    """It waits for its attach when the store goes back; the version of its report is of a history that is lost."""
+    attachments = Attachments("t")
+    attachments.use({A})
+    attachments.reported(attachments.generation, [A], "1000500")
+    attachments.on_node(node("1000500", in_use=(A,)))
+    attachments.on_node(node("900010", A))
+    assert not attachments.may_mount(A), "the restored Node does not name it in use"
+    attachments.on_node(node("900020", in_use=(A,)))
+    assert not attachments.may_mount(A)
+    attachments.on_node(node("900100", A, in_use=(A,)))
+    assert attachments.may_mount(A)
+
+
+def test_a_report_of_the_restored_history_counts_also_before_its_node_is_seen() -> None:
+    attachments = Attachments("t")
+    attachments.use({A})
+    attachments.reported(attachments.generation, [A], "1000500")
+    attachments.on_node(node("1000500", in_use=(A,)))
+    attachments.reported(attachments.generation, [A], "900020")
+    attachments.on_node(node("900010", A))
+    assert not attachments.may_mount(A)
+    attachments.on_node(node("900021", A, in_use=(A,)))
+    assert attachments.may_mount(A)
+
+
+def test_a_report_that_is_lost_with_the_store_stays_lost_until_the_node_names_the_volume() -> None:
+    attachments = Attachments("t")
+    attachments.use({A})
+    attachments.reported(attachments.generation, [A], "1000500")
+    attachments.on_node(node("1000500", A, in_use=(A,)))
+    attachments.on_node(node("900010", A))
+    attachments.on_node(node("1000600", A))  # the versions have caught up
+    assert not attachments.may_mount(A)
+    attachments.on_node(node("1000601", A, in_use=(A,)))
     assert attachments.may_mount(A)
