@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from shared.model.objects import Object
 
 LONGEST_RETRY_AFTER = 120.0  # seconds: whatever an API server or a proxy writes, it is asked again after that time
+_UNRELATED = "no relationship found between node"
 _FUTURE = ("too large resource version", "required revision is a future revision")
 
 
@@ -93,6 +94,12 @@ class ApiStatusError(ApiError):
     def forbidden(self) -> bool:
         """403."""
         return self.code == 403
+
+    @property
+    def unrelated(self) -> bool:
+        """403 of the node authorizer: the object is related to no pod of this node. Since Kubernetes 1.32 this is also
+        the answer to a GET of a pod that is gone, or was never bound to this node."""
+        return self.forbidden and _UNRELATED in self.message
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,22 @@ async def refused_once_known(cluster: Cluster, request: Callable[[], Awaitable[A
     return await cluster.eventually(attempt)
 
 
+async def is_at_least(cluster: Cluster, major: int, minor: int) -> bool:
+    """Whether the API server is of this version or newer."""
+    found = await cluster.node.get(paths.VERSION)
+    return (int(found["major"]), int(str(found["minor"]).rstrip("+"))) >= (major, minor)
+
+
+async def has_no_pod(cluster: Cluster, pod: Object) -> bool:
+    """Whether a GET of the node is answered as one of a pod that is gone. Since 1.32 that is 403, as the pod is related
+    to the node no more; a moment earlier, when the authorizer does not know this yet, it is 404."""
+    error = await refused(cluster.node.get(path_of(pod)))
+    unrelated = f"no relationship found between node '{cluster.node_name}' and this object"
+    if error.forbidden and unrelated in str(error):
+        return await is_at_least(cluster, 1, 32)
+    return error.not_found
+
+
 async def make_pod(cluster: Cluster, name: str, node: str | None = None, **spec: Any) -> Object:
     """A pod made by the administrator, bound to the cluster's node, to `node`, or to none ("")."""
     node = cluster.node_name if node is None else node

@@ -7,6 +7,8 @@ from shared.model.objects import Object
 from tests.contracts.api_cluster import (
     Cluster,
     contract,
+    has_no_pod,
+    is_at_least,
     make_pod,
     path_of,
     refused,
@@ -126,7 +128,7 @@ async def a_node_creates_mirror_pods_alone(cluster: Cluster) -> None:
     await cluster.node.patch(status_path_of(pod), {"status": {"phase": "Running"}})
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
     await cluster.eventually(lambda: cluster.node.delete(path_of(pod), options))
-    assert (await refused(cluster.node.get(path_of(pod)))).not_found
+    assert await has_no_pod(cluster, pod)
 
 
 @contract
@@ -171,16 +173,22 @@ async def a_node_reads_the_secrets_of_its_pods_alone(cluster: Cluster) -> None:
 
 @contract
 async def a_node_gets_tokens_for_its_pods_alone(cluster: Cluster) -> None:
-    pod = await make_pod(cluster, "token", serviceAccountName="default")
+    audience = "https://kubernetes.default.svc"
+    sources = [{"serviceAccountToken": {"path": "t", "audience": audience}}]
+    volumes = [{"name": "t", "projected": {"sources": sources}}]
+    pod = await make_pod(cluster, "token", serviceAccountName="default", volumes=volumes)
     path = paths.service_account_token("default", "default")
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-    spec = {"audiences": ["https://kubernetes.default.svc"], "expirationSeconds": 3607, "boundObjectRef": bound}
+    spec = {"audiences": [audience], "expirationSeconds": 3607, "boundObjectRef": bound}
 
     async def ask() -> Object:
         return await cluster.node.create(path, {"spec": spec})
 
     token = (await cluster.eventually(ask))["status"]
     assert token["token"] and token["expirationTimestamp"].endswith("Z")
+    if await is_at_least(cluster, 1, 32):
+        error = await refused(cluster.node.create(path, {"spec": {**spec, "audiences": ["vault"]}}))
+        assert error.forbidden and 'audience "vault" not found in pod spec volume' in str(error)
     free = {"audiences": spec["audiences"], "expirationSeconds": 3607}
     error = await refused(cluster.node.create(path, {"spec": free}))
     assert error.forbidden and "not bound to a pod" in str(error)

@@ -5,6 +5,7 @@ from shared.kube.interface import PatchType
 from tests.contracts.api_cluster import (
     Cluster,
     contract,
+    has_no_pod,
     make_pod,
     path_of,
     refused,
@@ -175,7 +176,7 @@ async def a_bound_pod_is_deleted_by_its_node(cluster: Cluster) -> None:
     await cluster.node.patch(status_path_of(pod), {"status": {"phase": "Failed"}})
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
     await cluster.eventually(lambda: cluster.node.delete(path_of(pod), options))
-    assert (await refused(cluster.node.get(path_of(pod)))).not_found
+    assert await has_no_pod(cluster, pod)
 
 
 @contract
@@ -211,7 +212,7 @@ async def a_finalizer_keeps_a_pod_until_it_is_removed(cluster: Cluster) -> None:
     held = await cluster.node.get(path_of(pod))
     assert held["metadata"]["deletionTimestamp"] and held["metadata"]["deletionGracePeriodSeconds"] == 0
     await cluster.admin.patch(path_of(pod), {"metadata": {"finalizers": None}}, PatchType.MERGE)
-    assert (await refused(cluster.node.get(path_of(pod)))).not_found
+    assert await has_no_pod(cluster, pod)
 
 
 @contract

@@ -3,12 +3,16 @@
 Raises 403 with the API server's own words. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from shared.kube.interface import ApiStatusError
 from shared.model.objects import Object, annotations, name, namespace
 from tests.fakes.api_resources import Target
+
+# The first versions of the API server that enforce these by default.
+NODES_READ_THEIR_PODS_ALONE = (1, 32)  # a GET of a pod that is gone, or of another node, is forbidden
+TOKENS_FOR_NAMED_AUDIENCES_ALONE = (1, 32)  # those that a volume of the pod names
 
 _NODE = "system:node:"
 _MIRROR = "kubernetes.io/config.mirror"
@@ -60,9 +64,17 @@ def node_of(user: str) -> str:
 
 
 def authorize(
-    user: str, verb: str, target: Target, wanted: str, pods: Iterable[Object], own: Object | None = None
+    user: str,
+    verb: str,
+    target: Target,
+    wanted: str,
+    pods: Iterable[Object],
+    own: Object | None = None,
+    *,
+    version: tuple[int, int],
 ) -> None:
-    """May this node do that at all? `wanted` is the name it asks for, by path or by field selector; `own` its Node."""
+    """May this node do that at all? `wanted` is the name it asks for, by path or by field selector; `own` its Node;
+    `version` of the API server."""
     node, resource = node_of(user), target.resource
     full = f"{resource.plural}/{target.subresource}" if target.subresource else resource.plural
     why = ""
@@ -77,6 +89,11 @@ def authorize(
             wanted in referenced(pod, resource.kind)
             for pod in pods
             if _node_name(pod) == node and namespace(pod) == target.namespace and _MIRROR not in annotations(pod)
+        ):
+            why = f"no relationship found between node '{node}' and this object"
+    elif full == "pods" and verb == "get" and version >= NODES_READ_THEIR_PODS_ALONE:
+        if not any(
+            (namespace(pod), name(pod)) == (target.namespace, target.name) and _node_name(pod) == node for pod in pods
         ):
             why = f"no relationship found between node '{node}' and this object"
     elif full == "serviceaccounts/token":
@@ -97,8 +114,17 @@ def authorize(
         raise _forbidden(target, wanted, f'User "{user}" {what}{reason}')
 
 
-def admit(user: str, verb: str, target: Target, before: Object | None, after: Object, pods: Iterable[Object]) -> None:
-    """May this node make this change? `before` is None for a creation, `after` the object as it would be."""
+def admit(
+    user: str,
+    verb: str,
+    target: Target,
+    before: Object | None,
+    after: Object,
+    pods: Iterable[Object],
+    audiences: Callable[[Object], set[str]] | None = None,
+) -> None:
+    """May this node make this change? `before` is None for a creation, `after` the object as it would be; `audiences`:
+    those that the volumes of a pod name, None = an API server that does not compare them."""
     node, plural = node_of(user), target.resource.plural
     refused = ""
     if plural == "pods" and verb == "create":
@@ -113,9 +139,9 @@ def admit(user: str, verb: str, target: Target, before: Object | None, after: Ob
     elif plural == "podcertificaterequests":
         refused = _certificate_request(node, after, target, pods)
     elif target.subresource == "token":
-        refused = _token(node, after, target, pods)
+        refused = _token(node, after, target, pods, audiences)
     if refused:
-        raise _forbidden(target, name(after), refused)
+        raise _forbidden(target, target.name if target.subresource == "token" else name(after), refused)
 
 
 def referenced(pod: Object, kind: str) -> set[str]:
@@ -190,8 +216,15 @@ def _reserved(label: str) -> bool:
     return not ours and f".{domain}".endswith((".kubernetes.io", ".k8s.io"))
 
 
-def _token(node: str, request: Object, target: Target, pods: Iterable[Object]) -> str:
-    bound = (request.get("spec") or {}).get("boundObjectRef") or {}
+def _token(
+    node: str,
+    request: Object,
+    target: Target,
+    pods: Iterable[Object],
+    audiences: Callable[[Object], set[str]] | None,
+) -> str:
+    spec = request.get("spec") or {}
+    bound = spec.get("boundObjectRef") or {}
     if not bound:
         return "node requested token not bound to a pod"
     if (bound.get("apiVersion"), bound.get("kind")) != ("v1", "Pod"):
@@ -201,6 +234,15 @@ def _token(node: str, request: Object, target: Target, pods: Iterable[Object]) -
         return "node requested token bound to a pod scheduled on a different node"
     if bound.get("uid") and bound["uid"] != pod["metadata"]["uid"]:
         return f"the UID in the bound object reference ({bound['uid']}) does not match the UID in record"
+    wanted = spec.get("audiences") or [""]
+    if audiences is not None and len(wanted) > 1:
+        return "node may only request 0 or 1 audiences"
+    if audiences is not None and wanted[0] not in audiences(pod):
+        user = f"{_NODE}{node}"
+        return (
+            f'audience "{wanted[0]}" not found in pod spec volume, {user} is not authorized to request tokens for this '
+            "audience"
+        )
     return ""
 
 

@@ -65,7 +65,9 @@ class ApiRequests:
         if target.subresource == "token":
             node = node_rules.node_of(user)
             if node:
-                node_rules.admit(user, "create", target, None, obj, self._pods())
+                restricted = self.server.version >= node_rules.TOKENS_FOR_NAMED_AUDIENCES_ALONE
+                audiences = self._audiences if restricted else None
+                node_rules.admit(user, "create", target, None, obj, self._pods(), audiences)
             self._present(target)
             return {**obj, "status": self.answers["TokenRequest"](obj)}
         if not resource.stored:
@@ -271,10 +273,38 @@ class ApiRequests:
             by_name = [t.partition("=")[2] for t in query.get("fieldSelector", "").split(",") if "metadata.name=" in t]
             wanted = target.name or (by_name[0].lstrip("=") if by_name else "")
             own = self.store.get(paths.node(node_rules.node_of(user)))
-            node_rules.authorize(user, verb, target, wanted, self._pods(), own)
+            node_rules.authorize(user, verb, target, wanted, self._pods(), own, version=self.server.version)
 
     def _pods(self) -> Iterable[Object]:
         return (obj for _, obj in self.store.below(target_of(paths.PODS)))
+
+    def _audiences(self, pod: Object) -> set[str]:
+        """The audiences that the volumes of a pod name, "" for the API server's own: of projected tokens, and of the
+        CSI drivers of its inline volumes and claims."""
+        found, drivers = set[str](), set[str]()
+        for volume in (pod.get("spec") or {}).get("volumes") or ():
+            sources = (volume.get("projected") or {}).get("sources") or ()
+            tokens = [source["serviceAccountToken"] for source in sources if "serviceAccountToken" in source]
+            found |= {token.get("audience") or "" for token in tokens}
+            drivers.add((volume.get("csi") or {}).get("driver", ""))
+            drivers.add(self._driver_of_claim(pod, volume))
+        for name in drivers - {""}:
+            driver = self.store.get(f"{paths.CSI_DRIVERS}/{name}") or {}
+            requests = (driver.get("spec") or {}).get("tokenRequests") or ()
+            found |= {request.get("audience") or "" for request in requests}
+        return found
+
+    def _driver_of_claim(self, pod: Object, volume: Object) -> str:
+        metadata = pod["metadata"]
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
+        if "ephemeral" in volume:
+            claim = f"{metadata['name']}-{volume['name']}"
+        if not claim:
+            return ""
+        bound = self.store.get(paths.persistent_volume_claim(metadata["namespace"], claim)) or {}
+        name = (bound.get("spec") or {}).get("volumeName", "")
+        volumes = self.store.get(paths.persistent_volume(name)) if name else None
+        return str((((volumes or {}).get("spec") or {}).get("csi") or {}).get("driver", ""))
 
     def _token(self, request: Object) -> Object:
         seconds = int((request.get("spec") or {}).get("expirationSeconds") or 3600)

@@ -97,8 +97,12 @@ class MirrorPods:
         except ApiStatusError as error:
             if not error.already_exists:
                 raise
-            found = await self._client.get(paths.pod(namespace, name), timeout=REQUEST_TIMEOUT)
+            taken = ApiError(f"the name {name} is taken in namespace {namespace}")
+            try:
+                found = await self._client.get(paths.pod(namespace, name), timeout=REQUEST_TIMEOUT)
+            except ApiStatusError as unreadable:
+                raise (taken if unreadable.unrelated else unreadable) from error  # a pod that is not of this node
             if annotations(found).get(MIRROR) != static.hash or found["metadata"].get("deletionTimestamp"):
-                raise ApiError(f"the name {name} is taken in namespace {namespace}") from error
+                raise taken from error
             return
         log.info("mirror pod %s_%s is created for static pod %s", name, namespace, static.hash)

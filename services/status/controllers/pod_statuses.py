@@ -183,7 +183,7 @@ class PodStatuses:
         try:
             answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=REQUEST_TIMEOUT)
         except ApiStatusError as error:
-            if error.not_found:
+            if error.not_found or error.unrelated:
                 return None
             raise
         self._doubtful.discard(uid(target))

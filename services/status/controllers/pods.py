@@ -20,7 +20,8 @@ from services.status.controllers.mirror_pods import MirrorPods
 from services.status.controllers.pod_statuses import PodStatuses
 from services.status.controllers.pod_streams import PodStreams
 from services.status.controllers.request_workers import RequestWorkers
-from services.status.core.mirror_pod import STATIC_SOURCES
+from services.status.core.mirror_pod import STATIC_SOURCES, full_name
+from shared.backoff import Backoff
 from shared.kube.interface import ApiError
 from shared.metrics.family import histogram
 
@@ -29,6 +30,9 @@ DURATION = histogram(
     "Time from the change of a pod's status until the API server has it.",
     buckets=(0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0),
 )
+# Of a mirror pod that is refused: the kubelet tries at each sync of the pod, every 60 to 90 s (pods.md 2).
+REFUSED_MIRRORS = Backoff(initial=0.5, cap=60.0, factor=3.0)
+MIRROR_SPREAD = 0.5  # of the delay, by chance: a policy that refuses mirror pods refuses those of every node
 COMPARE_SECONDS = 10.0  # everything is compared again; what is equal costs no request
 
 
@@ -53,7 +57,12 @@ class Pods:
             "the status", clock, self._bring_status, lambda: bus.progress("pod statuses")
         )
         self._mirror_workers = RequestWorkers(
-            "the mirror pod", clock, self._mirrors.bring_up_to_date, lambda: bus.progress("mirror pods")
+            "the mirror pod",
+            clock,
+            self._mirrors.bring_up_to_date,
+            lambda: bus.progress("mirror pods"),
+            retries=REFUSED_MIRRORS,
+            spread=MIRROR_SPREAD,
         )
 
     async def run(self) -> None:
@@ -117,6 +126,8 @@ class Pods:
             case Put(uid, pod):
                 self._status_workers.add(uid)
                 if pod.source in STATIC_SOURCES:
+                    if isinstance(pod, DesiredPod):  # another manifest may be accepted
+                        self._mirror_workers.add(full_name(pod.pod), at_once=True)
                     self._compare_mirrors()
             case Deleted(uid):
                 self._status_workers.add(uid)
@@ -129,10 +140,10 @@ class Pods:
             case Put(key, mirror):
                 self._status_workers.add(mirror.config_hash)
                 self._mirrors.shown(key)
-                self._mirror_workers.add(key)
+                self._mirror_workers.add(key, at_once=True)
             case Deleted(key):
                 self._mirrors.shown(key)
-                self._mirror_workers.add(key)
+                self._mirror_workers.add(key, at_once=True)
             case _:
                 self._compare_all()
 

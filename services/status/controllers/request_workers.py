@@ -6,10 +6,12 @@ The owner makes the requests; this waits, retries, and logs once what keeps fail
 import asyncio
 import contextlib
 import logging
+import random
 from collections.abc import Awaitable, Callable
 
 from bus.beat import next_beat_in
-from services.status.core.key_queue import KeyQueue
+from services.status.core.key_queue import RETRIES, KeyQueue
+from shared.backoff import Backoff
 from shared.clock import Clock
 from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
 
@@ -23,18 +25,27 @@ Work = Callable[[str], Awaitable[bool]]
 
 
 class RequestWorkers:
-    """Works through the keys that changed."""
+    """Works through the keys that changed. `retries`, `spread`: as of KeyQueue."""
 
-    def __init__(self, what: str, clock: Clock, work: Work, progress: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        what: str,
+        clock: Clock,
+        work: Work,
+        progress: Callable[[], None],
+        *,
+        retries: Backoff = RETRIES,
+        spread: float = 0.0,
+    ) -> None:
         self._what, self._clock, self._work, self._progress = what, clock, work, progress
-        self._queue = KeyQueue(PARALLEL)
+        self._queue = KeyQueue(PARALLEL, retries, spread=spread, chance=random.random)
         self._changed = asyncio.Event()
         self._logged: dict[str, str] = {}
         self._away = False
 
-    def add(self, key: str) -> None:
-        """Something about this key changed."""
-        self._queue.add(key)
+    def add(self, key: str, *, at_once: bool = False) -> None:
+        """Something about this key changed; `at_once`: do not wait for the end of its back-off."""
+        self._queue.add(key, at_once=at_once)
         self._changed.set()
 
     async def run(self) -> None:

@@ -4,6 +4,8 @@ Pure; `now` is monotonic seconds. Bounded by the keys: a key is here once, howev
 is decided when its turn comes. Only here does one failure hold back all keys: other services do not share this queue.
 """
 
+from collections.abc import Callable
+
 from shared.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=10.0)  # of a key that is refused
@@ -11,10 +13,13 @@ PROBES = Backoff(initial=0.25, cap=3.0)  # while the API server does not answer:
 
 
 class KeyQueue:
-    """Keys that changed, in the order in which they did; at most `parallel` of them are under way."""
+    """Keys that changed, in the order in which they did; at most `parallel` of them are under way. `retries`: of a key
+    that is refused; `spread`: the share of a delay by which chance prolongs it."""
 
-    def __init__(self, parallel: int) -> None:
-        self._parallel = parallel
+    def __init__(
+        self, parallel: int, retries: Backoff = RETRIES, *, spread: float = 0.0, chance: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._parallel, self._retries, self._spread, self._chance = parallel, retries, spread, chance
         self._ready: dict[str, None] = {}
         self._later: dict[str, float] = {}
         self._failures: dict[str, int] = {}
@@ -23,8 +28,11 @@ class KeyQueue:
         self._held_until = 0.0
         self._probe = 0.0  # seconds to the next probe; 0 = the API server answers
 
-    def add(self, key: str) -> None:
-        """The key changed; one in its back-off is worked on when that ends."""
+    def add(self, key: str, *, at_once: bool = False) -> None:
+        """The key changed. One in its back-off is worked on when that ends, unless what was refused is another thing
+        now (`at_once`)."""
+        if at_once and self._later.pop(key, None) is not None:
+            self._failures.pop(key, None)
         if key in self._under_way:
             self._again.add(key)
         elif key not in self._later:
@@ -55,7 +63,7 @@ class KeyQueue:
         """The API server answers, and will not have it: this key waits, the others go on."""
         self._probe = self._held_until = 0.0
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._returned(key, now + RETRIES.delay(failures))
+        self._returned(key, now + self._retries.delay(failures, self._spread * self._chance()))
 
     def unanswered(self, key: str, now: float, retry_after: float = 0.0) -> None:
         """The API server did not answer, or answered 429 or 5xx: it did not do the request. Every key waits, at least

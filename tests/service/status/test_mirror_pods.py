@@ -155,9 +155,43 @@ async def test_a_refusal_is_logged_once_and_tried_again(tmp_path: Path, caplog: 
     cluster.admit("h1", name=NAME, source="file")
     await cluster.live(60)
     assert len([line for line in caplog.messages if "refused with 403" in line]) == 1
-    assert 5 < len(cluster.sent()) < 15
+    assert 3 < len(cluster.sent()) < 8
+    before = len(cluster.sent())
+    await cluster.live(3600)
+    assert 38 <= len(cluster.sent()) - before <= 61, "as the kubelet: at each sync of the pod, every 60 to 90 s"
     cluster.server.up()
-    await until(cluster.network, lambda: cluster.pod(NAME) is not None, 10)
+    await until(cluster.network, lambda: cluster.pod(NAME) is not None, 91)
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_another_manifest_is_mirrored_at_once_after_a_refusal(tmp_path: Path) -> None:
+    cluster = await begun(tmp_path)
+    cluster.server.refuse(0, 403)
+    cluster.manifest("h1")
+    cluster.admit("h1", name=NAME, source="file")
+    await cluster.live(600)
+    cluster.server.up()
+    del cluster.manifests["h1"]
+    cluster.forget("h1")
+    cluster.manifest("h2")
+    cluster.admit("h2", name=NAME, source="file")
+    await cluster.live(2)
+    assert cluster.pod(NAME) is not None
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_a_name_that_a_pod_of_another_node_has_is_logged_as_taken(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = await begun(tmp_path)
+    containers = [{"name": "c", "image": "i"}]
+    cluster.server.bind({"metadata": {"name": NAME}, "spec": {"containers": containers}}, "another")
+    cluster.manifest("h1")
+    cluster.admit("h1", name=NAME, source="file")
+    await cluster.live(5)
+    assert f"the name {NAME} is taken in namespace default" in caplog.text
     await cluster.stop()
 
 

@@ -86,13 +86,18 @@ async def test_a_review_is_tried_five_times_with_growing_waits(
 async def test_a_token_is_requested(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.begin()
-    uid = cluster.create("web")
+    token = {"serviceAccountToken": {"path": "t", "audience": "api"}}
+    containers, volumes = [{"name": "c", "image": "i"}], [{"name": "t", "projected": {"sources": [token]}}]
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": containers, "volumes": volumes}}
+    uid = cluster.server.bind(pod, "n1")["metadata"]["uid"]
     bound = {"kind": "Pod", "apiVersion": "v1", "name": "web", "uid": uid}
     spec = {"audiences": ["api"], "expirationSeconds": 3607, "boundObjectRef": bound}
     request = RequestToken(namespace="default", service_account="default", spec=spec)
     issued = await asked(cluster, request, IssuedToken)
     assert issued.token.startswith("token-") and issued.expiration and not issued.error
     assert cluster.server.received[-1].body["spec"] == spec
+    unnamed = RequestToken(namespace="default", service_account="default", spec={**spec, "audiences": ["vault"]})
+    assert 'audience "vault" not found in pod spec volume' in (await asked(cluster, unnamed, IssuedToken)).error
     refused = await asked(cluster, RequestToken(namespace="default", service_account="other", spec=spec), IssuedToken)
     assert refused.error and not refused.token and not refused.not_found
     cluster.server.refuse(1, 404, reason="NotFound")
