@@ -99,7 +99,7 @@ class Status:
         pods = Pods(context, clients)
         lease = Lease(context, clients, chance=chance)
         agent = AgentRecord(records, generation)
-        csi_node = CsiNodeReconciler(context, clients)
+        csi_node = CsiNodeReconciler(context, clients, agent)
 
         def owned_by(uid: str) -> None:
             lease.owned_by(uid)

@@ -22,6 +22,7 @@ class AgentFacts:
     generation: str = ""
     registered: bool = False  # our Node was created or found, and its status written, in this start
     unschedulable: bool = False  # the Node was last seen cordoned
+    csi_drivers: tuple[str, ...] = ()  # that were registered in this start, and whose entries are not removed since
     allocatable: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> quantities we set
 
 
@@ -30,6 +31,7 @@ class AgentRecord:
 
     def __init__(self, records: Checkpoint, generation: str) -> None:
         self._records = records
+        self._saving = asyncio.Lock()  # several tasks note facts: the newest ones are saved last
         self.facts = AgentFacts(generation=generation)
 
     async def load(self) -> bool:
@@ -46,6 +48,7 @@ class AgentRecord:
             self.facts,
             registered=saved.get("registered") is True,
             unschedulable=saved.get("unschedulable") is True,
+            csi_drivers=_names(saved.get("csi_drivers")),
         )
         return True
 
@@ -58,10 +61,15 @@ class AgentRecord:
 
     async def save(self) -> None:
         """Save the facts as they are."""
-        try:
-            await asyncio.to_thread(self._records.save, AGENT, asdict(self.facts))
-        except OSError as error:
-            log.warning("the record of the agent's start cannot be saved: %s", error)
+        async with self._saving:
+            try:
+                await asyncio.to_thread(self._records.save, AGENT, asdict(self.facts))
+            except OSError as error:
+                log.warning("the record of the agent's start cannot be saved: %s", error)
+
+
+def _names(saved: object) -> tuple[str, ...]:
+    return tuple(name for name in saved if isinstance(name, str)) if isinstance(saved, list) else ()
 
 
 def _quantities(saved: object) -> dict[str, tuple[str, ...]]:

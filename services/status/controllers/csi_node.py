@@ -11,6 +11,7 @@ from bus.interface import Change, Deleted, Put
 from bus.messages.streams import PLUGINS_REGISTERED
 from bus.messages.volume import RegisteredPlugin
 from services.frame.launch import Context
+from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.core.csi_node import (
     Drivers,
@@ -34,12 +35,13 @@ TROUBLE = "CSINode"
 
 
 class CsiNodeReconciler:
-    """`owned_by` gets the uid of our Node, without which nothing is written."""
+    """`owned_by` gets the uid of our Node, without which nothing is written. `agent` is loaded before that."""
 
-    def __init__(self, context: Context, clients: Clients) -> None:
+    def __init__(self, context: Context, clients: Clients, agent: AgentRecord) -> None:
         self._bus, self._client, self._name = context.bus, clients.kube, context.config.node_name
+        self._agent = agent
         self._plugins = self._bus.follow(PLUGINS_REGISTERED, self._on_plugin)
-        self._gone: set[str] = set()  # drivers that were deregistered since the start of this process
+        self._gone: set[str] = set()  # drivers that were seen to be deregistered
         self._uid = ""
         self._changed = asyncio.Event()
         self._trouble: str | None = None
@@ -84,14 +86,24 @@ class CsiNodeReconciler:
         drivers = {plugin.name: plugin.csi for plugin in plugins if plugin.csi is not None}
         collided = collisions(node, drivers)
         drivers = {name: driver for name, driver in drivers.items() if name not in collided}
-        gone = None if self._plugins.complete and not self._plugins.stale else frozenset(self._gone)
+        registered = {plugin.name for plugin in plugins if plugin.csi is not None}
+        gone = await self._deregistered(registered)
         if patch := node_patch(node, drivers, gone):
             await self._client.patch(paths.node_status(self._name), patch, timeout=TIMEOUT)
         await self._write_csi_node(drivers, gone)
+        await self._agent.note(csi_drivers=tuple(sorted(set(self._agent.facts.csi_drivers) - gone)))
         lines = (f"CSI driver {name} is not added to the CSINode: {text}" for name, text in collided.items())
         return "; ".join(lines) or None
 
-    async def _write_csi_node(self, drivers: Drivers, gone: frozenset[str] | None) -> None:
+    async def _deregistered(self, registered: set[str]) -> frozenset[str]:
+        """The drivers to take away. What was registered is saved before it is written, so that a driver that goes while
+        this process is restarted is taken away, too."""
+        known = set(self._agent.facts.csi_drivers) | registered
+        await self._agent.note(csi_drivers=tuple(sorted(known)))
+        is_all = self._plugins.complete and not self._plugins.stale
+        return frozenset((known if is_all else self._gone) - registered)
+
+    async def _write_csi_node(self, drivers: Drivers, gone: frozenset[str]) -> None:
         path = paths.csi_node(self._name)
         found: Object | None = None
         try:

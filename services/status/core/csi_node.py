@@ -1,6 +1,8 @@
 """The CSINode, and what of the Node comes from CSI drivers: annotation and topology labels (volumes.md 14.2); pure.
 
-A driver is taken away only when it is known to be gone. A value that is there already is not written again.
+A driver is taken away only when it is known to be gone: it was registered in this start of the agent, and is no more. One
+whose socket is absent when the machine or the agent starts will come back once its pod runs. A value that is there
+already is not written again.
 """
 
 import json
@@ -29,9 +31,9 @@ def collisions(node: Object, drivers: Drivers) -> dict[str, str]:
     return found
 
 
-def node_patch(node: Object, drivers: Drivers, gone: Collection[str] | None) -> Object:
+def node_patch(node: Object, drivers: Drivers, gone: Collection[str]) -> Object:
     """Return the strategic merge patch for the Node; {} = it is as it should be. `gone`: the names of drivers that were
-    deregistered, None = all that are not among `drivers`."""
+    deregistered."""
     metadata = _map(node, "metadata")
     annotation = _map(metadata, "annotations").get(NODE_IDS)
     before = _node_ids(annotation)
@@ -68,7 +70,7 @@ def new_csi_node(name: str, node_uid: str, drivers: Drivers) -> Object:
     }
 
 
-def updated_csi_node(csi_node: Object, drivers: Drivers, gone: Collection[str] | None) -> Object | None:
+def updated_csi_node(csi_node: Object, drivers: Drivers, gone: Collection[str]) -> Object | None:
     """Return the CSINode to write in place of this one; None = it is as it should be. `gone`: as for `node_patch`."""
     spec = _map(csi_node, "spec")
     listed = spec.get("drivers")
@@ -93,8 +95,8 @@ def _without_nulls(driver: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in driver.items() if value is not None}
 
 
-def _is_gone(name: str, drivers: Drivers, gone: Collection[str] | None) -> bool:
-    return name not in drivers and (gone is None or name in gone)
+def _is_gone(name: str, drivers: Drivers, gone: Collection[str]) -> bool:
+    return name not in drivers and name in gone
 
 
 def _node_ids(annotation: object) -> dict[str, str]:

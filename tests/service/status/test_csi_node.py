@@ -110,6 +110,44 @@ async def test_nothing_is_taken_away_while_the_list_of_plugins_is_not_complete(t
 
 
 @on_virtual_time
+async def test_a_driver_whose_socket_is_absent_when_the_agent_starts_stays_until_it_is_deregistered(
+    tmp_path: Path,
+) -> None:
+    """Its registrar removed the socket when it ended: the Node keeps the driver's limit and topology until its pod runs
+    again, as under the kubelet."""
+    async with node_stage(tmp_path) as stage:
+        csi = CsiStage(stage)
+        await stage.start()
+        csi.register(plugin("a.csi", max_volumes=5), plugin("b.csi"))
+        csi.plugins.mark_complete()
+        await csi.until_drivers("a.csi", "b.csi")
+        await stage.kill()
+        csi.deregister("a.csi")
+        csi.deregister("b.csi")
+        await stage.start("g2")
+        await stage.pass_time(300)
+        assert csi.drivers().keys() == csi.node_ids().keys() == {"a.csi", "b.csi"}
+        csi.register(plugin("a.csi", max_volumes=6))
+        await stage.until(lambda: csi.drivers()["a.csi"]["allocatable"]["count"] == 6, within=30)
+        csi.deregister("a.csi")
+        await csi.until_drivers("b.csi")
+
+
+@on_virtual_time
+async def test_a_driver_that_is_deregistered_while_status_is_restarted_is_taken_away(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        csi = CsiStage(stage)
+        await stage.start()
+        csi.register(plugin("a.csi"))
+        csi.plugins.mark_complete()
+        await csi.until_drivers("a.csi")
+        await stage.kill()
+        csi.deregister("a.csi")
+        await stage.start()
+        await csi.until_drivers()
+
+
+@on_virtual_time
 async def test_a_csi_node_of_an_earlier_node_is_created_again(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
         csi = CsiStage(stage)
