@@ -25,7 +25,8 @@ Work = Callable[[str], Awaitable[bool]]
 
 
 class RequestWorkers:
-    """Works through the keys that changed. `retries`, `spread`: as of KeyQueue."""
+    """Works through the keys that changed. `retries`: of a key that is refused; `spread`: the share of a delay (0 to 1)
+    by which chance prolongs it."""
 
     def __init__(
         self,

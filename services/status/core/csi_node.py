@@ -1,7 +1,7 @@
 """The CSINode, and what of the Node comes from CSI drivers: annotation and topology labels (volumes.md 14.2); pure.
 
-A driver is taken away only when it is known to be gone: it was registered in this start of the agent, and is no more. One
-whose socket is absent when the machine or the agent starts will come back once its pod runs. A value that is there
+A driver is taken away only when it is known to be gone: it was registered in this start of the agent, and is no more.
+One whose socket is absent when the machine or the agent starts will come back once its pod runs. A value that is there
 already is not written again.
 """
 

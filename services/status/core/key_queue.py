@@ -17,7 +17,12 @@ class KeyQueue:
     that is refused; `spread`: the share of a delay by which chance prolongs it."""
 
     def __init__(
-        self, parallel: int, retries: Backoff = RETRIES, *, spread: float = 0.0, chance: Callable[[], float] = lambda: 0.0
+        self,
+        parallel: int,
+        retries: Backoff = RETRIES,
+        *,
+        spread: float = 0.0,
+        chance: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._parallel, self._retries, self._spread, self._chance = parallel, retries, spread, chance
         self._ready: dict[str, None] = {}

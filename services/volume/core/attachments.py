@@ -71,10 +71,11 @@ class Attachments:
             return
         self._reported = int(number)
         for name in volumes:
-            if name in self._since and self._since[name] <= self._reported:
-                if _is_older(version, self._seen.setdefault(name, version)):
-                    self._seen[name] = version
-                    self._lost.discard(name)
+            if name not in self._since or self._since[name] > self._reported:
+                continue
+            if _is_older(version, self._seen.setdefault(name, version)):
+                self._seen[name] = version
+                self._lost.discard(name)
 
     def on_node(self, node: Object) -> None:
         """Take the Node as the API server has it."""

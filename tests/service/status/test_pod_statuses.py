@@ -150,26 +150,6 @@ async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written
     await cluster.stop()
 
 
-@pytest.mark.parametrize("drops", [NEWEST, V1_20], ids=["newest", "1.20"])
-@on_virtual_time
-async def test_a_pod_that_is_gone_after_a_lost_answer_is_let_go(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, drops: OlderServer
-) -> None:
-    """A node that GETs a pod that is gone gets 404, since Kubernetes 1.32 403."""
-    cluster = await begun(tmp_path, drops=drops)
-    uid = await running_pod(cluster)
-    cluster.watching = False
-    cluster.server.lose_answers(1)
-    cluster.publish_status(uid, ready=False)
-    await cluster.live(0.1)
-    cluster.server.delete(POD_PATHS + "web", grace=0)
-    caplog.clear()
-    await cluster.live(9)
-    assert len(cluster.sent("GET")) <= 2, "once, and at the comparison of every ten seconds"
-    assert "tried again" not in caplog.text
-    await cluster.stop()
-
-
 @on_virtual_time
 async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(tmp_path: Path) -> None:
     cluster = await begun(tmp_path)
