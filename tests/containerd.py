@@ -54,13 +54,16 @@ def _reserve(number: int) -> bool:
 
 
 class PrivateContainerd:
-    """One containerd process below `directory`, which must be short enough for its sockets."""
+    """One containerd process below `directory`, which must be short enough for its sockets. `programs`: where another
+    containerd than the installed one is, with its shim (tools/newer-containerd)."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, programs: str = "") -> None:
         bridge, subnet = network_of_our_own()
         self.directory = directory
         self.log = directory / "containerd.log"
+        self._programs = programs
         self.embedded = EmbeddedContainerd(
+            path=f"{programs}/containerd" if programs else "containerd",
             root=str(directory / "root"),
             state=str(directory / "state"),
             socket=str(directory / "c.sock"),
@@ -90,7 +93,7 @@ class PrivateContainerd:
         config_text = render_config(self.embedded, facts, systemd_cgroup=False)
         Path(self.embedded.config_file).write_text(config_text + self.further_config)
         (cni / "10-bulkhead.conflist").write_text(render_network(self.embedded, facts))
-        self._process = containerd.start(self.embedded, self.log)
+        self._process = containerd.start(self.embedded, self.log, self._programs)
 
     def import_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
         """Make these images from busybox and bring them in."""

@@ -34,7 +34,7 @@ PLACEHOLDERS = {
 OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
 
 _SIMULATED_CALLS = tuple(
-    call for call in CALLS if call not in ("FetchNode", "PullImage", "ResizePod", "RunPostStartHook")
+    call for call in CALLS if call not in ("EndTasks", "FetchNode", "PullImage", "ResizePod", "RunPostStartHook")
 )
 _OF_DISKS = ("MountDevice", "UnmountDevice", "ExpandVolume")  # no simulated pod has such a volume
 _OF_UPDATES = ("RemoveOldFiles",)  # the simulated workload of the crash points changes no Secret that is mounted
@@ -89,6 +89,7 @@ OF_OTHER_TESTS = {
         *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
         "podsync.resize.written",
     ),
+    "tests/e2e/test_kills_in_calls.py": tuple(f"podsync.{step}.EndTasks" for step in ("saved", "published", "acted")),
     "tests/service/podsync/test_log_rotation.py": tuple(
         f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
     ),
@@ -111,7 +112,7 @@ NOT_TRIED = {
     **dict.fromkeys(
         (
             f"podsync.calling.{call}"
-            for call in (*_SIMULATED_CALLS, "ResizePod")
+            for call in (*_SIMULATED_CALLS, "EndTasks", "ResizePod")
             if f"podsync.calling.{call}" not in OF_THE_MATRIX
         ),
         "the request may have been carried out or not: podsync.acted and .saved of the same call are the two cases",

@@ -6,6 +6,7 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from services.cli.agent.explain import explain_pod
@@ -33,19 +34,20 @@ def tail_of_logs(directory: Path, lines: int = LOG_LINES) -> str:
     return "\n".join(parts)
 
 
-def stories(root_dir: Path) -> list[str]:
-    """What `bulkhead explain` prints, for each of the pods whose stories changed last."""
+def stories(root_dir: Path, uids: Iterable[str] = ()) -> list[str]:
+    """What `bulkhead explain` prints, for each of these pods, else of those whose stories changed last."""
     directory = directory_of(str(root_dir))
     files = sorted(directory.glob("*"), key=lambda path: path.stat().st_mtime) if directory.is_dir() else []
     lines: list[str] = []
-    for uid in dict.fromkeys(path.name.partition(".")[0] for path in files[-PODS:]):
+    for uid in tuple(uids) or dict.fromkeys(path.name.partition(".")[0] for path in files[-PODS:]):
         lines.append(f"---- bulkhead explain {uid}")
         explain_pod(str(root_dir), uid, "", "text", lines.append, lines.append)
     return lines
 
 
-def keep(home: Path, test: str) -> Path:
-    """Copy what the agent wrote, without the runtime's and the volumes' content; return where the copy is."""
+def keep(home: Path, test: str, *logs: Path) -> Path:
+    """Copy what the agent wrote, without the runtime's and the volumes' content, and these `logs` of other programs,
+    whatever their size; return where the copy is."""
     place = Path(tempfile.gettempdir()) / "bulkhead-failed" / re.sub(r"[^\w.\[\]-]+", "_", test)[-150:] / home.name
     shutil.rmtree(place, ignore_errors=True)
     for directory, names, files in os.walk(home):
@@ -57,6 +59,9 @@ def keep(home: Path, test: str) -> Path:
                 copy = place / path.relative_to(home)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
+    for log in logs:
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copy(log, place)
     return place
 
 

@@ -1,5 +1,6 @@
 """A containerd of our own from outside: start it, ask whether it answers, bring images into it. Knows no pods."""
 
+import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,11 +28,13 @@ def answers(address: str | Path) -> bool:
     return True
 
 
-def start(embedded: EmbeddedContainerd, log: Path) -> "subprocess.Popen[bytes]":
-    """Start it as configured and wait until it answers. Raises OperatorError when it does not."""
+def start(embedded: EmbeddedContainerd, log: Path, programs: str = "") -> "subprocess.Popen[bytes]":
+    """Start it as configured and wait until it answers. `programs`: a directory that it looks for its shim in before
+    those of PATH. Raises OperatorError when it does not answer."""
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"} if programs else None
     with log.open("ab") as output:
         command = [embedded.path, "--config", embedded.config_file]
-        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True, env=environment)
     ended_or_answers = wait_until(lambda: process.poll() is not None or answers(embedded.socket), ANSWERS_WITHIN)
     if ended_or_answers and process.poll() is None:
         return process
@@ -52,3 +55,11 @@ def import_images(address: str, directory: Path, images: Iterable[Image]) -> Non
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
             raise OperatorError(f"{image.name} could not be imported: {last}", where=address)
+
+
+def start_task(address: str | Path, container_id: str) -> None:
+    """Start the task of a container that CRI has created, by containerd's own API: CRI does not know of it."""
+    command = ["ctr", "--address", str(address), "--namespace", "k8s.io", "task", "start", "--detach", "--null-io"]
+    done = subprocess.run([*command, container_id], capture_output=True, check=False, text=True)
+    if done.returncode != 0:
+        raise OperatorError(f"no task for {container_id}: {done.stderr.strip()}", where=str(address))

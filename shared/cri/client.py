@@ -37,6 +37,7 @@ from shared.cri.interface import (
     StreamOptions,
 )
 from shared.cri.observe import Observer
+from shared.cri.task_service import end_task
 from shared.metrics.registry import Registry
 from shared.model.runtime import Container, RuntimePod, Sandbox
 from shared.tracing.tracer import Tracer
@@ -163,6 +164,10 @@ class CriRuntime:
         """RemoveContainer."""
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
+
+    async def end_task(self, task_id: str) -> None:
+        """containerd's own task service: Kill, Wait and Delete."""
+        await end_task(self.endpoint, task_id)
 
     async def update_container_resources(self, container_id: str, resources: Message) -> None:
         """UpdateContainerResources."""

@@ -245,6 +245,11 @@ class Runtime(Protocol):
         """RemoveContainer, running or not. An unknown one is no error."""
         ...
 
+    async def end_task(self, task_id: str) -> None:
+        """End what the runtime has below CRI of this container or sandbox, which it shows as ended and does not remove:
+        its processes are killed. Without a task nothing is done. Unimplemented for other runtimes than containerd."""
+        ...
+
     async def update_container_resources(self, container_id: str, resources: Message) -> None:
         """UpdateContainerResources: give a created or running container this LinuxContainerResources. NotFound for an
         unknown one."""

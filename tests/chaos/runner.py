@@ -55,7 +55,7 @@ class Runner:
             self.logs = stage.agent.tail_of_logs(_LOG_LINES)
             return costs
         except AssertionError as error:
-            self.logs = stage.agent.tail_of_logs(_LOG_LINES)
+            self.logs = f"{stage.agent.tail_of_logs(_LOG_LINES)}\n{stage.evidence(f'{self.front} {cell.name}')}"
             trouble = str(error).splitlines()[0] if str(error) else repr(error)
             await self._leave()
             return Costs(trouble=trouble)

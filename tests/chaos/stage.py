@@ -19,6 +19,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
+from tests import evidence
 from tests.agent import NODE
 from tests.chaos import pods
 from tests.chaos.costs import DIRECT, PROXIED
@@ -154,6 +155,15 @@ class Stage:
                 uid = annotations.get("kubernetes.io/config.mirror") or pod["metadata"]["uid"]
                 found[str(uid)] = pods.container_names(pod)
         return found
+
+    def evidence(self, name: str) -> str:
+        """What a failed cell leaves: `bulkhead explain` of each pod that is not Ready, and a copy of the files of the
+        agent and of the runtime's log, by this name."""
+        home = self.agent.home.path
+        waiting = [str(pod["metadata"]["name"]) for pod in self.sight.pods.values() if not is_ready(pod)]
+        told = evidence.stories(home / "kubelet", self.wanted(waiting))
+        kept = evidence.keep(home, name, self.containerd.log)
+        return "\n".join([*told, f"---- files of the agent and the log of containerd: {kept}"])
 
     # Exec sessions
 

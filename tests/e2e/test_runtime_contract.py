@@ -15,7 +15,9 @@ from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import Container, ContainerState
 from tests.containerd import PrivateContainerd, started_containerd
+from tests.unit.cri.left_tasks_contract import LeftTasksContract
 from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
+from tools.containerd import start_task
 from tools.oci_image import BUSYBOX_IMAGE
 
 pytestmark = pytest.mark.root
@@ -32,9 +34,13 @@ class ContainerdWorld(World):
 
     image = BUSYBOX_IMAGE
 
-    def __init__(self, runtime: CriRuntime, directory: Path) -> None:
+    def __init__(self, containerd: PrivateContainerd, runtime: CriRuntime, directory: Path) -> None:
+        self._containerd = containerd
         self.runtime: CriRuntime = runtime
         self.directory = directory
+
+    def leave_task(self, container_id: str) -> None:
+        start_task(self._containerd.embedded.socket, container_id)
 
     def kill(self, container: Container) -> None:
         os.kill(container.pid, signal.SIGKILL)
@@ -54,7 +60,7 @@ class ContainerdWorld(World):
 async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[ContainerdWorld]:
     runtime = CriRuntime(containerd.endpoint, request_timeout=60)
     try:
-        yield ContainerdWorld(runtime, tmp_path)
+        yield ContainerdWorld(containerd, runtime, tmp_path)
         for pod in (await runtime.observe()).values():
             for sandbox in pod.sandboxes:
                 await runtime.stop_pod_sandbox(sandbox.id)
@@ -63,7 +69,7 @@ async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[
         await runtime.close()
 
 
-class TestContainerd(RuntimeContract):
+class TestContainerd(RuntimeContract, LeftTasksContract):
     """The contract as it is."""
 
     async def test_it_reports_that_it_has_no_event_stream(self, world: ContainerdWorld) -> None:
@@ -89,7 +95,7 @@ def test_the_client_works_on_uvloop_where_relisting_what_did_not_change_inspects
 
     async def check() -> None:
         runtime = CriRuntime(containerd.endpoint, request_timeout=60)
-        world = ContainerdWorld(runtime, tmp_path)
+        world = ContainerdWorld(containerd, runtime, tmp_path)
         pod = world.new_pod()
         sandbox, _ = await started(world, pod)
         first = await look(world, pod)

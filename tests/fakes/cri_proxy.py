@@ -91,6 +91,9 @@ class CriProxy:
         self.rules: list[Rule] = []
         self.hidden: set[str] = set()  # ids of containers and sandboxes
         self.invented: list[Any] = []  # api_pb2.Container and api_pb2.PodSandbox to be listed besides
+        self.forwards_others = False  # unary methods of other services than CRI; else the runtime has CRI alone
+        # Called as a call is sent on, with its method, the request and the call.
+        self.on_forward: Callable[[str, bytes, Any], None] | None = None
         self._pods: dict[str, str] = {}  # id of container or sandbox -> name of the pod
         self._began = time.monotonic()
         self._server: Any = None
@@ -250,10 +253,22 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         path = handler_call_details.method
         method = _METHODS.get(path)
         if method is None:
-            return None
+            return grpc.unary_unary_rpc_method_handler(self._other(path)) if self._proxy.forwards_others else None
         if method.server_streaming:
             return grpc.unary_stream_rpc_method_handler(self._streaming(path))
         return grpc.unary_unary_rpc_method_handler(self._single(path, method))
+
+    def _other(self, path: str) -> Callable[..., Any]:
+        async def handle(request: bytes, context: Any) -> bytes:
+            metadata = [(key, value) for key, value in context.invocation_metadata() if key == "containerd-namespace"]
+            try:
+                sent = self._proxy.upstream(path)(request, timeout=context.time_remaining(), metadata=metadata)
+                return bytes(await sent)
+            except grpc.aio.AioRpcError as error:
+                await context.abort(error.code(), error.details() or "")
+            raise AssertionError("unreachable")
+
+        return handle
 
     def _streaming(self, path: str) -> Callable[..., Any]:
         async def handle(request: bytes, context: Any) -> Any:
@@ -277,7 +292,10 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                     await _suffer(rule)
                 if proxy.is_hidden(method, request):
                     raise _RefusedError("NotFound", "hidden: not found")
-                response = bytes(await proxy.upstream(path)(request, timeout=context.time_remaining()))
+                sent = proxy.upstream(path)(request, timeout=context.time_remaining())
+                if proxy.on_forward is not None:
+                    proxy.on_forward(method.name, request, sent)
+                response = bytes(await sent)  # a caller that goes away cancels this, and so the runtime's call
                 proxy.learn(method, pod, response)
                 if rule is not None and rule.after:
                     await _suffer(rule)

@@ -148,6 +148,9 @@ class FakeRuntime(Faults, RuntimeWorld):
     async def remove_container(self, container_id: str) -> None:
         await self._do("RemoveContainer", {"container_id": container_id}, lambda: self._remove(container_id))
 
+    async def end_task(self, task_id: str) -> None:
+        await self._do("EndTask", {"id": task_id}, lambda: self.left_tasks.discard(task_id))
+
     async def update_container_resources(self, container_id: str, resources: Message) -> None:
         fill("UpdateContainerResources", api_pb2.LinuxContainerResources(), resources)
         request = {"container_id": container_id, "linux": resources}

@@ -15,6 +15,7 @@ from shared.cri.interface import ImageStatus, Message, RuntimeCallError, Runtime
 from shared.cri.termination import read_termination_message
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.pod_source import SOURCE, STATIC_SOURCES
+from tests.fakes.left_tasks import never_ran, refusal_of_removal, refusal_of_start
 
 FIRST_PID = 1 << 23  # above any pid_max, so that a fake pid never names a real process
 
@@ -40,6 +41,7 @@ class RuntimeWorld:
         self.clock = clock
         self.images: dict[str, ImageStatus] = {}
         self.pullable: set[str] = set(pullable)
+        self.left_tasks: set[str] = set()  # containers with a task that CRI does not know of
         self.on_exit: list[Callable[[int], None]] = []  # called with the pid of each process that ends
         self._sandboxes: dict[str, _Pod] = {}
         self._containers: dict[str, _Held] = {}
@@ -307,6 +309,9 @@ class RuntimeWorld:
             raise _not_found(
                 "StartContainer", f'an error occurred when try to find container "{container_id}": not found'
             )
+        if container_id in self.left_tasks:
+            held.container = never_ran(held.container, self._now())
+            raise refusal_of_start(container_id)
         if held.container.state is not ContainerState.CREATED:
             raise RuntimeCallError(
                 "StartContainer",
@@ -336,6 +341,8 @@ class RuntimeWorld:
         held = self._containers.get(container_id)
         if held is None:
             return
+        if container_id in self.left_tasks:
+            raise refusal_of_removal(container_id)
         self._end(held, 137)
         del self._containers[container_id]
         self._release(container_id)

@@ -13,6 +13,7 @@ from services.podsync.core.pod.events import DIRECTORIES_FAILED, SANDBOX_STATUS_
 from services.podsync.core.pod.instructions import (
     Call,
     CreateContainer,
+    EndTasks,
     InspectImage,
     KillContainer,
     KillPod,
@@ -42,6 +43,7 @@ from services.podsync.core.pod.results import (
 from services.podsync.core.pod.retry import after_failure, after_look, start_later
 from services.podsync.core.pod.saved import with_container, with_containers, without
 from services.podsync.core.sync.actions import decide_sandbox
+from services.podsync.core.sync.left_behind import ENDINGS
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.backoff import Backoff
@@ -101,7 +103,13 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
         case StartContainer():
             return _started(record, event.call, result, at)
         case RemoveContainers() | RemoveSandboxes():
-            return _observed(replace(record, retry=replace(record.retry, removal_error="")), result, at)
+            retry = replace(record.retry, removal_error="", refusals=0, endings=0)
+            return _observed(replace(record, retry=retry), result, at)
+        case EndTasks(left=left, refusal=refusal):
+            retry = replace(record.retry, removal_at=0.0, refusals=0, endings=record.retry.endings + 1)
+            text = f"{left} could not be removed, and its task was ended by the runtime's task service: {refusal}"
+            record = replace(record, retry=retry).with_event("Warning", "FailedSync", text, "")
+            return _observed(record, result, at)
         case ResizePod():
             return _resized(record, event.call)
         case ReleasePod():
@@ -146,7 +154,8 @@ def _observed(record: PodRecord, result: Result | None, at: float, stopped: tupl
     part = result if isinstance(result, PartListed) else PartListed()
     nothing = RuntimePod(uid=record.uid, name=record.name, namespace=record.namespace, observed_at=0.0)
     known = record.observed.runtime_pod or nothing
-    containers = {c.id: c for c in (*known.containers, *part.containers)}
+    apart = (*record.observed.interrupted, *record.observed.left_behind)
+    containers = {c.id: c for c in (*known.containers, *apart, *part.containers)}
     sandboxes = {s.id: replace(s, state=SandboxState.NOTREADY) if s.id in stopped else s for s in known.sandboxes}
     if part.sandbox is not None:
         sandboxes[part.sandbox.id] = part.sandbox
@@ -237,7 +246,14 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
         case PullImage():
             return pull_failed(record, call, event, now=now, retry_at=retry_at)
         case RemoveContainers() | RemoveSandboxes():
-            return replace(record, retry=replace(record.retry, removal_at=retry_at, removal_error=event.text))
+            refusals = record.retry.refusals + (event.code == "FailedPrecondition")
+            retry = replace(record.retry, removal_at=retry_at, removal_error=event.text, refusals=refusals)
+            return replace(record, retry=retry)
+        case EndTasks():
+            endings = record.retry.endings + (event.code not in OUTCOME_UNKNOWN)
+            if event.code == "Unimplemented":  # the runtime is another one than containerd
+                endings = ENDINGS
+            return replace(record, retry=replace(record.retry, removal_at=retry_at, refusals=0, endings=endings))
         case ResizePod():
             return _resize_failed(record, event, retry_at)
     if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well

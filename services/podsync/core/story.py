@@ -275,7 +275,7 @@ def _subject(call: Call) -> Line:
         return line | {"container": call.stop.container, "grace": call.stop.grace_seconds}
     if isinstance(call, KillPod):
         return line | {"grace": max((stop.grace_seconds for stop in call.containers), default=0)}
-    for key in ("container", "volume", "attempt", "image"):
+    for key in ("container", "volume", "attempt", "image", "left"):
         value = getattr(call, key, None)
         if isinstance(value, str | int) and value != "":
             line[key] = value

@@ -8,6 +8,7 @@ import pytest
 from shared.cri.interface import RuntimeCallError, RuntimeEvent
 from shared.model.runtime import Container, ContainerState, SandboxState
 from tests.fakes.runtime import FakeRuntime
+from tests.unit.cri.left_tasks_contract import LeftTasksContract
 from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started
 
 IMAGE = "localhost/busybox:1"
@@ -23,6 +24,9 @@ class FakeWorld(World):
         self.runtime.stop_exit_code = 7
         self.directory = directory
 
+    def leave_task(self, container_id: str) -> None:
+        self.runtime.left_tasks.add(container_id)
+
     def kill(self, container: Container) -> None:
         self.runtime.exit_container(container.id, 137)
 
@@ -32,7 +36,7 @@ def world(tmp_path: Path) -> FakeWorld:
     return FakeWorld(tmp_path)
 
 
-class TestFakeRuntime(RuntimeContract):
+class TestFakeRuntime(RuntimeContract, LeftTasksContract):
     """The contract, and the controls."""
 
     async def test_a_fault_before_leaves_nothing_and_a_fault_after_leaves_the_effect(self, world: FakeWorld) -> None:

@@ -220,7 +220,7 @@ class Play(RuntimeModel):
         if name in self.hang:
             self.hang.discard(name)
             return
-        failure = self.fail.pop(name, None) or self.fail_always.get(name)
+        failure = self.fail.pop(name, None) or self.fail_always.get(name) or self.refusal(call)
         try:
             done = self.effect(call) if failure is None else None
         except MemoryInUseError as error:

@@ -15,6 +15,7 @@ from services.podsync.core.pod.instructions import (
     Call,
     ContainerStop,
     CreateContainer,
+    EndTasks,
     FetchNode,
     InspectImage,
     KillContainer,
@@ -43,6 +44,8 @@ class RuntimeModel:
     images: set[str] = field(default_factory=lambda: {"busybox:1"})
     log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
     outside: set[str] = field(default_factory=set)  # pods whose cgroup is missing
+    tasks_left: set[str] = field(default_factory=set)  # containers that end with a task that CRI does not know of
+    ends_tasks: bool = True  # the runtime has a task service that can end those
     deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     wall: float = 1_000_000.0
     sandboxes: dict[str, list[Sandbox]] = field(default_factory=dict)
@@ -76,6 +79,16 @@ class RuntimeModel:
     def running(self, uid: str) -> list[tuple[str, int]]:
         """Name and attempt of every running container."""
         return [(c.name, c.attempt) for c in self.containers.get(uid, []) if c.state is ContainerState.RUNNING]
+
+    def refusal(self, call: Call) -> tuple[str, str] | None:
+        """Code and description of the error with which the runtime refuses the call; None = it does not."""
+        if isinstance(call, EndTasks) and not self.ends_tasks:
+            return "Unimplemented", "unknown service containerd.services.tasks.v1.Tasks"
+        ids = [c[0] for c in call.containers] if isinstance(call, RemoveContainers) else []
+        if isinstance(call, RemoveSandboxes):
+            ids = [c.id for c in self.containers.get(call.uid, []) if c.sandbox_id in call.sandboxes]
+        left = [container_id for container_id in ids if container_id in self.tasks_left]
+        return ("FailedPrecondition", f"cannot delete running task {left[0]}: failed precondition") if left else None
 
     def effect(self, call: Call) -> CallDone:
         """What the call changes, and its result."""
@@ -123,9 +136,14 @@ class RuntimeModel:
                     replace(s, state=SandboxState.NOTREADY) if s.id in call.sandboxes else s
                     for s in self.sandboxes.get(uid, [])
                 ]
+                ids = {stop.container_id for stop in containers}
+                ended = tuple(c for c in self.containers.get(uid, []) if c.id in ids)
+                return replace(done, result=results.PartListed(containers=ended))
             case RemoveContainers(containers=containers):
                 gone = {c[0] for c in containers}
                 self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
+            case EndTasks(ids=ids):
+                self.tasks_left -= set(ids)
             case RemoveSandboxes(sandboxes=sandboxes):
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
             case FetchNode():

@@ -35,6 +35,7 @@ from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
     CreateContainer,
+    EndTasks,
     FetchNode,
     InspectImage,
     KillContainer,
@@ -179,6 +180,8 @@ class RuntimeCalls(PodOperations):
                 found = await self.found(view, *(stop.container_id for stop in call.containers))
                 if len(found) == len(call.containers):
                     return replace(done, result=PartListed(containers=found))
+            case EndTasks():
+                await stopping.end_tasks(self, call, view)
             case RemoveContainers():
                 await stopping.remove_containers(self, call, view)
             case RemoveSandboxes():

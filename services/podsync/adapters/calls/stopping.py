@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook, sleep_seconds
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, unless_absent
 from services.podsync.core.cri.config_errors import ContainerConfigError
-from services.podsync.core.pod.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
+from services.podsync.core.pod.instructions import ContainerStop, EndTasks, KillPod, RemoveContainers, RemoveSandboxes
 from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
 from shared.cri.interface import RuntimeCallError
 from shared.deadlines import waiting_for
@@ -183,6 +183,17 @@ async def remove_sandboxes(operations: PodOperations, call: RemoveSandboxes) -> 
         await unless_absent(operations.runtime.remove_pod_sandbox(sandbox_id))
 
     if failures := await _try_all(remove(sandbox_id) for sandbox_id in call.sandboxes):
+        raise failures[0]
+
+
+async def end_tasks(operations: PodOperations, call: EndTasks, view: PodView) -> None:
+    """End the tasks below CRI of what the runtime refuses to remove. Raises the first RuntimeCallError."""
+    failures = await _try_all(operations.runtime.end_task(each) for each in call.ids)
+    outcome = f"its task cannot be ended either: {failures[0]}" if failures else "its task was ended"
+    log.warning(
+        "the runtime refuses to remove %s of pod %s: %s; %s", call.left, view.description, call.refusal, outcome
+    )
+    if failures:
         raise failures[0]
 
 

@@ -218,6 +218,16 @@ class RemoveSandboxes(Call):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EndTasks(Call):
+    """Kill and delete the tasks of these containers or sandboxes (ids), which the runtime refuses to remove as it has a
+    task of them, through its task service below CRI. `left`: what they are, for people; `refusal`: what it said."""
+
+    ids: tuple[str, ...]
+    left: str
+    refusal: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainerUpdate:
     """A running container that is given what is allocated to it. `given`: `resources` that it has until then."""
 

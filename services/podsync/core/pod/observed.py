@@ -14,10 +14,12 @@ from shared.model.runtime import Container, ContainerState, RuntimePod
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """`runtime_pod`: without the instances of `interrupted`; None = the runtime has nothing of the pod."""
+    """`runtime_pod`: without the instances of `interrupted` and `left_behind`; None = the runtime has nothing of the
+    pod."""
 
     runtime_pod: RuntimePod | None = None
     interrupted: tuple[Container, ...] = ()  # instances whose start the end of podsync or of the runtime interrupted
+    left_behind: tuple[Container, ...] = ()  # interrupted ones that the runtime does not remove
     at: float = float("-inf")  # CLOCK_MONOTONIC seconds; older observations are ignored
     is_current: bool = False  # by this process, and no failed call since may have changed the pod
     since_start: bool = False  # by this process, at any time
@@ -48,13 +50,26 @@ def observe(
     if at < observed.at:
         return replace(observed, is_current=True, since_start=True), attempts
     if runtime_pod is None:
-        return replace(observed, runtime_pod=None, at=at, is_current=True, since_start=True), attempts
-    interrupted = tuple(c for c in runtime_pod.containers if _was_interrupted(c, saved.container(c.name).starting))
+        return Observed(at=at, is_current=True, since_start=True), attempts
+    left_behind = tuple(c for c in runtime_pod.containers if c.id in saved.left_behind)
+    interrupted = tuple(
+        c
+        for c in runtime_pod.containers
+        if c not in left_behind and _was_interrupted(c, saved.container(c.name).starting)
+    )
+    attempts = _raised(attempts, replace(runtime_pod, containers=left_behind)) if left_behind else attempts
     if interrupted:
-        kept = tuple(c for c in runtime_pod.containers if c not in interrupted)
-        runtime_pod = replace(runtime_pod, containers=kept)
         attempts = _without(attempts, interrupted)
-    now = Observed(runtime_pod=runtime_pod, interrupted=interrupted, at=at, is_current=True, since_start=True)
+    if hidden := (*interrupted, *left_behind):
+        runtime_pod = replace(runtime_pod, containers=tuple(c for c in runtime_pod.containers if c not in hidden))
+    now = Observed(
+        runtime_pod=runtime_pod,
+        interrupted=interrupted,
+        left_behind=left_behind,
+        at=at,
+        is_current=True,
+        since_start=True,
+    )
     return now, _raised(attempts, runtime_pod)
 
 

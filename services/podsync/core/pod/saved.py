@@ -84,6 +84,7 @@ class Saved:
     containers: Mapping[str, SavedContainer] = field(default_factory=dict)  # by name; none is `NOTHING_SAVED`
     pre_stops: Mapping[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop began
     restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
+    left_behind: tuple[str, ...] = ()  # instances that the runtime does not remove: the pod goes on beside them
     image_backoff: Mapping[str, ImageBackoff] = field(default_factory=dict)  # by image
 
     def container(self, name: str) -> SavedContainer:

@@ -74,7 +74,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
         if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
             raise TypeError(f"{name} is a {type(value).__name__}")
     found["state"] = PodState(found["state"])
-    found["victims"] = tuple(found.get("victims", ()))
+    found |= {name: tuple(found.get(name, ())) for name in ("victims", "left_behind")}
     found["containers"] = _containers(found)
     found["image_backoff"] = _backoffs(ImageBackoff, found.get("image_backoff", {}))
     found |= _resources(found)
@@ -113,7 +113,8 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
     for field, name in _NAMES[type(part)].items():
         plain[name] = plain.pop(field)
     if isinstance(part, Saved):
-        plain["state"], plain["victims"] = str(part.state), list(part.victims)
+        plain["state"] = str(part.state)
+        plain["victims"], plain["left_behind"] = list(part.victims), list(part.left_behind)
         for name in ("allocation", "pending_resize", "resize"):
             plain[name] = asdict(plain[name]) if plain[name] is not None else {}
         of_containers = plain.pop("containers")

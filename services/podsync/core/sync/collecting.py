@@ -3,6 +3,7 @@
 from services.podsync.core.pod.instructions import Call, ReleasePod, RemoveContainers, RemovePodLogs, RemoveSandboxes
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, StepInputs
+from services.podsync.core.sync.left_behind import end_tasks
 from shared.model.runtime import Container, ContainerState, SandboxState
 
 EVERY = 1 << 31  # instances to keep: all
@@ -10,9 +11,12 @@ GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log dire
 
 
 def remove_when_due(step: Step, dead: Call | None, inputs: StepInputs) -> None:
-    """Remove what is dead; after a failed removal it waits, and delays nothing else."""
+    """Remove what is dead; after a failed removal it waits, and delays nothing else. Where the runtime refuses it again
+    and again because of a task, the task is ended first."""
     retry_at = step.record.retry.removal_at
-    if dead is not None and retry_at > inputs.now:
+    if dead is not None and (ending := end_tasks(step.record, dead)) is not None:
+        step.call = ending
+    elif dead is not None and retry_at > inputs.now:
         step.wake_earlier(retry_at)
     else:
         step.call = dead
@@ -55,7 +59,8 @@ def collect(record: PodRecord, inputs: StepInputs) -> Step:
 def dead_instances(record: PodRecord, *, keep: int) -> RemoveContainers | None:
     """Exited instances that are garbage or beyond the `keep` newest of each container, and created ones that were
     overtaken."""
-    dead = [(c.id, c.name, c.log_path) for c in record.observed.interrupted]
+    lost = (*record.observed.interrupted, *(() if keep else record.observed.left_behind))
+    dead = [(c.id, c.name, c.log_path) for c in lost]
     for name in dict.fromkeys(c.name for c in record.instances):
         instances = record.instances_of(name)
         exited = [c for c in instances if c.state is ContainerState.EXITED]
@@ -77,7 +82,7 @@ def dead_init_instances(record: PodRecord) -> RemoveContainers | None:
 
 def dead_sandboxes(record: PodRecord, *, keep_newest: bool) -> RemoveSandboxes | None:
     """Sandboxes that are stopped and hold no container."""
-    used = {c.sandbox_id for c in record.instances}
+    used = {c.sandbox_id for c in (*record.instances, *record.observed.left_behind)}
     candidates = record.sandboxes[1:] if keep_newest else record.sandboxes
     dead = tuple(s.id for s in candidates if s.state is SandboxState.NOTREADY and s.id not in used)
     return RemoveSandboxes(uid=record.uid, sandboxes=dead) if dead else None

@@ -23,6 +23,7 @@ from services.podsync.core.sync.collecting import (
     terminated,
 )
 from services.podsync.core.sync.container_kill import spec_grace
+from services.podsync.core.sync.left_behind import go_on_beside
 from services.podsync.core.sync.resizing import resize_pod
 from services.podsync.core.sync.starting import hook_owed, start_containers
 from services.podsync.core.sync.stopping import (
@@ -139,6 +140,8 @@ def _before_containers(record: PodRecord, inputs: StepInputs) -> Step | None:
     if missing:
         return Step(record=record, waits_for=f"volumes {', '.join(missing)}")
     if record.observed.interrupted:
+        if (beside := go_on_beside(record)) is not None:
+            return beside
         step = Step(record=record)
         remove_when_due(step, dead_instances(record, keep=inputs.dead_instances_kept), inputs)
         return step

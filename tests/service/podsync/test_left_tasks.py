@@ -1,0 +1,34 @@
+"""The end of tasks that keep containers from being removed, against the fake runtime."""
+
+from pathlib import Path
+
+import pytest
+
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import EndTasks
+from services.podsync.core.pod.results import PodListed
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.podsync.performer import UID, a_container
+from tests.service.podsync.test_stop_calls import running
+
+
+@on_virtual_time
+async def test_tasks_that_keep_containers_from_being_removed_are_all_ended_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    containers = [a_container("a"), a_container("b")]
+    performer = await running(tmp_path, *containers)
+    left = set(performer.ids.values())
+    performer.runtime.left_tasks |= left
+    call = EndTasks(uid=UID, ids=tuple(sorted(left)), left="containers a and b", refusal="cannot delete running task")
+    performer.runtime.fail("EndTask", "DeadlineExceeded", "no end")
+    failed = await performer.perform(call)
+    assert isinstance(failed, CallFailed) and failed.code == "DeadlineExceeded"
+    assert performer.runtime.left_tasks == {min(left)}
+    done = await performer.perform(call)
+    assert isinstance(done, CallDone) and isinstance(done.result, PodListed) and not performer.runtime.left_tasks
+    lines = [record.getMessage() for record in caplog.records if "containers a and b" in record.getMessage()]
+    assert [line.rpartition("; ")[2].split(":")[0] for line in lines] == [
+        "its task cannot be ended either",
+        "its task was ended",
+    ]

@@ -1,0 +1,97 @@
+"""containerd's task service as a real gRPC server answers it, also one that hangs, refuses or has no such service."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from shared.cri import task_service, tasks_pb2
+from shared.cri.interface import RuntimeCallError
+from shared.cri.task_service import end_task
+
+_REQUESTS: dict[str, Any] = {
+    "Kill": tasks_pb2.KillRequest,
+    "Wait": tasks_pb2.WaitRequest,
+    "Delete": tasks_pb2.DeleteTaskRequest,
+}
+
+
+class Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """Answers all methods, those of `answers` with a code or (None) never. `asked`: namespace, method, request."""
+
+    def __init__(self, answers: dict[str, grpc.StatusCode | None]) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str, Any]] = []
+
+    def service(self, details: Any) -> Any:
+        method = details.method.rpartition("/")[2]
+        if details.method != f"/containerd.services.tasks.v1.Tasks/{method}":
+            return None
+        namespace = dict(details.invocation_metadata)["containerd-namespace"]
+
+        async def answer(request: Any, context: Any) -> bytes:
+            self.asked.append((namespace, method, request))
+            if method in self.answers:
+                code = self.answers[method]
+                await (asyncio.Event().wait() if code is None else context.abort(code, "why"))
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(answer, request_deserializer=_REQUESTS[method].FromString)
+
+
+async def ended(directory: Path, answers: dict[str, grpc.StatusCode | None]) -> list[tuple[str, str, Any]]:
+    """End task `t`; what the service was asked for."""
+    service, server = Service(answers), grpc.aio.server()
+    server.add_generic_rpc_handlers((service,))
+    server.add_insecure_port(f"unix://{directory}/s")
+    await server.start()
+    try:
+        await end_task(f"unix://{directory}/s", "t")
+    finally:
+        await server.stop(0)
+    return service.asked
+
+
+async def test_a_task_is_killed_waited_for_and_deleted(tmp_path: Path) -> None:
+    kill, wait, delete = await ended(tmp_path, {})
+    assert kill == ("k8s.io", "Kill", tasks_pb2.KillRequest(container_id="t", signal=9, all=True))
+    assert wait == ("k8s.io", "Wait", tasks_pb2.WaitRequest(container_id="t"))
+    assert delete == ("k8s.io", "Delete", tasks_pb2.DeleteTaskRequest(container_id="t"))
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION])
+async def test_a_process_that_has_ended_is_no_reason_to_keep_the_task(tmp_path: Path, code: grpc.StatusCode) -> None:
+    asked = await ended(tmp_path, {"Kill": code, "Wait": code})
+    assert [method for _, method, _ in asked] == ["Kill", "Wait", "Delete"]
+
+
+async def test_a_task_that_is_not_there_is_ended(tmp_path: Path) -> None:
+    not_found = grpc.StatusCode.NOT_FOUND
+    assert len(await ended(tmp_path, {"Kill": not_found, "Wait": not_found, "Delete": not_found})) == 3
+
+
+@pytest.mark.parametrize(
+    ("answers", "code"),
+    [
+        ({"Delete": grpc.StatusCode.FAILED_PRECONDITION}, "FailedPrecondition"),
+        ({"Wait": None}, "DeadlineExceeded"),  # a process that SIGKILL does not end
+        ({"Kill": grpc.StatusCode.UNIMPLEMENTED}, "Unimplemented"),  # another runtime
+        ({"Kill": grpc.StatusCode.UNAVAILABLE}, "Unavailable"),
+    ],
+)
+async def test_a_failure_has_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: dict[str, grpc.StatusCode | None], code: str
+) -> None:
+    monkeypatch.setattr(task_service, "_ANSWER_SECONDS", 0.3)
+    with pytest.raises(RuntimeCallError) as error:
+        await ended(tmp_path, answers)
+    assert error.value.code == code and error.value.method.startswith("Tasks.")
+
+
+async def test_a_socket_that_is_missing_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeCallError) as error:
+        await end_task(f"unix://{tmp_path}/missing", "t")
+    assert error.value.code == "Unavailable"

@@ -1,0 +1,142 @@
+"""A start whose caller was killed leaves a task that CRI does not know of: its container can neither be started, nor
+stopped, nor removed, until something stronger than CRI ends the task."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from services.podsync.core.pod.instructions import EndTasks
+from shared.model.runtime import ContainerState
+from tests.unit.podsync.play import Play, Pod, a_container, a_pod
+
+NEVER_RAN: dict[str, Any] = {"state": ContainerState.EXITED, "started_at": 0, "exit_code": 128, "reason": "StartError"}
+
+
+def status_of(play: Play) -> dict[str, Any]:
+    return play.statuses["u1"].status
+
+
+def cut_off(pod: Pod, *, ends_tasks: bool = True, name: str = "c") -> Play:
+    """podsync is killed in StartContainer of the container `name`; the runtime keeps a task of it."""
+    play = Play(hang={"StartContainer"}, ends_tasks=ends_tasks)
+    play.want(pod)
+    (lost,) = [c for c in play.containers["u1"] if c.name == name]
+    play.containers["u1"] = [replace(c, **NEVER_RAN) if c is lost else c for c in play.containers["u1"]]
+    play.tasks_left.add(lost.id)
+    play.log.clear()
+    play.start()
+    play.run()
+    return play
+
+
+def test_the_task_is_ended_and_the_same_attempt_is_started_within_two_seconds() -> None:
+    play = cut_off(a_pod())
+    assert play.running("u1") == []
+    play.later(2.0)
+    assert play.running("u1") == [("c", 0)] and status_of(play)["containerStatuses"][0]["restartCount"] == 0
+    assert play.log.count("EndTasks") == 1 and "KillPod" not in play.log
+    assert len(play.sandboxes["u1"]) == 1
+    (event,) = [event for event in play.events if "FailedSync" in event]
+    assert "container c (c002) could not be removed, and its task was ended" in event and "running task" in event
+
+
+def test_one_refusal_is_no_reason_to_end_anything() -> None:
+    play = cut_off(a_pod())
+    play.tasks_left.clear()
+    play.later(2.0)
+    assert play.running("u1") == [("c", 0)] and "EndTasks" not in play.log
+
+
+def test_other_errors_of_a_removal_end_no_task() -> None:
+    play = cut_off(a_pod())
+    play.tasks_left.clear()
+    play.fail_always["RemoveContainers"] = ("Unknown", "device busy")
+    play.later(300)
+    assert "EndTasks" not in play.log
+
+
+def test_where_nothing_ends_it_the_pod_goes_on_in_a_new_sandbox_beside_it() -> None:
+    play = cut_off(a_pod(), ends_tasks=False)
+    play.later(120)
+    assert play.running("u1") == [("c", 1)]
+    assert [s.attempt for s in play.look("u1").sandboxes] == [1, 0]
+    (event,) = [event for event in play.events if "FailedSync" in event]
+    assert "container c (c002) cannot be removed and was left behind" in event and "running task" in event
+    play.log.clear()
+    play.later(300)
+    assert not {"RemoveContainers", "RemoveSandboxes", "EndTasks", "RunPodSandbox"} & set(play.log)
+
+
+def test_a_restart_of_podsync_remembers_what_was_left_behind() -> None:
+    play = cut_off(a_pod(), ends_tasks=False)
+    play.later(120)
+    before = len(play.events)
+    play.log.clear()
+    play.start()
+    play.run()
+    play.later(120)
+    assert play.running("u1") == [("c", 1)] and len(play.events) == before and "RemoveContainers" not in play.log
+
+
+def test_a_pod_that_ends_tries_to_remove_what_it_has_left_behind() -> None:
+    play = cut_off(a_pod(), ends_tasks=False)
+    play.later(120)
+    play.ends_tasks = True
+    play.drop("u1")
+    play.later(120)
+    assert play.containers["u1"] == [] and play.sandboxes["u1"] == [] and "u1" not in play.disk
+
+
+def test_what_else_runs_of_the_pod_goes_on() -> None:
+    pod = a_pod(containers=[a_container("other"), a_container("c")])
+    play = Play(ends_tasks=False)
+    play.want(pod)
+    other = next(c for c in play.containers["u1"] if c.name == "other")
+    play.hang.add("StartContainer")
+    play.exit("u1", 1)
+    play.later(30)
+    lost = next(c for c in play.containers["u1"] if c.state is ContainerState.CREATED)
+    play.containers["u1"] = [replace(c, **NEVER_RAN) if c is lost else c for c in play.containers["u1"]]
+    play.tasks_left.add(lost.id)
+    play.start()
+    play.run()
+    play.later(300)
+    assert sorted(play.running("u1")) == [("c", lost.attempt + 1), ("other", 0)]
+    assert play.stopped == [] and other.id in {c.id for c in play.containers["u1"]}
+    assert len(play.sandboxes["u1"]) == 1
+
+
+def test_a_pod_that_never_restarts_is_not_ended_for_a_start_that_was_lost() -> None:
+    play = cut_off(a_pod(restartPolicy="Never"), ends_tasks=False)
+    play.later(120)
+    assert play.running("u1") == [("c", 1)] and status_of(play)["phase"] == "Running"
+
+
+def test_what_is_left_behind_is_bounded() -> None:
+    play = cut_off(a_pod(), ends_tasks=False)
+    for _ in range(12):
+        play.later(200)
+        play.containers["u1"] = [replace(c, **NEVER_RAN) for c in play.containers["u1"]]
+        play.tasks_left |= {c.id for c in play.containers["u1"]}
+        record = play.disk["u1"]
+        record["starting"] = {"c": max(play.containers["u1"], key=lambda c: c.created_at).id}
+        play.start()
+        play.run()
+    assert len(play.core.records["u1"].saved.left_behind) <= 5
+
+
+@pytest.mark.parametrize("ends_tasks", [True, False])
+def test_a_kill_at_any_step_of_the_healing_changes_nothing_in_the_end(ends_tasks: bool) -> None:
+    for step in range(1, 200):
+        play = cut_off(a_pod(), ends_tasks=ends_tasks)
+        play.steps, play.kill_at = 0, step
+        play.later(400)
+        reached = play.steps >= step
+        assert [name for name, _ in play.running("u1")] == ["c"], f"killed at step {step}"
+        assert len(play.core.records["u1"].saved.left_behind) == (0 if ends_tasks else 1)
+        if not reached:
+            break
+    else:
+        pytest.fail("the play has no end")
+    assert any(isinstance(call, EndTasks) for call in play.calls)
