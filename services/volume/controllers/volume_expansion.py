@@ -53,8 +53,9 @@ class VolumeExpansion:
 
     async def _ended(self, expansion: Expansion, outcome: Outcome, again: bool) -> Outcome:
         if outcome.expansion is ExpansionFailure.UNSUPPORTED:
-            # Without the recovery protocol, the kubelet takes it as done by the controller alone.
-            fails = expansion.recovery
+            # Without the recovery protocol, and for a claim that has the size already, the kubelet takes it as done by
+            # the controller alone.
+            fails = expansion.recovery and not expansion.updated
             outcome = replace(outcome, expansion=ExpansionFailure.FINAL) if fails else replace(outcome, error="")
         if outcome.error:
             now = rfc3339(self._clock.wall())

@@ -24,6 +24,8 @@ def mounted(volume: ActualVolume, before: ActualVolume | None, spec: VolumeSpec,
     others = actual.of_device(spec.unique_name) if spec.unique_name else []
     if any(other.capacity >= spec.capacity for other in others):
         return
+    if spec.expansion.updated and (before is None or not before.capacity):
+        return  # the claim has the size already: only what was mounted before that is expanded
     volume.capacity = spec.expansion.before
     volume.held = True
     if before is not None and before.capacity:

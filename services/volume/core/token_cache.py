@@ -59,7 +59,7 @@ class CachedToken:
     token: str = field(repr=False)
     expires: float | None  # wall
     received: float  # monotonic
-    lifetime: int | None  # seconds from issue to `expires`; None = it is not renewed
+    lifetime: int | None  # seconds from issue to `expires`; None = neither answer nor request has it
     expiration: str = ""  # RFC 3339, as the API server returned it
 
     def needs_refresh(self, *, wall: float, now: float, jitter: float) -> bool:
@@ -102,7 +102,7 @@ class TokenCache:
     def issued(self, key: TokenKey, token: str, expiration: str, lifetime: int, *, now: float) -> CachedToken:
         """Keep a new token. `expiration` is RFC 3339, `lifetime` the seconds from issue to expiration, 0 = as
         requested."""
-        known = None if key.seconds is None else lifetime or key.seconds
+        known = lifetime or key.seconds or None
         cached = self._tokens[key] = CachedToken(token, _moment(expiration), now, known, expiration)
         return cached
 

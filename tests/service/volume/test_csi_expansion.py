@@ -7,9 +7,9 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from tests.fakes.csi_driver import STAGE
+from tests.fakes.csi_driver import EXPAND, STAGE
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
-from tests.unit.volume.claims import CLAIM
+from tests.unit.volume.claims import CLAIM, PV
 
 PENDING = {
     "allocatedResources": {"storage": "2Gi"},
@@ -132,3 +132,18 @@ async def test_a_claim_that_changed_meanwhile_is_read_again(cluster: CsiCluster)
         cluster.run("a")
         await cluster.until_mounted("a")
         assert status(cluster)["capacity"] == {"storage": "2Gi"}
+
+
+@pytest.mark.parametrize("capabilities", [(STAGE,), (STAGE, EXPAND)])
+async def test_a_claim_of_many_nodes_that_was_expanded_once_is_mounted_without_an_expansion(
+    cluster: CsiCluster, capabilities: tuple[str, ...]
+) -> None:
+    cluster.driver.capabilities = capabilities
+    cluster.driver.fault("NodeExpandVolume", "INTERNAL", times=1000)
+    cluster.objects[PV]["spec"]["accessModes"] = ["ReadWriteMany"]
+    cluster.set_claim("2", capacity={"storage": "2Gi"}, allocatedResources={"storage": "2Gi"})
+    async with cluster.volume():
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        assert cluster.driver.calls("NodeExpandVolume") == []
+        assert cluster.patches == []

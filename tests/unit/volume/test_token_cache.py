@@ -1,6 +1,7 @@
 """When a token is renewed, and what happens when that fails."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -115,3 +116,10 @@ def test_a_request_names_the_pod_and_only_what_was_asked_for() -> None:
 
 def test_a_token_is_in_no_repr() -> None:
     assert "jwt" not in repr(issued())
+
+
+def test_a_token_requested_without_a_lifetime_is_renewed_in_that_of_the_answer() -> None:
+    cache, key = TokenCache(), replace(KEY, seconds=None)
+    cache.issued(key, "jwt", "2023-11-14T23:13:20Z", HOUR, now=100.0)  # T0 and an hour
+    assert cache.fresh(key, wall=T0 + 2870, now=2970.0, jitter=0.0) is not None
+    assert cache.fresh(key, wall=T0 + 2881, now=2981.0, jitter=0.0) is None
