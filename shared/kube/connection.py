@@ -163,6 +163,8 @@ def _tls(credentials: Credentials, *protocols: str) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=credentials.ca_file or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # clusters' own authorities are not made to that letter
+    # Each certificate of the CA file is trusted, self-signed or not, as in Go; Python does so only from 3.13 on.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if credentials.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

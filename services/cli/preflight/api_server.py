@@ -140,6 +140,7 @@ def _tls(credentials: ResolvedCredentials) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cadata=credentials.ca or None)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if credentials.insecure_skip_tls_verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

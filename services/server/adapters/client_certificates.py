@@ -62,6 +62,7 @@ class ClientCertificates:
         context.authority = self._content
         with as_file(shown if self._openssl else self._content) as file:
             if self._openssl is None:
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
                 context.load_verify_locations(cafile=file)
             else:
                 self._openssl.accept_any_client_certificate(context)

@@ -13,11 +13,12 @@ from shared.version import KUBERNETES_RELEASE
 
 
 def kubelet_version(own: str) -> str:
-    """The `kubeletVersion` of version `own` of this agent: `v1.36.0-bulkhead.0.1.0`."""
-    # Clients parse kubeletVersion as a semantic version and compare it with the API server's: it has to begin with the
-    # Kubernetes release whose behaviour we keep. Our own version follows the dash, where no client compares releases.
+    """The `kubeletVersion` of version `own` of this agent: `v1.36.0+bulkhead.0.1.0`."""
+    # Clients parse kubeletVersion as a semantic version and compare it with the API server's: it is the Kubernetes
+    # release whose behaviour we keep. Our own version is build metadata, which compares equal; what follows a dash
+    # would be a pre-release, older than v1.36.0.
     kept = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in own)
-    return f"{KUBERNETES_RELEASE}-bulkhead.{kept.strip('.-') or '0'}"
+    return f"{KUBERNETES_RELEASE}+bulkhead.{kept.strip('.-') or '0'}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from services.cli.takeover import api_server as takeover_api_server
 from services.cli.takeover.api_server import node_ready
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
+from tests.unit.kube.tls_world import Authority
 
 TOKEN = "a-token-that-is-secret"
 DEADLINE = 60.0  # seconds
@@ -119,6 +120,23 @@ def test_the_pods_of_a_node_are_read_page_by_page(server: Server) -> None:
     server.answer = answer
     with opened(server) as api:
         assert [pod["metadata"]["name"] for pod in api.pods("n1")] == ["p0", "p1", "p2"]
+
+
+def test_a_ca_that_is_an_intermediate_certificate_alone_is_trusted(server: Server, tmp_path: Path) -> None:
+    intermediate = Authority("intermediate", under=Authority())
+    pair = intermediate.issue("api")
+    (tmp_path / "both.pem").write_bytes(pair.key + pair.certificate)
+    server.serve_tls(tmp_path / "both.pem")
+    server.answer = lambda path, query: (200, {"gitVersion": "v1.36.2"})
+    url = f"https://127.0.0.1:{server.port}"
+    for ca, answers in ((intermediate, True), (Authority("another"), False)):
+        credentials = ResolvedCredentials(server=url, token=TOKEN, ca=ca.pem.decode())
+        with ApiServer(url, credentials, time.monotonic() + DEADLINE) as api:
+            if answers:
+                assert api.version() == "v1.36.2"
+            else:
+                with pytest.raises(ReadError, match="certificate verify failed"):
+                    api.version()
 
 
 def test_a_list_without_an_end_is_left(server: Server) -> None:

@@ -50,6 +50,15 @@ async def test_a_client_certificate_is_shown_and_a_changed_one_followed(tmp_path
     assert names == ["system:node:a"] * 2 + ["system:node:b"] * 2
 
 
+async def test_an_intermediate_authority_alone_is_trusted(tmp_path: Path) -> None:
+    intermediate = Authority("intermediate", under=CA)
+    context = server_context(tmp_path, intermediate.issue("api"), requires_certificate=False)
+    async with serving(context) as server, client_of(tmp_path) as client:
+        server.handler = good
+        put_credentials(tmp_path, 1, server.url, ca_file=intermediate.pem)
+        assert await client.get("/x") == {"ok": True}
+
+
 @pytest.mark.parametrize(
     ("server_pair", "fields", "line"),
     [

@@ -21,18 +21,18 @@ class Pair:
 
 
 class Authority:
-    """Signs certificates for tests."""
+    """Signs certificates for tests; `under` makes it an intermediate one."""
 
-    def __init__(self, name: str = "test-ca") -> None:
+    def __init__(self, name: str = "test-ca", under: "Authority | None" = None) -> None:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self._key = ec.generate_private_key(ec.SECP256R1())
-        now = datetime.now(UTC)
+        now, issuer = datetime.now(UTC), under or self
         self._certificate = (
-            x509.CertificateBuilder(self._name, self._name, self._key.public_key(), x509.random_serial_number())
+            x509.CertificateBuilder(issuer._name, self._name, self._key.public_key(), x509.random_serial_number())
             .not_valid_before(now - timedelta(days=2))
             .not_valid_after(now + timedelta(days=2))
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign(issuer._key, hashes.SHA256())
         )
         self.pem = self._certificate.public_bytes(Encoding.PEM)
 

@@ -1,5 +1,6 @@
 """The status setters: what they write, what they leave alone, and that no odd Node stops them."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +25,15 @@ OBSERVED = NodeObserved(
 )
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok", "lastTransitionTime": "t5"}
 PRESSURE = {"type": "DiskPressure", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "t4"}
+# As semver.org has it, without the numbers' own groups.
+SEMANTIC_VERSION = (
+    r"(?P<release>(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*))"
+    r"(?:-(?P<prerelease>(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
+    r"(?:\+(?P<build>[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?"
+)
+
 FACTS = NodeFacts(
-    identity=NodeIdentity(name="n1", kubelet_version="v1.36.0-bulkhead.1", declared_features=("A", "B")),
+    identity=NodeIdentity(name="n1", kubelet_version="v1.36.0+bulkhead.1", declared_features=("A", "B")),
     machine=MachineFacts(machine_id="m", system_uuid="s", boot_id="b", kernel_version="6.1", os_image="Debian"),
     now="t9",
     network=HostNetwork(assigned=frozenset({"10.0.0.1"}), default_routes=("10.0.0.1",)),
@@ -51,7 +59,7 @@ def test_what_a_node_without_status_gets() -> None:
         "kernelVersion": "6.1",
         "osImage": "Debian",
         "containerRuntimeVersion": "containerd://2.0.1",
-        "kubeletVersion": "v1.36.0-bulkhead.1",
+        "kubeletVersion": "v1.36.0+bulkhead.1",
         "kubeProxyVersion": "",
         "operatingSystem": "linux",
         "architecture": "amd64",
@@ -263,11 +271,11 @@ def test_another_boot_id_is_a_reboot() -> None:
 
 
 @pytest.mark.parametrize("own", ["0.1.0", "0.2.0.dev3+g12 ab", ""])
-def test_the_version_is_one_that_clients_parse(own: str) -> None:
-    core, _, suffix = kubelet_version(own).partition("-")
-    assert core == "v1.36.0"
-    parts = suffix.split(".")
-    assert parts[0] == "bulkhead" and all(p and p.replace("-", "").isalnum() for p in parts)
+def test_the_version_is_the_release_and_not_one_before_it(own: str) -> None:
+    version = re.fullmatch(SEMANTIC_VERSION, kubelet_version(own).removeprefix("v"))
+    assert version is not None
+    assert (version["release"], version["prerelease"]) == ("1.36.0", None)  # a pre-release sorts before its release
+    assert version["build"].startswith("bulkhead.")
 
 
 def test_the_api_servers_conditions_are_the_baseline() -> None:
