@@ -140,7 +140,8 @@ class _Decoder:
         elif kind is Scalar.STRING:
             remedy = "put it in quotes"
         elif kind is Scalar.QUANTITY:
-            value = str(value) if isinstance(value, int) and fits else value
+            if isinstance(value, int | float) and not isinstance(value, bool):  # JSON's numbers are quantities, too
+                value = repr(value)
             fits, remedy = isinstance(value, str) and _is_quantity(value), 'such as "100Mi"'
         else:
             remedy = 'write numbers with units ns, us, ms, s, m, h, as in "20s"'

@@ -214,8 +214,8 @@ def _taint(item: str) -> dict[str, str]:
     return {"key": key} | ({"value": value} if value else {}) | ({"effect": effect} if effect else {})
 
 
-def _vmodule(text: str, _before: Any) -> list[dict[str, Any]]:
-    patterns = []
+def _vmodule(text: str, before: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    patterns = [] if before is None else before
     for item in filter(None, text.split(",")):
         pattern, _, level = item.partition("=")
         if not pattern or not level or "=" in level:

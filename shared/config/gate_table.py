@@ -39,7 +39,8 @@ class Gate:
 _ALPHA = """
     AllowUnsafeMalformedObjectDeletion APIServingWithRoutine CBORServingAndStorage ClientsAllowCBOR
     ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
-    ContainerStopSignals CPUManagerPolicyAlphaOptions CRIListStreaming CrossNamespaceVolumeDataSource
+    ContainerStopSignals ControllerManagerReleaseLeaderElectionLockOnExit CPUManagerPolicyAlphaOptions
+    CRIListStreaming CrossNamespaceVolumeDataSource
     CSIVolumeHealth DRAListTypeAttributes DRANodeAllocatableResources DRAResourcePoolStatus
     DRAWorkloadResourceClaims EventedPLEG GangScheduling GenericWorkload HPAScaleToZero ImageVolumeWithDigest
     InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory KubeletInUserNamespace

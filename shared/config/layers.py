@@ -26,6 +26,7 @@ _GATED = {
     "imagePullCredentialsVerificationPolicy": "KubeletEnsureSecretPulledImages",
 }
 _GATES = "featureGates"
+_VMODULE = "logging.vmodule"
 _EVICTION_HARD = "evictionHard"
 _FIELD_OF = {one.key: one for one in FIELDS}
 
@@ -127,11 +128,14 @@ def lay_drop_ins(base: Layers, drop_ins: list[Document], findings: Findings) -> 
 
 
 def lay_own_flags(layers: Layers, fields: Mapping[str, Any], places: Mapping[str, str]) -> None:
-    """Flags over everything: each replaces as a whole, feature gates one by one."""
+    """Flags over everything: each replaces as a whole, feature gates one by one; patterns of files are added."""
     for key, value in fields.items():
         origin = Origin(Layer.FLAG, places[key])
         if key == _GATES:
             put_value(layers.data, key, {**(value_of(layers.data, key) or {}), **value})
+        elif key == _VMODULE:
+            known = value_of(layers.data, key) or []
+            put_value(layers.data, key, [*known, *(item for item in value if item not in known)])
         else:
             put_value(layers.data, key, copy.deepcopy(value))
             _forget(layers.origins, key)

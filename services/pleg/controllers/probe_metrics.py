@@ -2,8 +2,9 @@
 
 from services.pleg.core.probe_set import WorkerKey
 from services.pleg.core.probe_worker import Verdict
-from shared.metrics.family import PROBES, counter, histogram
+from shared.metrics.family import PROBES, counter, gauge, histogram
 from shared.metrics.registry import Registry
+from shared.process_identity import started_at
 
 SERIES = 5000  # of one metric
 TOTAL = counter(
@@ -28,6 +29,8 @@ DURATION = histogram(
     path=PROBES,
     limit=SERIES,
 )
+# These series begin again with this process, unlike those of /metrics, whose start is that of the oldest process.
+STARTED = gauge("process_start_time_seconds", "Start of the oldest process.", path=PROBES)
 _RESULTS = {
     Verdict.SUCCESS: "successful",
     Verdict.WARNING: "successful",
@@ -41,6 +44,8 @@ class ProbeMetrics:
 
     def __init__(self, metrics: Registry) -> None:
         self._total, self._duration = metrics.counter(TOTAL), metrics.histogram(DURATION)
+        if started := started_at("self"):
+            metrics.gauge(STARTED).set(started)
         self._tried: dict[WorkerKey, tuple[str, str, str, str]] = {}  # the labels of a worker's durations
 
     def tried(self, key: WorkerKey, namespace: str, pod: str, verdict: Verdict, seconds: float) -> None:

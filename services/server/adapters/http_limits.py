@@ -53,7 +53,7 @@ class LimitedServer(web.Server):
 
     def protocol_for(self, number: int) -> "Connection":
         """The protocol of the connection with this number."""
-        return Connection(number, self, loop=self._loop, **self._kwargs)
+        return Connection(number, self, loop=asyncio.get_running_loop(), **self._kwargs)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Called by aiohttp."""
@@ -85,7 +85,7 @@ class LimitedServer(web.Server):
         """End the connection after so many seconds, unless another limit is set before."""
         self.unlimit(handler)
         if handler.transport is not None:  # else it is gone, or no longer aiohttp's
-            self._ends[handler] = self._loop.call_later(seconds, _end, handler)
+            self._ends[handler] = asyncio.get_running_loop().call_later(seconds, _end, handler)
 
     def unlimit(self, handler: web.RequestHandler) -> None:
         """Set no limit any more."""
@@ -121,8 +121,8 @@ class Connection(web.RequestHandler):
         self._max_msg_queue_size, self._msg_queue_resume_size = _AHEAD, _AHEAD - 1
         self._parser = HttpRequestParser(
             self,
-            self._loop,
-            self._read_bufsize,
+            asyncio.get_running_loop(),
+            _BODY,
             max_line_size=self.max_line_size,
             max_field_size=self.max_field_size,
             max_headers=self.max_headers,
@@ -220,4 +220,4 @@ class Connection(web.RequestHandler):
                 b"HTTP/1.1 " + _TOO_LARGE + b"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
             )
             transport.write(head + _TOO_LARGE)
-            self._loop.call_later(_REFUSAL_SECONDS, transport.close)
+            asyncio.get_running_loop().call_later(_REFUSAL_SECONDS, transport.close)

@@ -171,6 +171,9 @@ async def _body(request: web.BaseRequest) -> str:
     """Return the content. Raises ValueError where it is too long, TimeoutError where it is late."""
     content = b""
     async with asyncio.timeout(TIMEOUT):
+        if request.headers.get("Expect", "").lower() == "100-continue":  # the client sends the content after this
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # the answer itself has not begun
         while piece := await request.content.read(MOST_BODY_BYTES):
             content += piece
             if len(content) > MOST_BODY_BYTES:

@@ -1,7 +1,13 @@
 """What pleg counts: its lists of the runtime, and tries of probes for as long as their worker lasts."""
 
+import os
+import subprocess
+import time
+
+import pytest
+
 from services.pleg.controllers.pod_observer import DURATION as LOOKED
-from services.pleg.controllers.probe_metrics import DURATION, TOTAL
+from services.pleg.controllers.probe_metrics import DURATION, STARTED, TOTAL
 from services.pleg.controllers.relists import DURATION as LISTED
 from services.pleg.controllers.relists import INTERVAL, LAST_SEEN
 from shared.cri.interface import ExecResult
@@ -29,6 +35,18 @@ async def test_tries_are_counted_by_result_and_timed_where_they_do_not_fail() ->
         }
         timed = counted(world.metrics, DURATION.name, PROBES)["Liveness", "c", "a", "default"]
         assert sum(timed[:-1]) == results["successful"] + results["unknown"] >= sum(before[:-1])
+
+
+@on_virtual_time
+async def test_the_page_of_probes_has_the_start_of_the_process_that_counts_them() -> None:
+    async with PlegWorld() as world:
+        [began] = counted(world.metrics, STARTED.name, PROBES)[()]
+        assert began == pytest.approx(start_by_ps(), abs=5)
+
+
+def start_by_ps() -> float:
+    """The start of this process in seconds since the epoch, as ps has it: to the second."""
+    return time.time() - float(subprocess.check_output(["/bin/ps", "-o", "etimes=", "-p", str(os.getpid())]))
 
 
 @on_virtual_time

@@ -97,6 +97,17 @@ async def test_a_process_that_does_not_answer_is_named_and_fails_no_other(server
         assert (status, body) == (500, "failed set klog.logging.verbosity 4: no answer of volume")
 
 
+async def test_a_client_that_waits_for_100_continue_gets_it_at_once(server: MainListener) -> None:
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"PUT /debug/flags/v HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+    async with asyncio.timeout(60):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"4")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
 @asynccontextmanager
 async def clock_running(server: MainListener) -> AsyncIterator[None]:
     """Let the time of the bus pass until the block ends."""

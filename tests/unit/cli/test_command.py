@@ -201,6 +201,27 @@ def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path)
     assert result.stderr.startswith(f"--kubeconfig: {file}: tokenFile: {tmp_path}/none cannot be read: No such file")
 
 
+def test_an_absent_ca_and_an_absent_serving_pair_are_problems_with_their_place(tmp_path: Path) -> None:
+    text = GOOD.replace("webhook:", "x509: {clientCAFile: ca.pem}, webhook:", 1)
+    text += "tlsCertFile: /none/a.crt\ntlsPrivateKeyFile: /none/a.key\n"
+    found = [one for one in findings(tmp_path, text) if one["severity"] == "error"]
+    assert [(one["key"], one["line"] > 0) for one in found] == [
+        ("authentication.x509.clientCAFile", True),
+        ("tlsCertFile", True),
+    ]
+    assert found[0]["message"].startswith(f"{tmp_path}/ca.pem: No such file")
+    assert found[1]["message"].startswith("/none/a.crt does not exist")
+
+
+def test_a_serving_pair_that_the_agent_makes_may_be_absent_and_is_not_made(tmp_path: Path) -> None:
+    directory = tmp_path / "pki"
+    assert config("check", f"--cert-dir={directory}", LOCAL).exit_code == 0
+    assert not directory.exists()
+    directory.mkdir()
+    (directory / "kubelet.crt").write_text("half a pair")
+    assert config("check", f"--cert-dir={directory}", LOCAL).exit_code == 1
+
+
 def test_a_kubeconfig_that_is_still_to_be_made_is_not_missing(tmp_path: Path) -> None:
     made = f"--kubeconfig={tmp_path}/kubelet.conf"
     bootstrap = write(tmp_path / "bootstrap.conf", kubeconfig({"token": "t"}))

@@ -100,6 +100,11 @@ def test_a_key_given_twice_has_its_last_value_and_both_places() -> None:
     assert not findings.found
 
 
+@pytest.mark.parametrize("amount", ["0.5", "1.5e9", "1073741824", '"1.5Gi"', "1100m"])
+def test_a_number_without_quotes_is_a_quantity_also_with_a_fraction(amount: str) -> None:
+    assert lines_of(f"reservedMemory: [{{numaNode: 0, limits: {{memory: {amount}}}}}]") == []
+
+
 def test_all_problems_are_found_at_once() -> None:
     assert len(lines_of("port: x\nmaxPods: y\nnope: 1\nregisterWithTaints: [{key: a, effekt: b}]")) == 4
 

@@ -123,7 +123,10 @@ def test_two_dashes_end_the_flags() -> None:
             {"registerWithTaints": [{"key": "b", "effect": "NoExecute"}]},
         ),
         (["--register-with-taints=a:NoSchedule", "--register-with-taints="], {"registerWithTaints": []}),
-        (["--vmodule=a=1", "--vmodule=b=2"], {"logging.vmodule": [{"filePattern": "b", "verbosity": 2}]}),
+        (
+            ["--vmodule=a=1", "--vmodule=b=2,c=3"],
+            {"logging.vmodule": [{"filePattern": name, "verbosity": n} for n, name in enumerate("abc", start=1)]},
+        ),
         (["--max-pods=010", "--pods-per-core=0b11", "--port=+0o17"], {"maxPods": 8, "podsPerCore": 3, "port": 15}),
         (["--oom-score-adj=-0x_a"], {"oomScoreAdj": -10}),
         (["--sync-frequency=-1h0.5s"], {"syncFrequency": "-1h0m0.5s"}),

@@ -283,6 +283,13 @@ def test_a_map_flag_replaces_the_map_of_the_file_with_all_its_origins() -> None:
     assert [key for key in layers.origins if key.startswith("systemReserved.")] == ["systemReserved.cpu"]
 
 
+def test_patterns_of_files_by_flag_follow_those_of_the_file() -> None:
+    layers = file({"logging": {"vmodule": [{"filePattern": "a", "verbosity": 1}]}})
+    flagged(layers, "--vmodule=b=2", "--vmodule=c=3")
+    patterns = [(item["filePattern"], item["verbosity"]) for item in value_of(layers.data, "logging.vmodule")]
+    assert patterns == [("a", 1), ("b", 2), ("c", 3)]
+
+
 def test_a_zero_by_flag_is_a_zero() -> None:
     assert flagged(lay_flags_only(DefaultInputs()), "--port=0").data["port"] == 0
 
