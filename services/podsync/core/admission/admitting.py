@@ -6,8 +6,8 @@ Waits for the facts that a verdict depends on; `verdict` decides. Puts the recor
 from collections.abc import Mapping
 
 from bus.messages.podsync import PodState
+from services.podsync.core.admission.counted import taken_by_records
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.predicates import Taken, taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
@@ -87,7 +87,7 @@ class Admissions:
         record = self._pods.by_uid[uid]
         pod, phase, view = record.saved.pod, str(record.api_status.get("phase") or ""), self.view(node)
         others = self._counting([other for other in self.active() if other.uid != uid], is_static=record.is_static)
-        verdict = admit(pod, phase, view, _taken(others))
+        verdict = admit(pod, phase, view, taken_by_records(others))
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
             return []  # it depends on pods of the checkpoint that the sources may not list any more
@@ -129,7 +129,7 @@ class Admissions:
         if not self.runtime_known or not (static or self.node_known):
             return None
         view, others = self.view(self.node), self._counting(self.others(pod, source), is_static=static)
-        verdict = admit(pod, "", view, _taken(others))
+        verdict = admit(pod, "", view, taken_by_records(others))
         if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
             return None
         return verdict
@@ -155,7 +155,7 @@ class Admissions:
         """Without the pods of the checkpoint that no source lists yet, the verdict would be another."""
         listed = [other for other in others if other.uid in self._desired]
         hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
-        return bool(hindered) and verdict != admit(pod, phase, view, _taken(listed))
+        return bool(hindered) and verdict != admit(pod, phase, view, taken_by_records(listed))
 
     def active(self) -> list[PodRecord]:
         """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
@@ -194,10 +194,6 @@ class Admissions:
                 victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)
             self._pods.put(victim)
         return list(victims)
-
-
-def _taken(others: list[PodRecord]) -> Taken:
-    return taken_by([other.saved.pod for other in others])
 
 
 def _is_active(record: PodRecord) -> bool:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
+from shared.frozen_copy import replace
 from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO, Quantity
 from shared.podspec.node_selector import matches_node
 from shared.podspec.pod_source import is_static
 from shared.podspec.ports import HostPort, host_ports
-from shared.podspec.resources import ResourceList, parse_resources, pod_requests
+from shared.podspec.resources import HUGEPAGES, ResourceList, is_extended, parse_resources, pod_requests
 
 PODS = "pods"
 _EVERY_ADDRESS = ("", "0.0.0.0")
@@ -33,6 +34,7 @@ class Taken:
     """What the pods of the node take, added up once for any number of decisions."""
 
     pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not counted below
+    requests: Mapping[str, ResourceList]  # of each pod by UID, as counted in `used`
     count: int
     used: ResourceList
     # Protocol and number -> address ("" = every one) -> UIDs; may have those of the pod that is decided.
@@ -41,23 +43,32 @@ class Taken:
     def without(self, pod: Object) -> "Taken":
         """The same when `pod`, one of them, is not counted."""
         used = dict(self.used)
-        for name, amount in pod_requests(pod).items():
+        for name, amount in self.requests[uid(pod)].items():
             used[name] = used[name] - amount
-        return Taken(pods=self.pods, count=self.count - 1, used=used, ports=self.ports)
+        return replace(self, count=self.count - 1, used=used)
 
-    def resized(self, before: Object, after: Object) -> "Taken":
-        """The same when one of them, `before`, has the resources of `after`."""
-        used = _used([after], self.without(before).used)
-        return Taken(pods={**self.pods, uid(after): after}, count=self.count, used=used, ports=self.ports)
+    def resized(self, after: Object, requests: ResourceList) -> "Taken":
+        """The same when one of them is `after` now, which counts with these requests."""
+        own, used = uid(after), self.without(after).used
+        pods, every = {**self.pods, own: after}, {**self.requests, own: requests}
+        return replace(self, pods=pods, requests=every, used=_sum([used, requests]))
 
 
-def taken_by(pods: Sequence[Object]) -> Taken:
-    """What these pods take."""
+def taken_by(pods: Sequence[Object], requests: Sequence[ResourceList] | None = None) -> Taken:
+    """What these pods take; `requests`: of each of them, where these are known."""
     ports: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for pod in pods:
         for port in host_ports(pod):
             ports[port.protocol, port.port][_address(port)].add(uid(pod))
-    return Taken(pods={uid(pod): pod for pod in pods}, count=len(pods), used=_used(pods, {}), ports=ports)
+    of_each = requests if requests is not None else [pod_requests(pod) for pod in pods]
+    uids = [uid(pod) for pod in pods]
+    return Taken(
+        pods=dict(zip(uids, pods, strict=True)),
+        requests=dict(zip(uids, of_each, strict=True)),
+        count=len(pods),
+        used=_sum(of_each),
+        ports=ports,
+    )
 
 
 def in_unit(resource: str, amount: Quantity) -> int:
@@ -95,22 +106,26 @@ def _room(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
         return found
     ordered = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
     for name in ordered:
-        if name not in requests or name not in allocatable:
-            continue  # a resource that the node does not know is not checked
-        wanted, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
+        if name not in requests or not (name in allocatable or _is_counted_by_kind(name)):
+            continue  # an extended resource that the node does not know is not checked
+        wanted, capacity = in_unit(name, requests[name]), in_unit(name, allocatable.get(name, ZERO))
         taken = in_unit(name, others.used.get(name, ZERO))
         if wanted + taken > capacity:
             found.append(_lack(name, wanted, taken, capacity))
     return found
 
 
-def _used(pods: Iterable[Object], before: ResourceList) -> ResourceList:
-    """What the pods request, added to `before`."""
-    total = dict(before)
-    for pod in pods:
-        for name, amount in pod_requests(pod).items():
-            total[name] = total[name] + amount if name in total else amount
-    return total
+def _is_counted_by_kind(resource: str) -> bool:
+    """Whether a node that does not list the resource has none of it: huge pages, and names of Kubernetes' domain."""
+    return resource.startswith(HUGEPAGES) or ("/" in resource and not is_extended(resource))
+
+
+def _sum(lists: Iterable[ResourceList]) -> ResourceList:
+    nanos: dict[str, int] = defaultdict(int)
+    for resources in lists:
+        for name, amount in resources.items():
+            nanos[name] += amount.nanos
+    return {name: Quantity(total) for name, total in nanos.items()}
 
 
 def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateFailure:

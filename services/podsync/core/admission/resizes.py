@@ -6,7 +6,8 @@ allocatable or pressure changes, or some time has passed. `resize_verdict` decid
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.admitting import Admissions
-from services.podsync.core.admission.predicates import Taken, taken_by
+from services.podsync.core.admission.counted import counted_requests, taken_by_records
+from services.podsync.core.admission.predicates import Taken
 from services.podsync.core.admission.resize_verdict import (
     INIT_CONTAINERS,
     POD_LEVEL,
@@ -44,8 +45,8 @@ class Resizes:
         self.retry_at = 0.0  # steady seconds, 0 = nothing waits
 
     def waits_for(self, call: Call) -> bool:
-        """Whether a resize of the call's pod may have waited for its end."""
-        return call.uid in self._waiting and isinstance(call, _USES_ALLOCATION)
+        """Whether a resize of the pod may have waited for the end of its call, or one of any pod for room."""
+        return isinstance(call, ResizePod) or (call.uid in self._waiting and isinstance(call, _USES_ALLOCATION))
 
     def on_listed(self, record: PodRecord) -> None:
         """A source lists this of the pod: a resize that may be decided is decided next."""
@@ -66,13 +67,14 @@ class Resizes:
             elif record.saved.admission_decided and self._admissions.can_decide(record):
                 candidates.append((record, pending))
         touched: list[str] = []
-        taken = taken_by([record.saved.pod for record in self._admissions.active()] if candidates else [])
+        taken = taken_by_records(self._admissions.active() if candidates else [])
         for uid, pending in [(record.uid, pending) for record, pending in sorted(candidates, key=_order)]:
             record = self._pods.by_uid[uid]  # as it is now: a resize before may have preempted the pod
             if _may_be_resized(record) and not isinstance(record.call, _USES_ALLOCATION):
                 touched += self._decide(record, pending, taken, now)
-                pod = self._pods.by_uid[uid].saved.pod
-                taken = taken if pod is record.saved.pod else taken.resized(record.saved.pod, pod)
+                after = self._pods.by_uid[uid]
+                if after.saved.pod is not record.saved.pod:
+                    taken = taken.resized(after.saved.pod, counted_requests(after))
         self.retry_at = now + (RETRY_SECONDS if self.retry_at else FIRST_RETRY_SECONDS) if self._waiting else 0.0
         return touched
 

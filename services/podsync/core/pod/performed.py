@@ -10,6 +10,7 @@ from typing import Any
 from services.podsync.core.pod.published import Published
 from services.podsync.core.pod.saved import Attempts, Pod, Saved
 from shared.podspec.containers import ContainerKind, every_container
+from shared.podspec.resources import ResourceList, pod_requests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,3 +50,8 @@ class PodVersion:
         for kind, spec in every_container(self.pod):
             named.setdefault(str(spec.get("name")), (kind, spec))
         return named
+
+    @cached_property
+    def requests(self) -> ResourceList:
+        """What the pod requests in total; it is not to be changed."""
+        return pod_requests(self.pod)

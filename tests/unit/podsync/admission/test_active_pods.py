@@ -7,6 +7,8 @@ import pytest
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.pod.events import CallDone, NodeChanged, PodDesired, RuntimeChanged, SourcesFreshness
+from shared.model.quantity import parse_quantity
+from shared.podspec import resources
 from tests.unit.podsync.play import Play, a_container, a_pod
 
 FACTS = MachineFacts(node_name="n1", allocatable={"cpu": "1", "pods": "10"})
@@ -247,3 +249,20 @@ def test_finished_pods_cost_nothing_when_something_else_happens() -> None:
         return touched + len(play.core.node_state.pods.at_work())
 
     assert looked_at(40) == looked_at(4) == 4
+
+
+def test_the_requests_of_a_pod_are_read_once_however_many_pods_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod that comes would otherwise read the quantities of all the others."""
+    read: list[str] = []
+
+    def parse(value: Any) -> Any:
+        read.append(value)
+        return parse_quantity(value)
+
+    play = Play(facts=MachineFacts(node_name="n1", allocatable={"cpu": "100", "pods": "500"}), source="api")
+    for number in range(20):
+        if number == 10:
+            monkeypatch.setattr(resources, "parse_quantity", parse)
+        play.want(asking(f"u{number}", f"web{number}", cpu="101m" if number < 10 else "102m", source="api"))
+    assert play.running("u19") == [("c", 0)]
+    assert read.count("101m") <= 10 and read.count("102m") >= 10

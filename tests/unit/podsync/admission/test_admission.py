@@ -314,10 +314,15 @@ def test_extended_resources_are_those_of_the_node_and_its_own_are_those_of_the_m
         "OutOfexample.com/dongle",
         "Node didn't have enough resource: example.com/dongle, requested: 2, used: 1, capacity: 2",
     )
-    assert (
-        admit(a_pod("u", {"example.com/other": "9", "kubernetes.io/batch": "9"}), "", view, taken_by([])).reason == ""
-    )
+    assert admit(a_pod("u", {"example.com/other": "9"}), "", view, taken_by([])).reason == ""
     assert admit(a_pod("u", {"cpu": "3"}), "", view, taken_by([])).reason == "OutOfcpu"
+
+
+@pytest.mark.parametrize("resource", ["hugepages-1Gi", "kubernetes.io/batch"])
+def test_of_a_native_resource_that_the_node_does_not_list_it_has_none(resource: str) -> None:
+    given = verdict(a_pod(requests={resource: "4"}))
+    assert given.reason == f"OutOf{resource}"
+    assert given.message == f"Node didn't have enough resource: {resource}, requested: 4, used: 0, capacity: 0"
 
 
 def test_a_change_of_the_nodes_allocatable_counts_for_the_next_pod() -> None:

@@ -304,6 +304,27 @@ def test_memory_is_not_limited_to_less_than_is_in_use() -> None:
     assert play.writes == ["c memory 33554432", "pod memory 33554432"]
 
 
+def test_memory_that_a_shrink_cannot_free_yet_is_no_room_for_another_pod() -> None:
+    def holding(memory: str, generation: int = 1) -> Pod:
+        return sized({"requests": {"memory": memory}, "limits": {"memory": memory}}, generation)
+
+    play = Play(source="api", facts=NODE)
+    play.want(holding("900Mi"))
+    play.want(sized({"requests": {"memory": "50Mi"}}, uid="u3"))
+    play.usage["c002"] = 800 << 20
+    play.want(holding("100Mi", 2))
+    assert condition(play, "PodResizeInProgress")["reason"] == "Error"
+    play.want(sized({"requests": {"memory": "700Mi"}}, uid="u2"))
+    assert status(play, "u2")["reason"] == "OutOfmemory"
+    play.want(sized({"requests": {"memory": "700Mi"}}, 2, uid="u3"))
+    assert condition(play, uid="u3")["reason"] == "Deferred"
+    play.usage.clear()
+    play.later(15)  # the shrink is tried again, and makes room
+    assert condition(play, "PodResizeInProgress") == condition(play, uid="u3") == {}
+    play.want(sized({"requests": {"memory": "200Mi"}}, uid="u4"))
+    assert status(play, "u4")["phase"] == "Running"
+
+
 def test_a_container_whose_policy_asks_for_it_is_restarted() -> None:
     policy = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     play = Play(source="api")
