@@ -232,6 +232,7 @@ def run(home: Home) -> None:
     agent = Agent.start(home, config)
     try:
         agent.import_images(PODS_RUN_WITHIN)
+        home.add_example()
         expected = len(manifests_in(config.static_pod_path))
         all_run = agent.wait_for(lambda: sum(map(is_running, agent.pods())) >= expected, PODS_RUN_WITHIN)
         pods = agent.pods()

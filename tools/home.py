@@ -13,6 +13,8 @@ from shared.errors import OperatorError
 from tools.leftovers import HOME_MARKER
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+EXAMPLES = CHECKOUT / "examples" / "manifests"
+_WITH_EXAMPLES = "with the example pod\n"  # the marker's text once it was added
 LONGEST_SOCKET = 107  # bytes of a unix socket's path that the kernel takes
 
 
@@ -59,8 +61,22 @@ class Home:
                 remedy="choose a path without spaces, quotes, % and ;",
             )
 
+    def add_example(self) -> None:
+        """Add the manifest of the example pod to a home that `make` has just laid out for the first time. Its images
+        must be there before: what the runtime lacks is pulled."""
+        for example in () if self.has_examples else EXAMPLES.iterdir():
+            shutil.copy(example, self.manifests / f".{example.name}")
+            (self.manifests / f".{example.name}").rename(self.manifests / example.name)
+        (self.path / HOME_MARKER).write_text(_WITH_EXAMPLES)
+
+    @property
+    def has_examples(self) -> bool:
+        """Whether the example was added once; whoever has removed it since does not want it again."""
+        return (self.path / HOME_MARKER).read_text() == _WITH_EXAMPLES
+
     def make(self) -> None:
-        """Write what is missing. A file that was edited is kept; supervisord.conf, if it was not, follows the checkout.
+        """Write what is missing, but for the example pod. A file that was edited is kept; supervisord.conf, if it was
+        not, follows the checkout.
 
         Raises OperatorError when the directory holds something else already.
         """
@@ -72,10 +88,12 @@ class Home:
                 remedy="choose an empty or a new directory",
             )
         self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        marker.touch()
+        if not marker.exists():
+            marker.touch()
+        elif self.manifests.exists() and any(self.manifests.glob("[!.]*")):  # the owner's, or a killed run added them
+            marker.write_text(_WITH_EXAMPLES)
         self.log_dir.mkdir(exist_ok=True)
-        if not self.manifests.exists():
-            shutil.copytree(CHECKOUT / "examples" / "manifests", self.manifests)
+        self.manifests.mkdir(exist_ok=True)
         if not (self.path / "kubelet.yaml").exists():
             shutil.copy(CHECKOUT / "examples" / "kubelet.yaml", self.path / "kubelet.yaml")
         if not (self.path / "kubelet.args").exists():

@@ -128,7 +128,7 @@ def launch(service: str, build: Callable[[Context], Service], startup: Startup |
 
     Only bootstrap passes `startup`; the others wait for the configuration it writes.
     """
-    os.umask(0o077)
+    os.umask(0o022)  # as the kubelet: monitoring without root reads cgroups and logs. What is secret has its own mode
     frame = _Frame(service, build, startup)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -92,6 +92,8 @@ def test_the_example_pod_runs_survives_ctrl_c_and_a_second_run_and_is_cleaned_aw
     first = Terminal(home)
     shown = first.wait_for("Ctrl-C stops the agent")
     assert re.search(r"default/hello-\S+ .* Running .* web: running", shown)
+    logs = "".join(path.read_text() for path in (home / "log").glob("*.log"))
+    assert "FailedCreatePodSandBox" not in logs, "a pod was started before its images were there"
     (url,) = re.findall(r"curl (http://10\.\S+/)", shown)
     with urllib.request.urlopen(url, timeout=60) as answer:
         assert answer.read().startswith(b"Hello from hello-")

@@ -13,6 +13,8 @@ from tools.leftovers import check_marker, remove_home
 def test_a_new_home_holds_the_example_and_everything_points_into_it(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
+    assert not list(home.manifests.iterdir()), "the agent would start a pod before its images are there"
+    home.add_example()
     assert (home.path / "kubelet.yaml").read_text() == (CHECKOUT / "examples" / "kubelet.yaml").read_text()
     assert f"--config={home.path}/kubelet.yaml" in (home.path / "kubelet.args").read_text()
     assert (home.manifests / "hello.yaml").exists()
@@ -32,15 +34,26 @@ def test_the_example_configuration_is_accepted_and_all_of_it_has_an_effect() -> 
 def test_what_its_owner_edited_or_removed_stays_so(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.make()
+    home.add_example()
     (home.manifests / "hello.yaml").unlink()
     for name in ("kubelet.yaml", "kubelet.args", "supervisord.conf"):
         (home.path / name).write_text(f"{(home.path / name).read_text()}# mine\n")
     home.make()
+    home.add_example()
     assert not list(home.manifests.iterdir())
     assert all(
         (home.path / name).read_text().endswith("# mine\n")
         for name in ("kubelet.yaml", "kubelet.args", "supervisord.conf")
     )
+
+
+def test_a_first_run_that_was_killed_before_its_example_gets_it_from_the_next_one(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.make()
+    (home.manifests / ".hello.yaml").touch()  # a copy that was cut off
+    home.make()
+    home.add_example()
+    assert [path.name for path in home.manifests.iterdir()] == ["hello.yaml"]
 
 
 def test_an_untouched_supervisord_conf_follows_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
