@@ -71,7 +71,7 @@ class Home:
 
     @property
     def has_examples(self) -> bool:
-        """Whether the example was added once; whoever has removed it since does not want it again."""
+        """Whether the example was added once; one that the owner has removed stays away."""
         return (self.path / HOME_MARKER).read_text() == _WITH_EXAMPLES
 
     def make(self) -> None:

@@ -19,7 +19,7 @@ SECTIONS = {
     "Act": ("exec", "restart"),
     "Ask before a change": ("what-if", "config"),
     "Take over a node": ("preflight", "takeover", "give-back"),
-    "Other": ("support-bundle", "completion", "version"),
+    "Other": ("support-bundle", "completion", "help", "version"),
 }
 _INTERRUPTED = 130  # exit code, as that of a program that SIGINT has ended
 LONGEST = 60  # characters of a command's line in a list of commands: two columns fit into a terminal of 80
@@ -70,6 +70,25 @@ def version() -> None:
     from importlib.metadata import version as version_of
 
     write(f"bulkhead {version_of('bulkhead-kubelet')}")
+
+
+@main.command("help", short_help="Show the help of a command, as its -h does.")
+@click.argument("names", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def show_help(context: click.Context, names: tuple[str, ...]) -> None:
+    """Show the help of a command, such as `bulkhead help pods apply`.
+
+    \b
+    Exit codes: 0 = shown, 2 = there is no such command.
+    """
+    assert context.parent is not None
+    command, path = context.parent.command, context.parent
+    for name in names:
+        found = command.get_command(path, name) if isinstance(command, click.Group) else None
+        if found is None:
+            raise click.UsageError(f"No such command {name!r}.", path)
+        command, path = found, click.Context(found, parent=path, info_name=name)
+    write(command.get_help(path))
 
 
 @main.command(short_help="Print the shell completion of bulkhead or kubelet.")

@@ -74,7 +74,7 @@ def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = 
         ]
         for event in events
     ]
-    return table(header, rows, width)
+    return table(header, rows, width, wraps=True)
 
 
 def _time(event: dict[str, Any]) -> str:

@@ -43,10 +43,10 @@ def run_dir_option(command: F) -> F:
 
 
 def namespace_option(command: F) -> F:
-    """`-n`, which every command about pods has."""
-    return click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of the pod; without it, any.")(
-        command
-    )
+    """`-n`, which every command about pods has, and `-A`, which is the default here and habit elsewhere."""
+    every = click.option("-A", "--all-namespaces", is_flag=True, expose_value=False, help="Any namespace, the default.")
+    named = click.option("-n", "--namespace", default="", metavar="NAME", help="Namespace of the pod; without it, any.")
+    return named(every(command))
 
 
 def space_option(command: F) -> F:
@@ -63,7 +63,9 @@ def pod_argument(*, required: bool = True) -> Callable[[F], F]:
 
         return pod_names(context.params.get("run_dir") or "", context.params.get("namespace") or "", typed)
 
-    return click.argument("pod", required=required, default=None if required else "", shell_complete=complete)
+    if required:  # with a default, also None, click takes it for given
+        return click.argument("pod", required=True, shell_complete=complete)
+    return click.argument("pod", required=False, default="", shell_complete=complete)
 
 
 def container_option(command: F) -> F:

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, NoReturn
 
 from services.cli.agent.local_agent import Agent, local_agent
@@ -17,6 +18,7 @@ from services.cli.terminal.table import (
     table,
     terminal_height,
     terminal_width,
+    wrapped,
 )
 from services.report.node import ProcessRow, Report
 from services.report.pod_rows import PodRow, one_line
@@ -64,7 +66,7 @@ def status_lines(found: Report, form: str, width: int, colour: Paint, earlier: R
     lines += ["", *_processes(found, width, colour, earlier)]
     troubles = [one_line(f"{row.service}: {line}") for row in found.processes for line in row.troubles]
     if troubles:
-        lines += ["", colour.bad("troubles"), *(shortened(f"  {line}", width) for line in troubles)]
+        lines += ["", colour.bad("troubles"), *(f"  {part}" for line in troubles for part in wrapped(line, width, 2))]
     lines += ["", *_streams(found, form == "wide", width)]
     return [*lines, "", *_pods(found, form == "wide", width)]
 
@@ -74,16 +76,32 @@ def as_data(found: Report) -> dict[str, Any]:
     return {"ready": not found.problems} | dataclasses.asdict(found)
 
 
-def pod_table(rows: Sequence[PodRow], width: int) -> list[str]:
-    """A table of pods, and what each waits for."""
-    header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "WAITS FOR"]
+def pod_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
+    """A table of pods, and what each waits for, which is not cut. `now`: wall-clock seconds."""
+    header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "WAITS FOR"]
     cells = [
-        [row.namespace, row.name, f"{row.ready}/{row.containers}", row.state, str(row.restarts), row.waits_for]
+        [
+            row.namespace,
+            row.name,
+            f"{row.ready}/{row.containers}",
+            row.state,
+            str(row.restarts),
+            duration(age_of(row, now)),
+            row.waits_for,
+        ]
         for row in rows
     ]
-    if 0 < width < 80:  # the namespace and the restarts make room
-        header, cells = _without(header, cells, (0, 4))
-    return table(header, cells, width)
+    if 0 < width < 80:  # the namespace, the restarts and the age make room
+        header, cells = _without(header, cells, (0, 4, 5))
+    return table(header, cells, width, wraps=True)
+
+
+def age_of(row: PodRow, now: float) -> float | None:
+    """Seconds since the pod was taken on, None = not known. `now`: wall-clock seconds."""
+    try:
+        return now - datetime.fromisoformat(row.started).timestamp()
+    except ValueError:
+        return None
 
 
 def _without(header: list[str], rows: list[list[str]], left_out: tuple[int, ...]) -> tuple[list[str], list[list[str]]]:
@@ -105,7 +123,9 @@ def _watch(agent: Agent, form: str, out: Write) -> NoReturn:
 def _head(found: Report, width: int, colour: Paint) -> list[str]:
     verdict = colour.bad("not ready") if found.problems else colour.good("ready")
     lines = [f"node {found.node}: {verdict}"]
-    lines += [colour.bad("! ") + shortened(one_line(line), width - 2 if width else 0) for line in found.problems]
+    for line in found.problems:
+        first, *rest = wrapped(one_line(line), width, 2)
+        lines += [colour.bad("! ") + first, *(f"  {part}" for part in rest)]
     if found.standalone:
         lines.append("API server: none, the node runs alone")
     else:
@@ -195,4 +215,4 @@ def _pods(found: Report, wide: bool, width: int) -> list[str]:
         return lines
     most = len(shown) if wide or not width else _MOST_WAITING
     more = f"{len(shown) - most} more pods wait (bulkhead pods lists them)" if len(shown) > most else ""
-    return lines + pod_table(shown[:most], width) + ([shortened(more, width)] if more else [])
+    return lines + pod_table(shown[:most], width, time.time()) + ([shortened(more, width)] if more else [])

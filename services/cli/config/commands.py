@@ -21,6 +21,20 @@ _KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": Fal
 class KubeletFlagsCommand(click.Command):
     """A command whose arguments are kubelet flags, which a shell completes."""
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Called by click for the options in the help: those that are split from the kubelet's here."""
+        with formatter.section("Options"):
+            formatter.write_dl(
+                [
+                    ("-o, --output [text|json|yaml]", "Form of the output.  [default: text]"),
+                    ("-h, --help", "Show this message and exit."),
+                    (
+                        "--FLAG[=VALUE]",
+                        "Any flag of the kubelet, such as --config=FILE (bulkhead config flags lists them).",
+                    ),
+                ]
+            )
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
         """Called by click for a word that begins with a dash."""
         from click.shell_completion import CompletionItem
@@ -50,12 +64,12 @@ def config() -> None:
 @flags_argument
 @click.pass_context
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Check a configuration: `bulkhead config check [kubelet flags] [-o text|json|yaml]`.
+    """Check a configuration: `bulkhead config check [FILE] [kubelet flags] [-o text|json|yaml]`.
 
-    Without flags it checks the first of these that there are, and names them: those of KUBELET_ARGS, of the running
-    agent, of the systemd unit bulkhead, of the args file, of the systemd unit kubelet. Where there are none, that is a
-    problem. Prints every problem with its place, the text there and the remedy. A misspelt key, which the agent only
-    logs, is a problem here. At the end it names the files that were read.
+    FILE is short for --config=FILE. Without flags it checks the first of these that there are, and names them: those of
+    KUBELET_ARGS, of the running agent, of the systemd unit bulkhead, of the args file, of the systemd unit kubelet.
+    Where there are none, that is a problem. Prints every problem with its place, the text there and the remedy. A
+    misspelt key, which the agent only logs, is a problem here. At the end it names the files that were read.
 
     \b
     Exit codes: 0 = good, 1 = there is a problem, 2 = wrong usage.
@@ -71,10 +85,10 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
 @flags_argument
 @click.pass_context
 def show(context: click.Context, flags: tuple[str, ...]) -> None:
-    """Show the effective configuration: `bulkhead config show [kubelet flags] [-o text|json|yaml]`.
+    """Show the effective configuration: `bulkhead config show [FILE] [kubelet flags] [-o text|json|yaml]`.
 
-    Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it uses those that
-    `config check` finds.
+    FILE is short for --config=FILE. Prints each value with its origin: default, file and line, drop-in, or flag.
+    Without flags it uses those that `config check` finds.
 
     \b
     Exit codes: 0 = shown, 1 = the configuration is refused, 2 = wrong usage.
@@ -101,6 +115,8 @@ def _run(
     except ConfigurationRefusedError as error:
         write_error(str(error))
         sys.exit(_WRONG_USAGE)
+    if flags and not flags[0].startswith("-"):  # the file alone, as kubectl users expect
+        flags[0] = f"--config={flags[0]}"
 
     def arguments() -> list[str]:
         if flags:

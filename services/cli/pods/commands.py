@@ -58,7 +58,7 @@ def pods() -> None:
 def list_command(pod: str, namespace: str, run_dir: str, output: str, applied: bool) -> None:
     """List the pods of this node: state, restarts and what each waits for.
 
-    POD is a name, namespace/name, UID, or the name in a static pod's manifest. `wide` adds age, IP, source and UID.
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest. `wide` adds IP, source and UID.
 
     \b
     Exit codes: 0 = listed, 1 = no agent answers or there is no such pod, 2 = wrong usage.

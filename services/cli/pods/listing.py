@@ -2,14 +2,13 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bus.messages.event import KEPT
 from services.cli.agent.events import event_lines, events_of_agent, note_about
 from services.cli.agent.local_agent import Agent, local_agent
-from services.cli.agent.status import pod_table
+from services.cli.agent.status import age_of, pod_table
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import duration, table, terminal_width
 from services.report.pod_rows import PodFacts, PodRow, one_line
@@ -39,7 +38,7 @@ def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err
     if form in ("json", "yaml"):
         out(dump([dataclasses.asdict(row) for row in rows], form))
     elif rows:
-        for line in wide_table(rows, time.time(), terminal_width()) if wide else pod_table(rows, terminal_width()):
+        for line in (wide_table if wide else pod_table)(rows, terminal_width(), time.time()):
             out(line)
     else:
         err("no pods on this node" + (f" in namespace {namespace}" if namespace else ""))
@@ -71,7 +70,7 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
     return 0
 
 
-def wide_table(rows: list[PodRow], now: float, width: int) -> list[str]:
+def wide_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
     """A table with age, address, source and UID; `now`: wall-clock seconds."""
     header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS FOR"]
     cells = [
@@ -81,7 +80,7 @@ def wide_table(rows: list[PodRow], now: float, width: int) -> list[str]:
             f"{row.ready}/{row.containers}",
             row.state,
             str(row.restarts),
-            duration(_age(row.started, now)),
+            duration(age_of(row, now)),
             row.ip or "-",
             row.source,
             row.uid,
@@ -89,14 +88,7 @@ def wide_table(rows: list[PodRow], now: float, width: int) -> list[str]:
         ]
         for row in rows
     ]
-    return table(header, cells, width)
-
-
-def _age(started: str, now: float) -> float | None:
-    try:
-        return now - datetime.fromisoformat(started).timestamp()
-    except ValueError:
-        return None
+    return table(header, cells, width, wraps=True)
 
 
 def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, PodFacts]]:

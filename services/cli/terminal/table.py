@@ -4,6 +4,7 @@ three questions at the end."""
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from shared.byte_size import byte_size
@@ -14,9 +15,12 @@ _GAP = 2
 _NARROWEST = 4  # characters that a shortened column keeps
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, *, wraps: bool = False) -> list[str]:
     """Lines of aligned columns, without control characters. `width`: no line is longer, the widest columns are
-    shortened first; 0 = any width."""
+    shortened first; 0 = any width. `wraps`: the last column has sentences, of which nothing is cut: they go on in the
+    lines below, in that column where it has a third of the width, else indented."""
+    if wraps and width:
+        return _wrapped(header, rows, width)
     cells = [list(header), *[[plain(cell) for cell in row] for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     if width:
@@ -31,6 +35,28 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0) 
         shown = [shortened(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
         lines.append(shortened((" " * _GAP).join(shown).rstrip(), width))
     return lines
+
+
+def _wrapped(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    last = [plain(row[-1]) for row in rows]
+    before = [line.rstrip() for line in table(header[:-1], [row[:-1] for row in rows], width)]
+    begin = max(map(len, before), default=0) + _GAP
+    room = width - begin
+    if room < width // 3:
+        lines = [before[0]]
+        for line, text in zip(before[1:], last, strict=True):
+            lines += [line, *(f"    {part}" for part in wrapped(text, width, 4) if part)]
+        return lines
+    lines = [f"{before[0]:{begin}}{shortened(header[-1], room)}".rstrip()]
+    for line, text in zip(before[1:], last, strict=True):
+        first, *rest = wrapped(text, room)
+        lines += [f"{line:{begin}}{first}".rstrip(), *(f"{'':{begin}}{part}" for part in rest)]
+    return lines
+
+
+def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    """The text in lines of at most `width - indent` characters, at least one line; `width` 0 = one line."""
+    return (textwrap.wrap(text, max(width - indent, 1)) if width else [text]) or [""]
 
 
 def shortened(text: str, width: int) -> str:

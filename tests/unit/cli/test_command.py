@@ -58,6 +58,14 @@ def test_a_good_configuration_exits_zero(tmp_path: Path) -> None:
     assert result.output == f"note: accepted, but without effect yet: hairpinMode\n{tmp_path}/k.yaml: good\n"
 
 
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_a_file_alone_is_the_configuration(tmp_path: Path, command: str) -> None:
+    flag = with_file(tmp_path, GOOD)
+    found = config(command, flag.removeprefix("--config="), "--v=2", "-o", "json")
+    assert found.exit_code == 0
+    assert found.output == config(command, flag, "--v=2", "-o", "json").output
+
+
 def test_drop_ins_flags_and_the_kubeconfig_that_were_checked_are_named(tmp_path: Path) -> None:
     drop_ins = tmp_path / "drop-ins"
     drop_ins.mkdir()

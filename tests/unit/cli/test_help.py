@@ -56,3 +56,22 @@ def test_an_unknown_form_of_a_configuration_is_wrong_usage_not_a_difference(word
     answer = CliRunner().invoke(main, ["config", *words, "-o", "xml"])
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert answer.stderr == '--output: is "xml", must be one of text, json, yaml (of this command)\n'
+
+
+def test_a_pod_that_is_required_and_not_named_is_wrong_usage() -> None:
+    answer = CliRunner().invoke(main, ["describe"])
+    assert answer.exit_code == 2
+    assert "Missing argument 'POD'" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [("check",), ("show",), ("diff",)], ids=" ".join)
+def test_the_help_of_a_configuration_command_lists_its_options(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, ["config", *words, "-h"], terminal_width=80).stdout.partition("Options:")[2]
+    assert [name for name in ("-o, --output", "-h, --help", "--FLAG") if name not in shown] == []
+
+
+@pytest.mark.parametrize("words", [(), ("status",), ("pods", "apply"), ("config", "check")], ids=" ".join)
+def test_help_shows_what_the_option_shows(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main, ["help", *words])
+    assert (shown.exit_code, shown.stdout) == (0, CliRunner().invoke(main, [*words, "-h"]).stdout)
+    assert CliRunner().invoke(main, ["help", *words, "nothing"]).exit_code == 2

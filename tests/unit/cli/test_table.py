@@ -20,7 +20,16 @@ def test_control_characters_of_a_cell_are_shown_as_escapes() -> None:
 
 @pytest.mark.parametrize("width", [10, 40, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    assert max(len(line) for line in table(HEADER, ROWS, width)) <= width
+    for wraps in (False, True):
+        assert max(len(line) for line in table(HEADER, ROWS, width, wraps=wraps)) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_word_of_a_sentence_in_the_last_column_is_cut(width: int) -> None:
+    sentence = "the image cannot be pulled: registry.test answers 401 Unauthorized (name a Secret in imagePullSecrets)"
+    shown = table(HEADER, [["web-1", "Pending", sentence], ["web-2", "Running", ""]], width, wraps=True)
+    assert " ".join(" ".join(shown[1:-1]).split()).endswith(sentence)
+    assert shown[-1].split() == ["web-2", "Running"]
 
 
 def test_at_40_columns_every_column_is_still_there() -> None:
