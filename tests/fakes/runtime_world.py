@@ -306,19 +306,14 @@ class RuntimeWorld:
     def _start(self, container_id: str) -> None:
         held = self._containers.get(container_id)
         if held is None:
-            raise _not_found(
-                "StartContainer", f'an error occurred when try to find container "{container_id}": not found'
-            )
+            text = f'an error occurred when try to find container "{container_id}": not found'
+            raise _not_found("StartContainer", text)
         if container_id in self.left_tasks:
             held.container = never_ran(held.container, self._now())
             raise refusal_of_start(container_id)
         if held.container.state is not ContainerState.CREATED:
-            raise RuntimeCallError(
-                "StartContainer",
-                "Unknown",
-                f'failed to set starting state for container "{container_id}": '
-                f"container is in CONTAINER_{held.container.state} state",
-            )
+            text = f'failed to set starting state for container "{container_id}": container is in CONTAINER_'
+            raise RuntimeCallError("StartContainer", "Unknown", f"{text}{held.container.state} state")
         self._count += 1
         held.container = replace(
             held.container, state=ContainerState.RUNNING, started_at=self._now(), pid=FIRST_PID + self._count

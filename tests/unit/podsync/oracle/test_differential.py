@@ -17,6 +17,7 @@ from shared.model.runtime import ContainerState
 from shared.podspec.qos import compute_qos_class
 from shared.podspec.resources import pod_limits, pod_requests
 from tests.unit.podsync.oracle import pods_oracle as oracle
+from tests.unit.podsync.oracle import resources_oracle
 from tests.unit.podsync.oracle.random_pods import RUNTIME, Drawn, draw_pod
 
 Json = dict[str, Any]
@@ -38,9 +39,9 @@ def test_actions_statuses_phase_class_and_resources_are_those_of_the_reference(p
     for seed, drawn in drawn_pods(part):
         assert_same_actions(seed, drawn)
         assert_same_status(seed, drawn)
-        assert compute_qos_class(drawn.pod) == oracle.compute_qos(drawn.pod), seed
+        assert compute_qos_class(drawn.pod) == resources_oracle.compute_qos(drawn.pod), seed
         for kind, total in (("requests", pod_requests), ("limits", pod_limits)):
-            expected = oracle.total_resources(drawn.pod, kind)
+            expected = resources_oracle.total_resources(drawn.pod, kind)
             assert {name: Fraction(amount.nanos, 10**9) for name, amount in total(drawn.pod).items()} == expected, seed
 
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
-from services.podsync.core.pod.allocation import Allocation, allocation_of, with_allocation
 from services.podsync.core.pod.events import NodeChanged, PodDesired
 from services.podsync.core.pod.saved_record import restore
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
@@ -336,77 +335,3 @@ def test_a_container_whose_policy_asks_for_it_is_restarted() -> None:
     assert sorted(play.running("u1")) == [("c", 1), ("d", 0)]
     assert play.resources["c004"]["cpu_quota"] == 40_000 and play.writes == ["pod shares 307"]
     assert resources(play)["resources"] == LARGE and condition(play, "PodResizeInProgress") == {}
-
-
-def shown_by(conditions: list[dict[str, Any]], resources: Any = SMALL) -> Pod:
-    """A pod that lists LARGE and was admitted by another agent, with its status of one that has SMALL."""
-    entry = {"name": "c", "resources": resources, "state": {"running": {}}, "containerID": "containerd://c001"}
-    return sized(LARGE, 2) | {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [entry]}}
-
-
-@pytest.mark.parametrize("kind", ["PodResizePending", "PodResizeInProgress"])
-def test_a_resize_that_an_earlier_agent_had_not_done_is_done(kind: str) -> None:
-    play = Play(source="api")
-    play.want(shown_by([{"type": kind, "status": "True", "reason": "Deferred"}]))
-    assert len(events(play, "ResizeStarted")) == len(events(play, "ResizeCompleted")) == 1
-    assert status(play)["allocatedResources"] == LARGE["requests"]
-
-
-def test_a_pod_of_an_earlier_agent_without_a_resize_has_what_it_lists() -> None:
-    play = Play(source="api")
-    play.want(shown_by([]))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
-
-
-@pytest.mark.parametrize("odd", [None, "much", {"requests": "1"}])
-def test_a_status_with_odd_resources_is_ignored(odd: Any) -> None:
-    play = Play(source="api")
-    play.want(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
-
-
-def test_a_record_without_an_allocation_has_what_its_pod_lists() -> None:
-    play = Play(source="api")
-    play.want(sized(SMALL))
-    of_last_release = {key: value for key, value in play.disk["u1"].items() if key != "allocation"}
-    assert restore(of_last_release).saved.allocation == Allocation(containers={"c": SMALL})
-    play.disk["u1"] = of_last_release | {"resize": {"generation": "much"}, "pending_resize": {"odd": 1}}
-    play.start()
-    play.want(sized(LARGE, 2))
-    assert resources(play)["resources"] == LARGE
-
-
-def test_init_containers_and_the_pods_own_resources_are_allocated_too() -> None:
-    def pod(resources: dict[str, Any]) -> Pod:
-        init = [a_container("i", resources=resources, restartPolicy="Always"), a_container("j")]
-        return a_pod(initContainers=init, containers=[a_container("c", image="busybox:2")], resources=resources)
-
-    assert with_allocation(pod(LARGE), allocation_of(pod(SMALL))) == pod(SMALL)
-    bare = a_pod(initContainers=[a_container("i", restartPolicy="Always"), a_container("j")])
-    bare["spec"]["containers"] = pod(SMALL)["spec"]["containers"]
-    assert with_allocation(bare, allocation_of(pod(SMALL))) == pod(SMALL)
-    assert with_allocation(pod(SMALL), allocation_of(bare)) == bare
-
-
-WANTED = {"containers": {"c": LARGE}, "pod": {}}
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"pending_resize": {"generation": "2", "wanted": WANTED}},
-        {"pending_resize": {"generation": 2, "wanted": WANTED, "since": "now"}},
-        {"pending_resize": {"generation": 2, "wanted": {"containers": {"c": 7}, "pod": {}}}},
-        {"pending_resize": {"generation": 2, "wanted": {"containers": {"c": {"limits": 7}}, "pod": {}}}},
-        {"allocation": {"containers": {"c": 7}, "pod": {}}},
-        {"actuated": {"c": {"limits": 7}}},
-        {"resize": {"generation": None}},
-    ],
-    ids=str,
-)
-def test_an_entry_of_a_record_that_has_another_type_is_left_out(broken: dict[str, Any]) -> None:
-    play = resized()
-    play.disk["u1"] |= broken
-    play.start()
-    play.want(sized(LARGE, 2))
-    assert resources(play) == {"resources": LARGE, "allocated": LARGE["requests"]}
