@@ -151,7 +151,7 @@ class CallKills:
 
     async def _reach_moment(self, kind: str, request: bytes) -> None:
         """Wait for a random moment of the call; of every second StartContainer one at which the process has just been
-        made: containerd then registers the task, and a caller that is gone makes it forget to tell CRI."""
+        made: containerd then registers the task, and a caller that is gone makes it lose the task for CRI."""
         typical = sorted(self._seconds[kind])[len(self._seconds[kind]) // 2]
         if kind != "StartContainer" or self._random.random() < 0.5:
             await asyncio.sleep(self._random.uniform(0.0, 1.1) * typical)

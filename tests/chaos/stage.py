@@ -161,9 +161,9 @@ class Stage:
         agent and of the runtime's log, by this name."""
         home = self.agent.home.path
         waiting = [str(pod["metadata"]["name"]) for pod in self.sight.pods.values() if not is_ready(pod)]
-        told = evidence.stories(home / "kubelet", self.wanted(waiting))
+        stories = evidence.stories(home / "kubelet", self.wanted(waiting))
         kept = evidence.keep(home, name, self.containerd.log)
-        return "\n".join([*told, f"---- files of the agent and the log of containerd: {kept}"])
+        return "\n".join([*stories, f"---- files of the agent and the log of containerd: {kept}"])
 
     # Exec sessions
 

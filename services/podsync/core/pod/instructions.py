@@ -220,7 +220,7 @@ class RemoveSandboxes(Call):
 @dataclass(frozen=True, kw_only=True)
 class EndTasks(Call):
     """Kill and delete the tasks of these containers or sandboxes (ids), which the runtime refuses to remove as it has a
-    task of them, through its task service below CRI. `left`: what they are, for people; `refusal`: what it said."""
+    task of them, through its task service below CRI. `left`: what they are, for people; `refusal`: its error."""
 
     ids: tuple[str, ...]
     left: str
