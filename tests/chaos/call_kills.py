@@ -247,7 +247,8 @@ class CallKills:
         # Of a plugin that was killed at work: the runtime's, and no agent's to remove.
         of_network = found.pop("address translation", [])
         addresses = Path(self.containerd.embedded.state).glob("cni-addresses/*/[0-9]*")
-        self.result.network = {"rules": len(of_network), "addresses": len(list(addresses))}
+        shims = found.pop("shims", [])  # of sandboxes that containerd gave up with their caller: it never ends them
+        self.result.network = {"rules": len(of_network), "addresses": len(list(addresses)), "shims": len(shims)}
         return found
 
     async def _take_down(self) -> None:
