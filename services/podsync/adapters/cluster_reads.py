@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
-from bus.messages.status import IssuedToken, RequestToken
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.environment import ReferencedObject, References, environment_references
 from services.podsync.core.cri.service_environment import service_environment
@@ -163,7 +163,7 @@ class SourcesReads:
         """A token by this TokenRequestSpec, or why there is none. Never raises."""
         request = RequestToken(namespace=space, service_account=service_account, spec=spec)
         try:
-            return await self._bus.ask("status", request, IssuedToken, SECONDS)
+            return await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT)
         except (NoAnswerError, RequestRefusedError) as error:
             return IssuedToken(error=str(error))
 

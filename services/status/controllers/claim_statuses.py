@@ -5,10 +5,9 @@ from bus.messages.status import PatchClaimStatus, PatchedClaim
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from shared.kube import paths
-from shared.kube.interface import ApiError, PatchType
+from shared.kube.interface import WRITE_TIMEOUT, ApiError, PatchType
 from shared.model.objects import Object
 
-_TIMEOUT = 10.0  # seconds, of one request
 _PENDING = 100  # at once; what comes beyond is refused at once
 
 
@@ -28,7 +27,7 @@ class ClaimStatuses:
         body: Object = {"metadata": {"resourceVersion": request.resource_version}, "status": request.status}
         self._pending += 1
         try:
-            patched = await self._clients.tokens.patch(path, body, PatchType.STRATEGIC, timeout=_TIMEOUT)
+            patched = await self._clients.tokens.patch(path, body, PatchType.STRATEGIC, timeout=WRITE_TIMEOUT)
         except ApiError as error:
             return PatchedClaim(error=str(error))
         finally:

@@ -23,14 +23,13 @@ from services.status.core.csi_node import (
 )
 from shared.backoff import Backoff
 from shared.kube import paths
-from shared.kube.interface import ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
 RETRIES = Backoff(initial=0.2, cap=30.0)
-TIMEOUT = 10.0  # seconds, of one request
 TROUBLE = "CSINode"
 
 
@@ -79,7 +78,7 @@ class CsiNodeReconciler:
 
     async def _write(self) -> str | None:
         """Make Node and CSINode what the drivers require; return a trouble, or None. Raises ApiError."""
-        node = await self._client.get(paths.node(self._name), timeout=TIMEOUT)
+        node = await self._client.get(paths.node(self._name), timeout=READ_TIMEOUT)
         if objects.uid(node) != self._uid:
             return None  # the new Node's uid is on its way here
         plugins = self._plugins.state.values()
@@ -89,7 +88,7 @@ class CsiNodeReconciler:
         registered = {plugin.name for plugin in plugins if plugin.csi is not None}
         gone = await self._deregistered(registered)
         if patch := node_patch(node, drivers, gone):
-            await self._client.patch(paths.node_status(self._name), patch, timeout=TIMEOUT)
+            await self._client.patch(paths.node_status(self._name), patch, timeout=WRITE_TIMEOUT)
         await self._write_csi_node(drivers, gone)
         await self._agent.note(csi_drivers=tuple(sorted(set(self._agent.facts.csi_drivers) - gone)))
         lines = (f"CSI driver {name} is not added to the CSINode: {text}" for name, text in collided.items())
@@ -107,7 +106,7 @@ class CsiNodeReconciler:
         path = paths.csi_node(self._name)
         found: Object | None = None
         try:
-            found = await self._client.get(path, timeout=TIMEOUT)
+            found = await self._client.get(path, timeout=READ_TIMEOUT)
         except ApiStatusError as error:
             if not error.not_found:
                 raise
@@ -115,13 +114,13 @@ class CsiNodeReconciler:
             log.info("the CSINode belongs to an earlier Node: it is created again")
             options = {"preconditions": {"uid": objects.uid(found)}}
             with contextlib.suppress(ApiStatusError):  # it is gone, or another one: the next step finds out
-                await self._client.delete(path, options, timeout=TIMEOUT)
+                await self._client.delete(path, options, timeout=WRITE_TIMEOUT)
             found = None
         if found is None:
             created = new_csi_node(self._name, self._uid, drivers)
-            await self._client.create(paths.CSI_NODES, created, timeout=TIMEOUT)
+            await self._client.create(paths.CSI_NODES, created, timeout=WRITE_TIMEOUT)
         elif (updated := updated_csi_node(found, drivers, gone)) is not None:
-            await self._client.update(path, updated, timeout=TIMEOUT)
+            await self._client.update(path, updated, timeout=WRITE_TIMEOUT)
 
     def _note(self, trouble: str | None) -> None:
         if trouble == self._trouble:

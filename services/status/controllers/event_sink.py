@@ -30,11 +30,10 @@ from services.status.core.event_queue import EventQueue, EventWrite
 from services.status.core.event_refusal import is_namespace_gone
 from shared.clock import Clock
 from shared.kube import paths
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError
+from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
 
 log = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT = 10.0  # seconds, of one request
 PERIOD = 8.0  # seconds from one try to the next while the API server is away: all is well again within ten
 SHORTEST_PAUSE = 1.0  # seconds, after a try that took long itself
 GATHERING = 1.0  # seconds at the start in which the streams come in: their events are taken in the order of their times
@@ -186,14 +185,14 @@ class EventSink:
                 return
         try:
             path = paths.event(write.namespace, write.name)
-            await self._client.patch(path, event_patch(write.body), timeout=REQUEST_TIMEOUT)
+            await self._client.patch(path, event_patch(write.body), timeout=WRITE_TIMEOUT)
         except ApiStatusError as error:
             if not error.not_found:
                 raise
             await self._create(write)
 
     async def _create(self, write: EventWrite) -> None:
-        await self._client.create(paths.events(write.namespace), write.body, timeout=REQUEST_TIMEOUT)
+        await self._client.create(paths.events(write.namespace), write.body, timeout=WRITE_TIMEOUT)
 
     def _brought_back(self, write: EventWrite, error: ApiError, wait: float) -> float | None:
         if self._queue.bring_back(write):

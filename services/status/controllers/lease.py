@@ -14,7 +14,7 @@ from services.status.adapters.clients import Clients
 from services.status.core.lease import JITTER, has_owner, new_lease, renew_interval, renewed
 from shared.backoff import Backoff
 from shared.kube import paths
-from shared.kube.interface import ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
 from shared.timestamps import rfc3339_micro
@@ -99,7 +99,7 @@ class Lease:
         failures = 0
         while True:
             try:
-                return await self._client.get(paths.lease(self._name))
+                return await self._client.get(paths.lease(self._name), timeout=READ_TIMEOUT)
             except ApiError as error:
                 failure = error
             if isinstance(failure, ApiStatusError) and failure.not_found:
@@ -125,7 +125,7 @@ class Lease:
     async def _looked_up_owner(self) -> str:
         """The Node's uid as the API server knows it; "" when there is no Node, or no answer."""
         try:
-            return objects.uid(await self._client.get(paths.node(self._name)))
+            return objects.uid(await self._client.get(paths.node(self._name), timeout=READ_TIMEOUT))
         except ApiError:
             return ""
 

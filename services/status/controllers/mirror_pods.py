@@ -4,7 +4,6 @@ import logging
 
 from bus.messages.sources import MirrorPod
 from services.status.controllers.pod_streams import PodStreams
-from services.status.controllers.request_workers import REQUEST_TIMEOUT
 from services.status.core.mirror_pod import (
     STATIC_SOURCES,
     MirrorStep,
@@ -18,7 +17,7 @@ from services.status.core.mirror_pod import (
 from services.status.core.pod_status_deletion import delete_now
 from shared.clock import Clock
 from shared.kube import paths
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
 from shared.model.objects import annotations
 from shared.podspec.pod_source import MIRROR
 
@@ -82,7 +81,7 @@ class MirrorPods:
     async def _delete(self, mirror: MirrorPod) -> None:
         path = paths.pod(mirror.namespace, mirror.name)
         try:
-            await self._client.delete(path, delete_now(mirror.uid), timeout=REQUEST_TIMEOUT)
+            await self._client.delete(path, delete_now(mirror.uid), timeout=WRITE_TIMEOUT)
         except ApiStatusError as error:
             if not (error.not_found or error.conflict):
                 raise
@@ -93,13 +92,13 @@ class MirrorPods:
         body = mirror_pod(static.wanted, static.hash, self._node_name, node_uid(self._followed.node_object()))
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         try:
-            await self._client.create(paths.pods(namespace), body, timeout=REQUEST_TIMEOUT)
+            await self._client.create(paths.pods(namespace), body, timeout=WRITE_TIMEOUT)
         except ApiStatusError as error:
             if not error.already_exists:
                 raise
             taken = ApiError(f"the name {name} is taken in namespace {namespace}")
             try:
-                found = await self._client.get(paths.pod(namespace, name), timeout=REQUEST_TIMEOUT)
+                found = await self._client.get(paths.pod(namespace, name), timeout=READ_TIMEOUT)
             except ApiStatusError as unreadable:
                 raise (taken if unreadable.unrelated else unreadable) from error  # a pod that is not of this node
             if annotations(found).get(MIRROR) != static.hash or found["metadata"].get("deletionTimestamp"):

@@ -39,7 +39,7 @@ from services.status.core.report_schedule import ATTEMPTS, PROMPT_WRITES, SYNC_J
 from shared.config.effective import EffectiveConfig
 from shared.config.gates import declared_features
 from shared.kube import paths
-from shared.kube.interface import ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
 from shared.timestamps import rfc3339
@@ -245,7 +245,7 @@ class Node:
             self._returned = None
             return known.node
         try:
-            return await self._client.get(paths.node(self._config.node_name))
+            return await self._client.get(paths.node(self._config.node_name), timeout=READ_TIMEOUT)
         except ApiStatusError as error:
             if error.not_found and self._registers:
                 return None

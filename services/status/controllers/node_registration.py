@@ -7,7 +7,7 @@ from services.status.core.initial_node import initial_node
 from services.status.core.node_facts import NodeFacts
 from shared.backoff import Backoff
 from shared.kube import paths
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError
+from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
 from shared.model.objects import Object
 
 RETRIES = Backoff(initial=0.1, cap=7.0)
@@ -19,12 +19,12 @@ async def register(client: ApiClient, facts: Callable[[], NodeFacts], note: Call
     while True:
         known = facts()
         try:
-            return await client.create(paths.NODES, initial_node(known))
+            return await client.create(paths.NODES, initial_node(known), timeout=WRITE_TIMEOUT)
         except ApiError as error:
             failure = error
         if isinstance(failure, ApiStatusError) and (failure.already_exists or failure.forbidden):
             try:
-                return await client.get(paths.node(known.identity.name))
+                return await client.get(paths.node(known.identity.name), timeout=READ_TIMEOUT)
             except ApiError as error:
                 failure = error if not failure.forbidden else failure
         note(f"the node cannot be registered: {failure}")

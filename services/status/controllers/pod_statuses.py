@@ -7,13 +7,12 @@ import logging
 
 from bus.messages.podsync import PodStatus
 from services.status.controllers.pod_streams import PodStreams
-from services.status.controllers.request_workers import REQUEST_TIMEOUT
 from services.status.core.pod_status_baseline import Baseline, kept_of, metadata, newest, version
 from services.status.core.pod_status_deletion import delete_now, may_be_deleted
 from services.status.core.pod_status_merge import is_terminal, status_patch
 from shared.clock import Clock
 from shared.kube import paths
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object, name, namespace, uid
 from shared.timestamps import rfc3339
 
@@ -170,9 +169,7 @@ class PodStatuses:
             precondition["resourceVersion"] = str(seen)
         path = paths.pod_status(namespace(target), name(target))
         try:
-            answer = await self._client.patch(
-                path, {"metadata": precondition, "status": change}, timeout=REQUEST_TIMEOUT
-            )
+            answer = await self._client.patch(path, {"metadata": precondition, "status": change}, timeout=WRITE_TIMEOUT)
         except ApiUnreachableError:
             self._doubtful.add(uid(target))
             raise
@@ -181,7 +178,7 @@ class PodStatuses:
     async def _get(self, target: Object) -> Object | None:
         """The object as the API server has it now; None when there is none, or another one of that name."""
         try:
-            answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=REQUEST_TIMEOUT)
+            answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=READ_TIMEOUT)
         except ApiStatusError as error:
             if error.not_found or error.unrelated:
                 return None
@@ -202,9 +199,7 @@ class PodStatuses:
         if not may_be_deleted(pod, admitted, admitted_is_all=self._followed.admitted_is_all):
             return False
         try:
-            await self._client.delete(
-                paths.pod(namespace(pod), name(pod)), delete_now(pod_uid), timeout=REQUEST_TIMEOUT
-            )
+            await self._client.delete(paths.pod(namespace(pod), name(pod)), delete_now(pod_uid), timeout=WRITE_TIMEOUT)
         except ApiStatusError as error:
             if not (error.not_found or error.conflict):
                 raise

@@ -18,7 +18,6 @@ from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
 log = logging.getLogger(__name__)
 
 PARALLEL = 10
-REQUEST_TIMEOUT = 10.0  # seconds, of one request
 
 Work = Callable[[str], Awaitable[bool]]
 """Do what is due for a key; whether the API server was asked. Raises ApiError where it will not or cannot."""

@@ -25,11 +25,11 @@ from services.status.adapters.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
 from shared.backoff import Backoff
 from shared.kube import paths
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 
 _STEPS, _RETRIES, _JITTER = 5, Backoff(initial=0.5, factor=1.5), 0.2
-_TIMEOUT = 10.0  # seconds, of one request
+_TIMEOUT = 10.0  # seconds, of one review: no webhook admits it, and its asker waits for 30 s
 # At once; what comes beyond is refused at once.
 _PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500, RequestPodCertificate: 500}
 
@@ -90,7 +90,7 @@ class Reviews:
             if refusal:
                 return IssuedToken(error=refusal)
             try:
-                answer = await self._clients.tokens.create(path, body, timeout=_TIMEOUT)
+                answer = await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT)
             except ApiError as error:
                 not_found = isinstance(error, ApiStatusError) and error.not_found
                 return IssuedToken(not_found=not_found, error=str(error))
@@ -115,7 +115,7 @@ class Reviews:
             if refusal:
                 return RequestedPodCertificate(error=refusal)
             try:
-                await self._clients.tokens.create(path, body, timeout=_TIMEOUT)
+                await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT)
             except ApiError as error:
                 if not (isinstance(error, ApiStatusError) and error.already_exists):  # sent before
                     return RequestedPodCertificate(error=str(error))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages import sources
 from bus.messages.sources import GetObject
-from bus.messages.status import IssuedToken, RequestToken
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
 from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FailureKind, FoundCertificate, FoundObject, FoundToken, Problem, SetUpInputs
@@ -18,7 +18,7 @@ from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, 
 from services.volume.core.volume_spec import VolumeSpec
 from shared.clock import Clock
 
-SECONDS = 10.0  # timeout of a request; it is resent as soon as the other process is back
+SECONDS = 10.0  # timeout of a read; it is resent as soon as the other process is back
 # Texts of the node authorizer, of a cache, and of a sources that has just started: they do not have the pod yet.
 _LAG = (" is forbidden: ", "failed to sync ", "informer has not yet synced", " not registered")
 
@@ -122,7 +122,7 @@ class ClusterContent:
         request = RequestToken(namespace=key.namespace, service_account=key.service_account, spec=key.request)
         error, kind = "", FailureKind.LASTING
         try:
-            issued = await self._bus.ask("status", request, IssuedToken, SECONDS)
+            issued = await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT)
             error = issued.error or ("" if issued.token else "the answer has no token")
             # The API server's admission has a cache of pods of its own, which may not have a new pod yet.
             kind = FailureKind.LAGGING if error == f'pod "{key.pod}" not found' else _kind(error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.event import KubeEvent
 from bus.messages.sources import FoundObject, GetObject
-from bus.messages.status import RequestedPodCertificate, RequestPodCertificate
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT, RequestedPodCertificate, RequestPodCertificate
 from services.volume.adapters.certificate_keys import KeyAndRequest, new_key
 from services.volume.core.payload import FailureKind, FoundCertificate, Problem
 from services.volume.core.pod_certificates import (
@@ -33,7 +33,7 @@ from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
-SECONDS = 10.0  # timeout of a request
+SECONDS = 10.0  # timeout of a read
 
 
 class _UnansweredError(Exception):
@@ -123,7 +123,7 @@ class PodCertificates:
             namespace=key.namespace, name=f"req-{new.digest[:32]}", pod=key.pod, pod_uid=key.pod_uid, spec=spec
         )
         try:
-            answer = await self._bus.ask("status", request, RequestedPodCertificate, SECONDS)
+            answer = await self._bus.ask("status", request, RequestedPodCertificate, REQUESTED_WRITE_TIMEOUT)
         except (NoAnswerError, RequestRefusedError) as error:
             raise _UnansweredError(str(error)) from None
         if answer.error:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
-from bus.messages.status import PatchClaimStatus, PatchedClaim
+from bus.messages.status import REQUESTED_WRITE_TIMEOUT, PatchClaimStatus, PatchedClaim
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.core.claim_expansion import begun, ended, failed, is_infeasible
 from services.volume.core.expansion import Expansion, ExpansionFailure
@@ -20,8 +20,6 @@ from shared.model.objects import Object
 from shared.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
-
-SECONDS = 15.0  # timeout of a request, longer than status takes for one
 
 
 class VolumeExpansion:
@@ -78,7 +76,7 @@ class VolumeExpansion:
         namespace, name = expansion.namespace, expansion.claim
         request = PatchClaimStatus(namespace=namespace, name=name, resource_version=expansion.version, status=status)
         try:
-            answer = await self._bus.ask("status", request, PatchedClaim, SECONDS)
+            answer = await self._bus.ask("status", request, PatchedClaim, REQUESTED_WRITE_TIMEOUT)
             version, error = answer.resource_version, answer.error
         except (NoAnswerError, RequestRefusedError) as failure:
             version, error = "", str(failure)

@@ -7,6 +7,7 @@ import pytest
 
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiUnreachableError
+from tests.fakes.api_server import Received
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
@@ -46,6 +47,22 @@ async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
         node.api.slow(0.0)
         await node.pass_time(30.0)
         assert (lists(node), node.asked("WATCH", "/secrets"), node.troubles()) == (before, watches, ())
+
+
+@on_virtual_time
+async def test_lists_that_take_twenty_seconds_each_are_read(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        arrive = node.api.arrive
+
+        async def delayed(received: Received, timeout: float | None) -> None:
+            node.api.slow(20.0 if received.method == "GET" else 0.0)
+            await arrive(received, timeout)
+
+        node.api.arrive = delayed  # type: ignore[method-assign]
+        node.api.bind(pod("web"), NODE)
+        await node.start()
+        await node.until(lambda: node.wanted() == ["web"], within=120.0)
+        assert node.nodes.complete
 
 
 REFUSALS = pytest.mark.parametrize(("code", "retry_after"), [(429, 1.0), (429, 30.0), (503, 1.0), (500, None)])

@@ -112,7 +112,7 @@ def test_an_answer_that_takes_long_gets_more_time_the_next_time() -> None:
         for each in (reflector, probe):
             each.list_failed(LATE, now=float(now), chance=0.0)
         given.append(reflector.answer_timeout)
-    assert (given, probe.answer_timeout) == ([10.0, 20.0, 30.0, 30.0, 30.0], 5.0)
+    assert (given, probe.answer_timeout) == ([10.0, 20.0, 40.0, 60.0, 60.0], 5.0)
     reflector.listed("7")
     for error in (AWAY, BROKEN, THROTTLED):
         reflector.watch_failed(error, now=9.0, chance=0.0)
