@@ -13,6 +13,8 @@ from services.report.processes import ProcessFacts
 
 LATE = 3.0  # seconds since a beat: three are missing
 _API_SERVER = "API server"  # begins the trouble with which sources reports an outage
+# Sources owns them everywhere and fills them from the API server: on a node that runs alone they stay as they begin.
+_OF_A_CLUSTER = frozenset(("node.object", "pods.api_status", "pods.mirrors"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,8 @@ def report(given: ReportInputs) -> Report:
     runtime = _runtime(given.observed)
     api_server, node_ready = _api_server(given), _node_ready(given)
     lease = given.beats["status"].progress.get("lease") if "status" in given.beats else None
-    problems = [line for row in processes if (line := _process_problem(row))]
+    failed = [process_problem(row.service, row.state, row.pid) for row in processes]
+    problems = [f"{what} ({remedy})" for what, remedy in failed if what]
     problems += _stream_problems(streams, {row.service for row in processes if row.state != "running"})
     problems += _runtime_problems(runtime)
     if api_server not in ("", "reachable", "unknown"):
@@ -153,21 +156,24 @@ def _process(service: str, given: ReportInputs) -> ProcessRow:
     )
 
 
-def _process_problem(row: ProcessRow) -> str:
-    remedy = f"bulkhead logs --service {row.service}"
-    match row.state:
+def process_problem(service: str, state: str, pid: int | None) -> tuple[str, str]:
+    """Return what is wrong with the process of `service`, and the remedy; both are "" for one that runs. `state` is
+    that of `ProcessRow`, `pid` is not None but where it is absent. Every command describes a process with these
+    words."""
+    match state:
         case "absent":
-            return f"{row.service} does not run ({remedy})"
+            return f"{service} does not run", f"bulkhead logs --service {service}"
         case "stopped":
-            return f"{row.service} is stopped by a signal (kill -CONT {row.pid}, or bulkhead restart {row.service})"
+            return f"{service} is stopped by a signal", f"kill -CONT {pid}, or bulkhead restart {service}"
         case "late" | "silent":
-            return f"{row.service} does not answer (process {row.pid}; bulkhead restart {row.service})"
-    return ""
+            return f"{service} does not answer", f"process {pid}; bulkhead restart {service}"
+    return "", ""
 
 
 def _stream(name: str, owner: str, given: ReportInputs) -> StreamRow:
     copies = {service: one.streams[name] for service, one in given.followed.items() if name in one.streams}
     beat = given.beats.get(owner)
+    awaited = given.joins_cluster or name not in _OF_A_CLUSTER
     return StreamRow(
         name=name,
         owner=owner,
@@ -175,7 +181,7 @@ def _stream(name: str, owner: str, given: ReportInputs) -> StreamRow:
         items=max((copy.items for copy in copies.values()), default=None),
         followers=tuple(sorted(copies)),
         stale_in=tuple(sorted(service for service, copy in copies.items() if copy.stale)),
-        incomplete_in=tuple(sorted(service for service, copy in copies.items() if not copy.complete)),
+        incomplete_in=tuple(sorted(service for service, copy in copies.items() if awaited and not copy.complete)),
     )
 
 

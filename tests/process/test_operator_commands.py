@@ -63,6 +63,7 @@ async def test_status_waits_for_a_ready_node_and_shows_its_processes_and_pod(wor
     assert {row["service"]: row["pid"] for row in found["processes"]} == {name: world.pid_of(name) for name in SERVICES}
     assert [(row["state"], row["ready"], row["waits_for"]) for row in found["pods"]] == [("Running", 1, "")]
     assert {row["name"]: row["stale_in"] for row in found["streams"] if row["stale_in"]} == {}
+    assert [row["name"] for row in found["streams"] if row["incomplete_in"]] == []
 
 
 async def test_pods_describe_events_and_logs_show_the_pod(world: World) -> None:

@@ -15,7 +15,7 @@ from bus.messages.followed import Followed, GetFollowed
 from bus.messages.manifest import Manifest
 from bus.messages.services import SERVICES
 from bus.messages.snapshot import GetSnapshot, Snapshot
-from services.report.node import Report, ReportInputs, report
+from services.report.node import Report, ReportInputs, process_problem, report
 from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
 from services.report.processes import process_of
 from shared.config.excerpt import ConfigExcerpt, load_excerpt
@@ -112,8 +112,15 @@ class Agent:
     def require(self, service: str) -> None:
         """Raise OperatorError where the process of this service is absent, or stopped by a signal."""
         if process_of(self.run_dir, service).holder is None:
-            raise OperatorError(f"{service} does not run", remedy=f"bulkhead logs --service {service}")
+            what, remedy = process_problem(service, "absent", None)
+            raise OperatorError(what, remedy=remedy)
         refuse_stopped(self.run_dir, service)
+
+    def silence_of(self, service: str) -> OperatorError:
+        """The error about a process that runs and has not answered a question in time."""
+        holder = process_of(self.run_dir, service).holder
+        what, remedy = process_problem(service, "silent" if holder else "absent", holder.pid if holder else None)
+        return OperatorError(what, remedy=remedy)
 
     def _forget_beats_of(self, services: set[str]) -> None:
         """A process that cannot answer now has no troubles that count."""
@@ -150,8 +157,8 @@ def refuse_stopped(run_dir: str, service: str) -> None:
     """Raise OperatorError where the process of this service is stopped by a signal: it would answer nothing."""
     facts = process_of(run_dir, service)
     if facts.holder is not None and facts.stopped:
-        remedy = f"kill -CONT {facts.holder.pid}, or bulkhead restart {service}"
-        raise OperatorError(f"{service} is stopped by a signal", remedy=remedy)
+        what, remedy = process_problem(service, "stopped", facts.holder.pid)
+        raise OperatorError(what, remedy=remedy)
 
 
 def pod_facts(streams: dict[str, Items | None]) -> list[PodFacts]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from bus.lock_holder import Holder
 from bus.messages.beat import Beat
 from services.cli.agent.local_agent import Agent, local_agent
+from services.report.node import process_problem
 from services.report.processes import process_of
 from shared.errors import OperatorError
 from shared.process_identity import is_running
@@ -35,9 +36,8 @@ def restart_services(run_dir: str, services: Sequence[str], out: Write, err: Wri
 def _restart(agent: Agent, service: str) -> str:
     holder, stopped = (facts := process_of(agent.run_dir, service)).holder, facts.stopped
     if holder is None:
-        raise OperatorError(
-            "does not run", where=service, remedy="bulkhead status shows the processes; start the agent if none runs"
-        )
+        what, remedy = process_problem(service, "absent", None)
+        raise OperatorError(what, remedy=remedy)
     supervisord = "/".join(holder.supervisord.split("/")[:3])
     if not supervisord or not is_running(supervisord):
         raise OperatorError(

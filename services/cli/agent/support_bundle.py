@@ -26,7 +26,6 @@ from services.cli.agent.status import as_data, status_lines
 from services.cli.config.masking import MASK, without_credentials
 from services.cli.config.show import masked
 from services.cli.terminal.table import Paint
-from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
@@ -160,13 +159,11 @@ def _versions() -> str:
 
 def _stacks(agent: Agent, service: str) -> Callable[[], str]:
     def read() -> str:
-        facts = process_of(agent.run_dir, service)
-        if facts.holder is None or facts.stopped:
-            raise OperatorError("is stopped by a signal" if facts.holder else "does not run")
+        agent.require(service)
         question = Question(service, GetStacks(), Stacks)
         answer = agent.client.ask([question], _STACKS).get(question)
         if not isinstance(answer, Stacks):
-            raise OperatorError(f"does not answer within {_STACKS:.0f} s")
+            raise agent.silence_of(service)
         return f"{answer.threads}\n\n{answer.tasks}\n"
 
     return read

@@ -128,5 +128,6 @@ def _usage(agent: Agent) -> FoundUsage:
     answer = agent.client.ask([question], _TIMEOUT).get(question)
     if isinstance(answer, FoundUsage):
         return answer
-    why = answer.line if isinstance(answer, Refusal) else f"pleg does not answer within {_TIMEOUT:.0f} s"
-    raise OperatorError(why, remedy="bulkhead status shows the processes")
+    if isinstance(answer, Refusal):
+        raise OperatorError(answer.line, remedy="bulkhead status shows the processes")
+    raise agent.silence_of("pleg")

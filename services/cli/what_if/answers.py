@@ -107,8 +107,10 @@ def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:
     answer = agent.client.ask([question], SECONDS).get(question)
     if isinstance(answer, PodPreview):
         return answer
-    why = f"refuses: {answer.line}" if isinstance(answer, Refusal) else f"does not answer within {SECONDS:g} s"
-    raise OperatorError(f"podsync {why}", where=agent.run_dir, remedy="bulkhead status shows the processes")
+    if isinstance(answer, Refusal):
+        remedy = "bulkhead status shows the processes"
+        raise OperatorError(f"podsync refuses: {answer.line}", where=agent.run_dir, remedy=remedy)
+    raise agent.silence_of("podsync")
 
 
 def _references(

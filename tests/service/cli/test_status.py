@@ -84,6 +84,7 @@ def test_a_killed_podsync_does_not_run(stage: Stage) -> None:
     stage.processes["podsync"].wait()
     found = json.loads(stage.command("status", "-o", "json").stdout)
     assert "podsync does not run (bulkhead logs --service podsync)" in found["problems"]
+    assert stage.command("restart", "podsync").stderr == "podsync does not run (bulkhead logs --service podsync)\n"
     assert stage.command("pods").returncode == 0
 
 

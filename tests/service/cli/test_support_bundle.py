@@ -95,7 +95,7 @@ def test_processes_that_do_not_answer_are_named(stage: Stage, tmp_path: Path) ->
     answer = stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz"))
     assert answer.returncode == 0, answer.stderr
     found = contents(tmp_path / "bundle.tar.gz")
-    assert "stacks/podsync.txt: OperatorError: is stopped by a signal" in found["problems.txt"]
+    assert "stacks/podsync.txt: OperatorError: podsync is stopped by a signal" in found["problems.txt"]
     assert "podsync is stopped by a signal" in found["status.txt"]
 
 
