@@ -19,6 +19,18 @@ def rfc3339_micro(wall: float) -> str:
     return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
+def local_text(moment: float | str, *, milliseconds: bool = False) -> str:
+    """Return a moment, seconds since the epoch or RFC 3339, as every text for an operator has it: the local time of
+    this machine, `2026-01-02 03:04:05`, with `milliseconds` `2026-01-02 03:04:05.678`. Return what is no moment as it
+    is."""
+    seconds = parse_rfc3339(moment) if isinstance(moment, str) else moment
+    try:
+        found = datetime.fromtimestamp(float("nan") if seconds is None else seconds).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(moment)
+    return found.isoformat(" ", "milliseconds" if milliseconds else "seconds")[: 23 if milliseconds else 19]
+
+
 def go_duration(seconds: float) -> str:
     """As Go prints a time.Duration of at least a millisecond, to the millisecond: `1m30.5s`, `450ms`, `2h0m0s`."""
     milliseconds = round(seconds * 1000)

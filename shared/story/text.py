@@ -7,6 +7,7 @@ from shared.plain_text import plain
 from shared.story.lines import Line, Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
+from shared.timestamps import local_text
 
 
 def story_text(story: Story, since: float = 0.0) -> list[str]:
@@ -89,10 +90,17 @@ def node_text(data: dict[str, Any]) -> list[str]:
     lines = []
     for one in data["changes"]:
         message = f": {one['message']}" if one.get("message") else ""
-        lines.append(plain(f"{one['at']}  {one.get('type')} is {one.get('status')}: {one.get('reason')}{message}"))
+        lines.append(
+            plain(
+                f"{local_text(str(one['at']))}  {one.get('type')} is {one.get('status')}: {one.get('reason')}{message}"
+            )
+        )
     rows = [["CONDITION", "STATUS", "SINCE", "MESSAGE"]]
-    keys = ("type", "status", "lastTransitionTime", "message")
-    rows += [[plain(str(one.get(key) or "")) for key in keys] for one in data["conditions"]]
+    for one in data["conditions"]:
+        since = local_text(str(one.get("lastTransitionTime") or ""))
+        rows.append(
+            [plain(str(text or "")) for text in (one.get("type"), one.get("status"), since, one.get("message"))]
+        )
     return [*lines, "", *_columns(rows)]
 
 
@@ -104,11 +112,9 @@ def node_data(record: dict[str, Any], since: float = 0.0) -> dict[str, Any]:
 
 
 def moment_text(at: Any) -> str:
-    """Return local time to the millisecond; a value outside of the calendar as it is."""
-    try:
-        return datetime.fromtimestamp(float(at)).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (TypeError, ValueError, OverflowError, OSError):
-        return f"{'?':10} {at}"
+    """Return local time to the millisecond; a value outside of the calendar behind a mark in the place of the date."""
+    text = local_text(at, milliseconds=True) if isinstance(at, (int, float)) else ""
+    return text if text[4:5] == "-" else f"{'?':10} {at}"
 
 
 def _newer(story: Story, since: float) -> list[Line]:

@@ -1,9 +1,11 @@
 """Runs services of an agent that only publish: each in its process, with pods and beats, until SIGTERM.
 
-argv: the run directory, the number of pods, the services. Prints one line when all of them beat.
+argv: the run directory, the number of pods, the services. Prints one line when all of them beat. At each SIGUSR1
+podsync publishes an event.
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -32,6 +34,7 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from bus.process_bus import ProcessBus
 from services.frame.generation import generation_of
 from shared.model.runtime import Container, ContainerState, RuntimePod
+from shared.timestamps import rfc3339_micro
 
 STARTED = "2026-01-02T03:04:05Z"
 FOLLOWED: dict[str, tuple[Stream[Any], ...]] = {
@@ -105,6 +108,13 @@ def publish(bus: ProcessBus, count: int) -> None:
             uid="u-static",
         )
         events.put("2", of_static)
+        published = itertools.count(3)
+
+        def publish_event() -> None:
+            now = rfc3339_micro(time.time())
+            events.put(str(next(published)), KubeEvent(type="Normal", reason="Added", message="x", time=now))
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, publish_event)
         statuses.mark_complete()
         admitted.mark_complete()
         bus.answer(GetPodPreview, preview)

@@ -61,18 +61,21 @@ def restart(service: tuple[str, ...], run_dir: str) -> None:
 @pod_argument(required=False)
 @namespace_option
 @run_dir_option
+@since_option("Only events that are not older, such as 5m or 1h30m.")
+@click.option("-w", "--watch", is_flag=True, help="Show new events as they are published, until Ctrl-C.")
 @output_option("text", "json", "yaml")
-def events(pod: str, namespace: str, run_dir: str, output: str) -> None:
+def events(pod: str, namespace: str, run_dir: str, since: float, watch: bool, output: str) -> None:
     """List the newest events of this agent, at most 200 of each service, the oldest first; with POD those of one pod.
 
-    POD is a name, namespace/name, UID, or the name in a static pod's manifest.
+    POD is a name, namespace/name, UID, or the name in a static pod's manifest. With -w each event is a line, with
+    -o json an object in a line, with -o yaml a document.
 
     \b
-    Exit codes: 0 = listed, 1 = no agent answers, 2 = wrong usage.
+    Exit codes: 0 = listed, 1 = no agent answers, 2 = wrong usage, 130 = ended by Ctrl-C.
     """
     from services.cli.agent.events import list_events
 
-    sys.exit(list_events(run_dir, pod, namespace, output, write, write_error))
+    sys.exit(list_events(run_dir, pod, namespace, output, write, write_error, since=since, watch=watch))
 
 
 @click.command(short_help="Show CPU and memory of the node, its pods and containers.")

@@ -1,8 +1,12 @@
 """`bulkhead events`: the newest events of the agent, from the streams of its services, also without a cluster."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
+from bus.messages.beat import Beat
 from bus.messages.event import KEPT
 from bus.messages.services import SERVICES
 from services.cli.agent.local_agent import Agent, local_agent
@@ -10,29 +14,64 @@ from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
 from services.report.pod_rows import one_line
 from shared.errors import OperatorError
+from shared.plain_text import plain
+from shared.timestamps import local_text, parse_rfc3339
 
 Write = Callable[[str], None]
+Event = dict[str, Any]
+_LONGEST_WAIT = 3600.0  # seconds; a beat ends the wait long before
 
 
-def list_events(run_dir: str, pod: str, namespace: str, form: str, out: Write, err: Write) -> int:
-    """Print the events, the oldest first. Return the exit code."""
-    space, _, name = pod.rpartition("/")
-    space = space or namespace
+@dataclass(frozen=True, kw_only=True)
+class EventChoice:
+    """Which events are shown: of `pod` (name, namespace/name, UID, name in a manifest; "" = of every object), in
+    `namespace` ("" = any), and not older than `since` (wall seconds; 0 = any). `node`: the node's name."""
+
+    pod: str = ""
+    namespace: str = ""
+    since: float = 0.0
+    node: str = ""
+
+    def of(self, events: Sequence[Event]) -> list[Event]:
+        """Those of `events` that are shown, in the same order."""
+        space, _, name = self.pod.rpartition("/")
+        space = space or self.namespace
+        here = [event for event in events if not space or event.get("namespace") == space]
+        found = [event for event in here if not name or name in (event.get("name"), event.get("uid"))]
+        # of a static pod the name in its manifest
+        found = found or [event for event in here if event.get("name") == f"{name}-{self.node}"]
+        return [event for event in found if not self.since or _moment(event) >= self.since]
+
+
+def list_events(
+    run_dir: str,
+    pod: str,
+    namespace: str,
+    form: str,
+    out: Write,
+    err: Write,
+    *,
+    since: float = 0.0,
+    watch: bool = False,
+) -> int:
+    """Print the events, the oldest first; those of the last `since` seconds, 0 = all. With `watch` print new ones as
+    they are published, until Ctrl-C. Return the exit code."""
     try:
         with local_agent(run_dir) as agent:
+            begin = time.time() - since if since else 0.0
+            choice = EventChoice(pod=pod, namespace=namespace, since=begin, node=agent.config.node_name)
             events, silent = events_of_agent(agent)
             if len(silent) == len(SERVICES):
                 remedy = "bulkhead status shows the processes"
                 raise OperatorError("no process answers", where=agent.run_dir, remedy=remedy)
-            here = [event for event in events if not space or event.get("namespace") == space]
-            found = [event for event in here if not name or name in (event.get("name"), event.get("uid"))]
-            # of a static pod the name in its manifest
-            found = found or [event for event in here if event.get("name") == f"{name}-{agent.config.node_name}"]
+            if silent:
+                err(note_about(silent))
+            if watch:
+                _watch(agent, events, choice, form, out)
     except OperatorError as error:
         err(str(error))
         return 1
-    if silent:
-        err(note_about(silent))
+    found = choice.of(events)
     if form != "text":
         out(dump(found, form))
         return 0
@@ -43,14 +82,38 @@ def list_events(run_dir: str, pod: str, namespace: str, form: str, out: Write, e
     return 0
 
 
-def events_of_agent(agent: Agent) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str, out: Write) -> NoReturn:
+    """Print the events, then those that follow. A service's stream is read when its beat shows another number."""
+    seen: dict[str, tuple[str, int]] = {}  # service -> incarnation and number of its stream
+    printed = {_identity(event) for event in events}
+    if form == "text":
+        out(_watch_line(*_HEADER))
+    for event in choice.of(events):
+        out(_watched(event, form))
+
+    def has_more(beat: Beat) -> bool:
+        return seen.get(beat.service) != _number(beat)
+
+    while True:
+        for beat in [beat for beat in agent.client.beats.values() if has_more(beat)]:
+            items = agent.streams(f"events/{beat.service}")[f"events/{beat.service}"]
+            if items is None:
+                continue  # it has ended meanwhile; the beat of the next process begins with another incarnation
+            seen[beat.service] = _number(beat)
+            current = list(_of_service(beat.service, items))
+            new = [event for event in current if _identity(event) not in printed]
+            printed = {one for one in printed if one[0] != beat.service} | {_identity(event) for event in current}
+            for event in choice.of(sorted(new, key=_time)):
+                out(_watched(event, form))
+        agent.client.wait_for_beat(has_more, _LONGEST_WAIT)
+
+
+def events_of_agent(agent: Agent) -> tuple[list[Event], tuple[str, ...]]:
     """The events of all services that answer, the oldest first, each with the service as `from`; and the services that
     do not answer."""
     found = agent.streams(*(f"events/{service}" for service in SERVICES))
-    events = [
-        event | {"from": name.partition("/")[2]} for name, items in found.items() for event in (items or {}).values()
-    ]
-    return sorted(events, key=lambda event: str(event.get("time") or "")), agent.silent
+    events = [event for name, items in found.items() for event in _of_service(name.partition("/")[2], items or {})]
+    return sorted(events, key=_time), agent.silent
 
 
 def note_about(silent: Sequence[str], what: str = "events") -> str:
@@ -59,31 +122,59 @@ def note_about(silent: Sequence[str], what: str = "events") -> str:
     return f"{', '.join(silent)} {verb} not answer: {what} are missing (bulkhead status shows the processes)"
 
 
-def event_lines(events: Sequence[dict[str, Any]], width: int, *, of_one: bool = False) -> list[str]:
+def event_lines(events: Sequence[Event], width: int, *, of_one: bool = False) -> list[str]:
     """A table of events; `of_one`: all are of one object, which is not named."""
     if not events:
         return []
-    header = ["TIME", "TYPE", "REASON", *([] if of_one else ["OBJECT"]), "MESSAGE"]
-    rows = [
-        [
-            _time(event),
-            str(event.get("type") or ""),
-            one_line(event.get("reason") or ""),
-            *([] if of_one else [_object(event)]),
-            one_line(event.get("message") or ""),
-        ]
-        for event in events
-    ]
-    return table(header, rows, width, wraps=True)
+    left_out = 3 if of_one else len(_HEADER)
+    rows = [[cell for number, cell in enumerate(row) if number != left_out] for row in (_HEADER, *map(_cells, events))]
+    return table(rows[0], rows[1:], width, wraps=True)
 
 
-def _time(event: dict[str, Any]) -> str:
-    """UTC to the second."""
-    time = str(event.get("time") or "")
-    return f"{time[:19]}Z" if time.endswith("Z") else time
+_HEADER = ("TIME", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
-def _object(event: dict[str, Any]) -> str:
-    name = str(event.get("name") or "")
+def _cells(event: Event) -> tuple[str, str, str, str, str]:
     space = f"{event['namespace']}/" if event.get("namespace") else ""
-    return f"{str(event.get('kind') or '').lower()} {space}{name}"
+    return (
+        local_text(_time(event)),
+        str(event.get("type") or ""),
+        one_line(event.get("reason") or ""),
+        f"{str(event.get('kind') or '').lower()} {space}{event.get('name') or ''}",
+        one_line(event.get("message") or ""),
+    )
+
+
+def _watched(event: Event, form: str) -> str:
+    match form:
+        case "json":
+            return json.dumps(event)
+        case "yaml":
+            return f"---\n{dump(event, form)}"
+    return _watch_line(*_cells(event))
+
+
+def _watch_line(moment: str, kind: str, reason: str, thing: str, message: str) -> str:
+    """A line of columns that are as wide as most of their values: what comes later is not known."""
+    return plain(f"{moment:19}  {kind:7}  {reason:20}  {thing:30}  {message}")
+
+
+def _of_service(service: str, items: dict[str, Event]) -> Iterator[Event]:
+    return (event | {"from": service} for event in items.values())
+
+
+def _number(beat: Beat) -> tuple[str, int]:
+    return beat.incarnation, beat.streams.get(f"events/{beat.service}", 0)
+
+
+def _identity(event: Event) -> tuple[str, ...]:
+    """Distinguishes the events of a service, also over its restarts, after which the keys of its stream begin again."""
+    return (str(event.get("from")), *(str(event.get(key)) for key in ("time", "uid", "name", "reason", "message")))
+
+
+def _time(event: Event) -> str:
+    return str(event.get("time") or "")
+
+
+def _moment(event: Event) -> float:
+    return parse_rfc3339(_time(event)) or 0.0

@@ -1,6 +1,7 @@
 """`bulkhead top`: CPU and memory of the node, its pods and containers, as pleg reads them; once or again and again."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable
 
@@ -35,7 +36,7 @@ def show_usage(
             found = with_cpu(found, _reading(agent, pod, namespace))
         if form != "text":
             return [dump(dataclasses.asdict(found), form)]
-        return usage_lines(found, containers, terminal_width())
+        return usage_lines(found, containers, terminal_width(), os.cpu_count() or 1)
 
     try:
         with local_agent(run_dir) as agent:
@@ -100,22 +101,37 @@ def _with_cpu(before: CgroupUsage | None, after: CgroupUsage | None, seconds: fl
     return after if used < 0 else dataclasses.replace(after, cpu_nanocores=int(used / seconds))
 
 
-def usage_lines(found: FoundUsage, containers: bool, width: int) -> list[str]:
-    """The node, then the pods with the highest CPU usage first."""
-    rows = [["node", *_cells(found.node.cgroup)]]
+def usage_lines(found: FoundUsage, containers: bool, width: int, cores: int) -> list[str]:
+    """The node, then the pods with the highest CPU usage first; percent are of the node's capacity. `cores`: of the
+    node."""
+    capacity = 1e9 * cores, found.node.memory_capacity
+
+    def cells(usage: CgroupUsage | None) -> list[str]:
+        return _cells(usage, *capacity)
+
+    rows = [["node", *cells(found.node.cgroup)]]
     for pod in sorted(found.pods, key=lambda pod: -((pod.cgroup.cpu_nanocores or 0) if pod.cgroup else 0)):
-        rows.append([f"{pod.namespace}/{pod.name}", *_cells(pod.cgroup)])
+        rows.append([f"{pod.namespace}/{pod.name}", *cells(pod.cgroup)])
         if containers:
-            rows += [[f"  {one.name}", *_cells(one.cgroup)] for one in sorted(pod.containers, key=lambda one: one.name)]
-    return table(["NAME", "CPU", "MEMORY"], rows, width)
+            rows += [[f"  {one.name}", *cells(one.cgroup)] for one in sorted(pod.containers, key=lambda one: one.name)]
+    return table(["NAME", "CPU", "CPU%", "MEMORY", "MEMORY%"], rows, width)
 
 
-def _cells(usage: CgroupUsage | None) -> list[str]:
-    """CPU in thousandths of a core, the working set; `-` for what is not known yet."""
+def _cells(usage: CgroupUsage | None, nanocores: float, memory: int | None) -> list[str]:
+    """CPU in thousandths of a core, the working set, each with its percentage; `-` for what is not known yet."""
     if usage is None:
-        return ["-", "-"]
-    cores = "-" if usage.cpu_nanocores is None else f"{round(usage.cpu_nanocores / 1e6)}m"
-    return [cores, size(usage.memory_working_set)]
+        return ["-"] * 4
+    cpu, used = usage.cpu_nanocores, usage.memory_working_set
+    return [
+        "-" if cpu is None else f"{round(cpu / 1e6)}m",
+        _percent(cpu, nanocores),
+        size(used),
+        _percent(used, memory),
+    ]
+
+
+def _percent(used: int | None, capacity: float | None) -> str:
+    return "-" if used is None or not capacity else f"{100 * used / capacity:.0f}%"
 
 
 def _reading(agent: Agent, pod: str, namespace: str) -> FoundUsage:

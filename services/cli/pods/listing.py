@@ -14,6 +14,7 @@ from services.cli.terminal.table import duration, table, terminal_width
 from services.report.pod_rows import PodFacts, PodRow, one_line
 from shared.errors import OperatorError
 from shared.plain_text import plain
+from shared.timestamps import local_text
 
 Write = Callable[[str], None]
 _WITHOUT_PODSYNC = (
@@ -140,7 +141,7 @@ def _description(row: PodRow, facts: PodFacts, events: list[dict[str, Any]]) -> 
         ("Source", row.source),
         ("State", row.state),
         ("Waits for", row.waits_for or "nothing"),
-        ("Started", row.started),
+        ("Started", local_text(row.started)),
         ("IP", row.ip),
         ("Priority", str(spec.get("priority", 0))),
         ("QoS class", str(status.get("qosClass") or "")),
@@ -189,7 +190,7 @@ def _containers(spec: dict[str, Any], status: dict[str, Any], facts: PodFacts) -
 def _container_state(status: dict[str, Any]) -> str:
     state = status.get("state") or {}
     if running := state.get("running"):
-        return f"running since {running.get('startedAt')}"
+        return f"running since {local_text(str(running.get('startedAt')))}"
     if ended := state.get("terminated"):
         return _ended(ended)
     waiting = state.get("waiting") or {}
@@ -199,7 +200,7 @@ def _container_state(status: dict[str, Any]) -> str:
 
 def _ended(ended: dict[str, Any]) -> str:
     reason = ended.get("reason") or "ended"
-    return one_line(f"{reason} with exit code {ended.get('exitCode')} at {ended.get('finishedAt')}")
+    return one_line(f"{reason} with exit code {ended.get('exitCode')} at {local_text(str(ended.get('finishedAt')))}")
 
 
 def _volumes(facts: PodFacts) -> Iterator[str]:

@@ -137,6 +137,45 @@ def test_a_command_names_the_stopped_process_that_it_needs_without_waiting_for_i
         assert answer.stderr.startswith(f"{service} is stopped by a signal (kill -CONT "), answer.stderr
 
 
+def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(stage: Stage) -> None:
+    settled(stage)
+    command = [
+        sys.executable,
+        "-m",
+        "services.cli.command",
+        "events",
+        "-w",
+        "-o",
+        "json",
+        "--run-dir",
+        str(stage.run_dir),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+
+        def reasons(number: int) -> list[str]:
+            assert process.stdout
+            return [json.loads(process.stdout.readline())["reason"] for _ in range(number)]
+
+        assert sorted(reasons(3)) == ["Failed", "Killing", "Pulling"]
+        stage.processes["podsync"].send_signal(signal.SIGUSR1)
+        assert reasons(1) == ["Added"]
+        stage.processes["podsync"].kill()
+        stage.processes["podsync"].wait()
+        stage.run("podsync").send_signal(signal.SIGUSR1)  # the older three are in its stream again
+        assert reasons(1) == ["Added"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE) == 130
+
+
+def test_events_are_listed_by_their_age(stage: Stage) -> None:
+    settled(stage)
+    stage.processes["podsync"].send_signal(signal.SIGUSR1)
+    assert "Added" in stage.command("events").stdout
+    recent = stage.command("events", "--since", "1h")
+    assert "Added" in recent.stdout and "Pulling" not in recent.stdout
+
+
 def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage: Stage) -> None:
     ascii_only = stage.command("status", "-o", "wide", environment={"PYTHONIOENCODING": "ascii"})
     assert ascii_only.stderr == "" and "web-5" in ascii_only.stdout

@@ -21,24 +21,36 @@ def pod(name: str, usage: CgroupUsage | None) -> PodUsage:
     )
 
 
-NODE = NodeUsage(read_at=1.0, started_at=1.0, cgroup=cgroup(1500, 4096))
+NODE = NodeUsage(read_at=1.0, started_at=1.0, cgroup=cgroup(1500, 4096), memory_capacity=8 << 30)
 PODS = (pod("idle", cgroup(1, 5)), pod("busy", cgroup(700, 64)), pod("new", cgroup(None, 2)), pod("gone", None))
 
 
-def test_the_busiest_pod_is_first_and_what_is_not_known_is_a_dash() -> None:
-    lines = usage_lines(FoundUsage(node=NODE, pods=PODS), containers=False, width=0)
+def test_the_busiest_pod_is_first_with_its_share_of_the_node_and_what_is_not_known_is_a_dash() -> None:
+    lines = usage_lines(FoundUsage(node=NODE, pods=PODS), containers=False, width=0, cores=4)
     assert [line.split() for line in lines] == [
-        ["NAME", "CPU", "MEMORY"],
-        ["node", "1500m", "4.0", "GiB"],
-        ["shop/busy", "700m", "64", "MiB"],
-        ["shop/idle", "1m", "5.0", "MiB"],
-        ["shop/new", "-", "2.0", "MiB"],
-        ["shop/gone", "-", "-"],
+        ["NAME", "CPU", "CPU%", "MEMORY", "MEMORY%"],
+        ["node", "1500m", "38%", "4.0", "GiB", "50%"],  # 1.5 of 4 cores, 4 of 8 GiB
+        ["shop/busy", "700m", "18%", "64", "MiB", "1%"],
+        ["shop/idle", "1m", "0%", "5.0", "MiB", "0%"],
+        ["shop/new", "-", "-", "2.0", "MiB", "0%"],
+        ["shop/gone", "-", "-", "-", "-"],
+    ]
+
+
+def test_without_a_capacity_there_are_no_percent() -> None:
+    found = FoundUsage(node=replace(NODE, memory_capacity=None))
+    assert usage_lines(found, containers=False, width=0, cores=2)[1].split() == [
+        "node",
+        "1500m",
+        "75%",
+        "4.0",
+        "GiB",
+        "-",
     ]
 
 
 def test_containers_are_below_their_pod() -> None:
-    lines = usage_lines(FoundUsage(node=NODE, pods=PODS[1:2]), containers=True, width=0)
+    lines = usage_lines(FoundUsage(node=NODE, pods=PODS[1:2]), containers=True, width=0, cores=4)
     assert [line.split()[0] for line in lines] == ["NAME", "node", "shop/busy", "main"]
 
 
@@ -80,7 +92,7 @@ def test_a_second_reading_gives_the_cpu_since_the_first_where_pleg_has_none() ->
     before = (counted("busy", 3.0, 1.0), counted("known", 0.0, 1.0), counted("again", 9.0, 1.0), pod("gone", None))
     after = (counted("busy", 4.0, 3.0), counted("known", 1.0, 3.0, 7), counted("again", 1.0, 3.0), counted("new", 1, 3))
     found = with_cpu(FoundUsage(node=NODE, pods=before), FoundUsage(node=NODE, pods=(*after, pod("gone", None))))
-    lines = [line.split()[:2] for line in usage_lines(found, containers=True, width=0)[2:]]
+    lines = [line.split()[:2] for line in usage_lines(found, containers=True, width=0, cores=4)[2:]]
     assert lines == [
         *(["shop/busy", "500m"], ["main", "500m"]),
         *(["shop/known", "7m"], ["main", "7m"]),

@@ -101,13 +101,13 @@ def test_the_record_of_the_node_is_its_changes_and_its_present_conditions(root: 
     records = Checkpoint(root / "status", root / "run" / "status")
     records.save("node", {"conditions": conditions, "changes": changes})
     assert explain(root, "node").stdout.splitlines() == [
-        "2033-05-18T02:00:00Z  Ready is False: KubeletNotReady: runtime is down\\x1b[31m",
-        "2033-05-18T03:30:00Z  Ready is True: KubeletReady",
+        "2033-05-18 02:00:00  Ready is False: KubeletNotReady: runtime is down\\x1b[31m",
+        "2033-05-18 03:30:00  Ready is True: KubeletReady",
         "",
-        "CONDITION  STATUS  SINCE                 MESSAGE",
-        "Ready      True    2033-05-18T03:30:00Z",
+        "CONDITION  STATUS  SINCE                MESSAGE",
+        "Ready      True    2033-05-18 03:30:00",
     ]
-    assert explain(root, "node", "--since", "1h").stdout.startswith("2033-05-18T03:30:00Z")
+    assert explain(root, "node", "--since", "1h").stdout.startswith("2033-05-18 03:30:00")
     assert json.loads(explain(root, "node", "-o", "json").stdout)["changes"] == changes
 
 
