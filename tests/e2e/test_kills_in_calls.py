@@ -73,11 +73,12 @@ async def test_a_task_that_a_cut_call_has_left_is_ended_and_named(suite: str) ->
             lambda: f"({lost[:12]}) could not be removed, and its task was ended" in story_of(world),
             "the story to name what was left behind",
         )
-        for point in ("saved", "published", "acted"):
-            world.crash_at(f"podsync.{point}.EndTasks")
-            lost = await left_behind(kills, point)
-            await runs_again(world, point, lost)
-            assert world.crashed, f"podsync.{point}.EndTasks was not reached"
+        for point in ("podsync.saved.EndTasks", "podsync.published.EndTasks", "podsync.acted.EndTasks"):
+            name = point.split(".")[1]
+            world.crash_at(point)
+            lost = await left_behind(kills, name)
+            await runs_again(world, name, lost)
+            assert world.crashed, f"{point} was not reached"
             world.reset_start_counts()
         for name in ("web", "saved", "published", "acted"):
             world.remove_manifest(name)

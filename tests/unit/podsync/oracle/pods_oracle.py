@@ -1,5 +1,5 @@
-"""Computes what a kubelet decides and shows for a drawn pod: written from the reference, pods.md 5.2-5.4, 9.1 and
-9.2, and from nothing else. It shares no code with the product but the values that both take.
+"""Computes what a kubelet decides and shows for a drawn pod: written from pods.md 5.2-5.4 and pods.md 9.1-9.2, and from
+nothing else. It shares no code with the product but the values that both take.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""Computes the QoS class and the resources of a drawn pod: written from the reference, node.md 4.19, and from nothing
-else.
-"""
+"""Computes the QoS class and the resources of a drawn pod: written from node.md 4.19, and from nothing else."""
 
 import re
 from fractions import Fraction
