@@ -16,7 +16,7 @@ from yarl import URL
 
 from shared.kube import dialing
 from shared.kube.credentials import Credentials
-from shared.kube.environment_proxy import proxy_of_environment
+from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_environment
 from shared.kube.http2_pool import Http2Pool
 from shared.kube.interface import ApiUnreachableError
 
@@ -97,6 +97,10 @@ class HttpAnswer:
 def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     """Return a pool for these credentials, not yet connected. Raises ApiUnreachableError if they are unusable."""
     peer = peer_of(credentials.server)
+    try:
+        proxy = credentials.proxy_url or proxy_of_environment(credentials.server)
+    except UnsupportedProxyError as error:
+        raise ApiUnreachableError(f"{peer}: {error}") from None
     headers = {"User-Agent": user_agent, "Accept": "application/json"}
     try:
         if credentials.token_file:
@@ -129,7 +133,7 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     options: dict[str, Any] = {"allow_redirects": False}
     if credentials.tls_server_name:
         options["server_hostname"] = credentials.tls_server_name
-    if proxy := credentials.proxy_url or proxy_of_environment(credentials.server):
+    if proxy:
         options["proxy"] = proxy
     http2 = None
     if secure is not True and not proxy:

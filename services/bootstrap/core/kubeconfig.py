@@ -94,6 +94,9 @@ def _check_cluster(cluster: dict[str, Any], problems: list[str]) -> None:
         text = cluster.get(key)
         if key == "server" and text is None:
             problems.append("server is missing (write server: https://host:port)")
+        elif key == "proxy-url" and isinstance(text, str) and text.startswith(("socks5://", "socks5h://")):
+            remedy = "name the http:// URL of a proxy that speaks CONNECT"
+            problems.append(f"proxy-url names a SOCKS proxy, which is not supported ({remedy})")
         elif isinstance(text, str) and (not _is_url(text) or (key == "server" and any(c in text for c in "@?#"))):
             problems.append(f"{key} is no URL of http or https with a host (write https://host:port)")
 

@@ -18,7 +18,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
-from shared.kube.environment_proxy import proxy_of_environment
+from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_environment
 from shared.model.objects import Object
 
 PAGE = 250  # pods of one answer
@@ -48,9 +48,11 @@ class ApiServer:
         options: dict[str, Any] = {"retries": False, "ssl_context": _tls(self._credentials)}
         if self._credentials.tls_server_name:
             options["server_hostname"] = self._credentials.tls_server_name
-        proxy = self._credentials.proxy_url or proxy_of_environment(self._server)
         try:
+            proxy = self._credentials.proxy_url or proxy_of_environment(self._server)
             self._pools = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
+        except UnsupportedProxyError as error:
+            raise ReadError(f"cannot be reached: {error}") from None
         except (HTTPError, ValueError) as error:  # the URL itself may have a password
             raise ReadError("is behind a proxy that cannot be used: its URL must begin with http://") from error
         return self

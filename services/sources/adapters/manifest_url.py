@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import aiohttp
 
 from services.sources.core.yaml_document import MAX_BYTES
-from shared.kube.environment_proxy import proxy_of_environment
+from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_environment
 
 TIMEOUT = 10.0  # seconds for everything from the connection to the last byte, as in the kubelet
 MAX_REDIRECTS = 10
@@ -48,6 +48,8 @@ class ManifestUrl:
             raise ManifestUrlError("it, or a redirect of it, is not a URL of http or https") from error
         except aiohttp.ClientOSError as error:
             raise ManifestUrlError(f"cannot connect: {error.strerror or type(error).__name__}") from error
+        except UnsupportedProxyError as error:
+            raise ManifestUrlError(str(error)) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise ManifestUrlError(f"cannot be read: {type(error).__name__}") from error
 

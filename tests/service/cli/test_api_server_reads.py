@@ -264,6 +264,13 @@ def test_the_proxy_of_the_environment_is_used_as_by_the_agent(server: Server, mo
         assert api.version() == "v1.36.0"
 
 
+def test_a_socks_proxy_of_the_environment_is_refused_as_by_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://joe:hidden@127.0.0.1:1")
+    api = ApiServer("https://api.test", ResolvedCredentials(server=""), time.monotonic() + DEADLINE)
+    with pytest.raises(ReadError, match=r"^cannot be reached: HTTPS_PROXY names a proxy of socks5://"):
+        api.__enter__()
+
+
 def test_the_commands_that_read_the_api_server_load_no_client_that_costs_more_than_they_do() -> None:
     code = "import sys, services.cli.preflight.examination, services.cli.takeover.exchange; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()

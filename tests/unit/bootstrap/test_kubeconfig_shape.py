@@ -59,7 +59,11 @@ def test_a_document_that_is_no_mapping(document: Any) -> None:
         ({"server": "https://h:99999"}, "server is no URL of http or https"),
         ({"server": "https://joe:pass@h"}, "server is no URL of http or https"),
         ({"server": 7}, "server must be a string"),
-        ({"proxy-url": "socks5://h:1"}, "proxy-url is no URL of http or https"),
+        (
+            {"proxy-url": "socks5://joe:pass@h:1"},
+            "proxy-url names a SOCKS proxy, which is not supported (name the http://",
+        ),
+        ({"proxy-url": "ftp://h:1"}, "proxy-url is no URL of http or https"),
         ({"insecure-skip-tls-verify": "yes"}, "insecure-skip-tls-verify must be true or false"),
         ({"insecure-skip-tls-verify": True, "certificate-authority": "x"}, "insecure-skip-tls-verify and a cert"),
     ],

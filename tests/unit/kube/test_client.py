@@ -298,6 +298,16 @@ async def test_a_proxy_is_asked_and_its_password_never_shown(tmp_path: Path) -> 
     assert "hidden" not in str(caught.value)
 
 
+async def test_a_socks_proxy_of_the_environment_is_named_as_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://joe:hidden@127.0.0.1:1")
+    async with client_of(tmp_path) as client:
+        put_credentials(tmp_path, 1, "https://api.test:6443")
+        with pytest.raises(ApiUnreachableError, match=r"^api\.test:6443: HTTPS_PROXY names a proxy of socks5://"):
+            await client.get("/x")
+
+
 async def test_requests_of_the_client_behind_wait_for_those_of_the_one_before(tmp_path: Path) -> None:
     """They share one rate limit and no connection."""
     put, came = "/api/v1/namespaces/n/pods/p/status", asyncio.Event()
