@@ -9,7 +9,6 @@ from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import Listener
 from services.server.controllers.checkpoint_endpoint import CheckpointEndpoint
-from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.debug_endpoints import DebugEndpoints
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.explanations import Explanations
@@ -28,6 +27,7 @@ from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
 from services.server.controllers.system_logs import SystemLogs
 from services.server.controllers.usage_endpoints import UsageEndpoints
+from services.server.controllers.usage_metrics import UsageMetrics
 from services.server.controllers.zpages_endpoints import ZPagesEndpoints
 from services.server.core.routes import Endpoint, handler_paths
 from shared.cri.interface import Runtime
@@ -51,7 +51,7 @@ class ServerService:
         )
         self._stream_endpoints = StreamEndpoints(self._streams, runtime, context.metrics)
         PodMetrics(context.metrics, self._streams, config, lambda: context.newest_config.feature_gates)
-        self._metrics = MetricsEndpoints(bus, context.metrics, ClaimMetrics(context.metrics, bus, self._streams))
+        self._metrics = MetricsEndpoints(bus, context.metrics, UsageMetrics(context.metrics, bus, self._streams))
         self._checks = CheckMetrics(context.metrics, bus)
         BeatMetrics(context.metrics, bus, clock)
         self.served = main_served(config, self._health.names)

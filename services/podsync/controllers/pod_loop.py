@@ -16,6 +16,7 @@ from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles, uid_of
 from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.pod_metrics import PodMetrics
+from services.podsync.controllers.pod_start_metrics import PodStartMetrics
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.machine import PodSync
@@ -59,7 +60,8 @@ class PodLoop:
             log.error("the record of pod %s cannot be used and the pod is admitted again: %s", uid, why)
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
         self._unshown: set[str] | None = None  # UIDs; None = not all is listed, or every status is published
-        self._metrics = PodMetrics(context.metrics, context.clock)
+        starts = PodStartMetrics(context.metrics, context.clock, context.bus, core.records.get)
+        self._metrics = PodMetrics(context.metrics, context.clock, starts)
         self.on_handled: Callable[[], None] = lambda: None  # called after each event
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
+from services.podsync.controllers.pod_start_metrics import START_BUCKETS, PodStartMetrics
 from services.podsync.controllers.resize_metrics import ResizeMetrics
 from services.podsync.core.admission.admitting import PREEMPTING
 from services.podsync.core.pod.events import CallDone, CallFailed, Event
@@ -32,7 +33,6 @@ from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
 
-_START = (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 _PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 
 WORK = histogram(
@@ -44,7 +44,7 @@ WORK_BEGAN = histogram(
     "kubelet_pod_worker_start_duration_seconds", "Time from the first event of a pod to its first call."
 )
 POD_START = histogram(
-    "kubelet_pod_start_duration_seconds", "Time from the first event of a pod until it runs.", buckets=_START
+    "kubelet_pod_start_duration_seconds", "Time from the first event of a pod until it runs.", buckets=START_BUCKETS
 )
 PODS_STARTED = counter("kubelet_started_pods_total", "Sandboxes that were begun.")
 PODS_FAILED = counter("kubelet_started_pods_errors_total", "Sandboxes that could not be made.")
@@ -83,8 +83,8 @@ class _Pod:
 class PodMetrics:
     """The instruments, and what is needed of each pod to time it."""
 
-    def __init__(self, metrics: Registry, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, metrics: Registry, clock: Clock, starts: PodStartMetrics) -> None:
+        self._clock, self._starts = clock, starts
         self.resizes = ResizeMetrics(metrics)
         self._pods: dict[str, _Pod] = {}
         self._work, self._work_began = metrics.histogram(WORK), metrics.histogram(WORK_BEGAN)
@@ -151,6 +151,8 @@ class PodMetrics:
     def called(self, call: Call, pod: Object, outcome: Event, began: float) -> None:
         """This call of the pod has ended so. `began`: what `calling` returned, in seconds."""
         failure = outcome if isinstance(outcome, CallFailed) else None
+        if isinstance(call, PullImage):
+            self._starts.pulled(call.uid, self._clock.monotonic() - began)
         match call:
             case RunPodSandbox():
                 self._pods_started.inc()

@@ -13,8 +13,8 @@ from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.metrics import GetMetrics, Metrics
 from bus.messages.streams import SERVICES
 from services.frame.metrics import own_metrics
-from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.request_handler import EndpointHandler
+from services.server.controllers.usage_metrics import UsageMetrics
 from services.server.core.gathered_metrics import GatheredMetrics, with_sums
 from services.server.core.metrics_text import CONTENT_TYPE, metrics_text
 from services.server.core.routes import Endpoint
@@ -28,10 +28,10 @@ MISSING = gauge("bulkhead_scrape_missing", "1 where the process did not answer t
 
 
 class MetricsEndpoints:
-    """The handlers; `metrics` are those of this process, `claims` reads into them how full volumes are."""
+    """The handlers; `metrics` are those of this process, `usage` reads into them what pods use."""
 
-    def __init__(self, bus: Bus, metrics: Registry, claims: ClaimMetrics) -> None:
-        self._bus, self._metrics, self._claims = bus, metrics, claims
+    def __init__(self, bus: Bus, metrics: Registry, usage: UsageMetrics) -> None:
+        self._bus, self._metrics, self._usage = bus, metrics, usage
         self._missing = metrics.gauge(MISSING)
         self._gathered = {METRICS: GatheredMetrics(keeps_ended=True), PROBES: GatheredMetrics(keeps_ended=False)}
         self._gathering: dict[str, asyncio.Task[bytes]] = {}
@@ -61,7 +61,7 @@ class MetricsEndpoints:
         others = [process for process in processes if process != self._bus.service]
         asked = asyncio.gather(*(self._ask(process, path) for process in others))
         if path == METRICS:
-            await self._claims.read()
+            await self._usage.read()
         for process, answer in zip(others, await asked, strict=True):
             self._missing.set(float(answer is None), process)
             if answer is None:

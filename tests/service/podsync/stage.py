@@ -15,6 +15,7 @@ from bus.messages.streams import (
     NODE_OBJECT,
     NODE_OBSERVED,
     PODS_ADMITTED,
+    PODS_API_STATUS,
     PODS_DESIRED,
     PODS_STATUS,
     PODS_VOLUMES,
@@ -54,6 +55,7 @@ class Stage:
         )
         self.buses = {name: self.network.bus(name) for name in ("sources", "pleg", "volume", "server")}
         self.desired = self.buses["sources"].own(PODS_DESIRED)
+        self.api_statuses = self.buses["sources"].own(PODS_API_STATUS)
         self.node_object = self.buses["sources"].own(NODE_OBJECT)
         self.seen = self.buses["pleg"].own(RUNTIME_PODS)
         self.probed = self.buses["pleg"].own(PROBES_RESULTS)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,29 +115,26 @@ async def test_the_cadvisor_page_shows_cgroups_and_marks_a_failure(server: Runni
     assert status == 200 and text.endswith("\ncontainer_scrape_error 1\n")
 
 
-async def test_claims_are_measured_while_a_pod_has_one(server: Running) -> None:
-    def claims(text: str) -> list[str]:
-        return [line for line in text.splitlines() if line.startswith("kubelet_volume_stats_")]
+async def test_claims_and_logs_are_measured_while_there_is_a_pod(server: Running) -> None:
+    def measured(text: str) -> list[str]:
+        names = ("kubelet_volume_stats_", "kubelet_container_log_")
+        return [line for line in text.splitlines() if line.startswith(names)]
 
     _, text = await server.get(server.read_only + "/metrics")
-    assert claims(text) == [] and node_of(server).requests == []
+    assert measured(text) == [] and node_of(server).requests == []
     await server.node.run_pod()
-    entry = server.node.desired.get(UID)
-    assert entry is not None
-    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
-    pod = {**entry.pod, "spec": {**entry.pod["spec"], "volumes": [volume]}}
-    server.node.desired.put(UID, replace(entry, pod=pod))
-    await server.node.network.settle()
-    _, text = await server.get(server.read_only + "/metrics")
-    labels = '{namespace="ns",persistentvolumeclaim="claim"}'
-    assert claims(text) == [
-        f"kubelet_volume_stats_health_status_abnormal{labels} 1",
-        f"kubelet_volume_stats_used_bytes{labels} 3",
+    claim = '{namespace="ns",persistentvolumeclaim="claim"}'
+    expected = [
+        'kubelet_container_log_filesystem_used_bytes{uid="u",namespace="ns",pod="web",container="main"} 3',
+        f"kubelet_volume_stats_health_status_abnormal{claim} 1",
+        f"kubelet_volume_stats_used_bytes{claim} 3",
     ]
+    _, text = await server.get(server.read_only + "/metrics")
+    assert measured(text) == expected
     node_of(server).found = None
     _, text = await server.get(server.read_only + "/metrics")
-    assert len(claims(text)) == 2  # pleg did not answer: what it answered last
+    assert measured(text) == expected  # pleg did not answer: what it answered last
     server.node.desired.delete(UID)
     await server.node.network.settle()
     _, text = await server.get(server.read_only + "/metrics")
-    assert claims(text) == []
+    assert measured(text) == []

@@ -1,10 +1,9 @@
-"""kubelet_volume_stats_*: how full the volumes of claims are, from pleg's reading of usage (node.md 9.3).
+"""How full the volumes of claims are, and what the logs of containers take, from pleg's reading of usage (node.md 9.3).
 
-The reading is requested only while a pod that the node is to run has a claim: reading costs pleg CPU time.
+The reading is requested only while the node is to run a pod: reading costs pleg CPU time.
 """
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
-from bus.messages.sources import DesiredPod
 from bus.messages.usage import FilesystemUsage, FoundUsage, GetUsage, PodUsage
 from services.server.controllers.pod_streams import PodStreams
 from shared.metrics.family import gauge
@@ -13,6 +12,7 @@ from shared.metrics.registry import Registry
 TIMEOUT = 1.0  # seconds that pleg has to answer
 MAX_AGE_SECONDS = 60.0
 CLAIMS = 2000  # whose series are shown
+CONTAINERS = 5000  # the same
 
 _LABELS = ("namespace", "persistentvolumeclaim")
 CAPACITY = gauge("kubelet_volume_stats_capacity_bytes", "Size of the claim's volume.", *_LABELS, limit=CLAIMS)
@@ -29,8 +29,18 @@ ABNORMAL = gauge(
     limit=CLAIMS,
 )
 
+LOGS = gauge(
+    "kubelet_container_log_filesystem_used_bytes",
+    "Space that the log files of a running container take, rotated ones included.",
+    "uid",
+    "namespace",
+    "pod",
+    "container",
+    limit=CONTAINERS,
+)
 
-class ClaimMetrics:
+
+class UsageMetrics:
     """The instruments. While pleg does not answer, they keep what it answered last."""
 
     def __init__(self, metrics: Registry, bus: Bus, streams: PodStreams) -> None:
@@ -38,12 +48,12 @@ class ClaimMetrics:
         self._capacity, self._available = metrics.gauge(CAPACITY), metrics.gauge(AVAILABLE)
         self._used, self._inodes = metrics.gauge(USED), metrics.gauge(INODES)
         self._inodes_free, self._inodes_used = metrics.gauge(INODES_FREE), metrics.gauge(INODES_USED)
-        self._abnormal = metrics.gauge(ABNORMAL)
+        self._abnormal, self._logs = metrics.gauge(ABNORMAL), metrics.gauge(LOGS)
 
     async def read(self) -> None:
-        """Read the usage of claims; takes at most TIMEOUT."""
+        """Read the usage of claims and logs; takes at most TIMEOUT."""
         pods: tuple[PodUsage, ...] = ()
-        if any(map(_has_claim, self._streams.desired.state.values())):
+        if self._streams.desired.state:
             try:
                 reading = GetUsage(max_age_seconds=MAX_AGE_SECONDS)
                 pods = (await self._bus.ask("pleg", reading, FoundUsage, TIMEOUT)).pods
@@ -52,7 +62,11 @@ class ClaimMetrics:
         for each in (self._capacity, self._available, self._used, self._inodes, self._inodes_free, self._inodes_used):
             each.clear()
         self._abnormal.clear()
+        self._logs.clear()
         for pod in pods:
+            for container in pod.containers:
+                if container.logs is not None and container.logs.used is not None:
+                    self._logs.set(container.logs.used, pod.uid, pod.namespace, pod.name, container.name)
             for volume in pod.volumes:
                 if volume.claim:
                     self._show(volume.filesystem, pod.namespace, volume.claim)
@@ -71,8 +85,3 @@ class ClaimMetrics:
         for each, value in shown:
             if value is not None:
                 each.set(value, *labels)
-
-
-def _has_claim(entry: DesiredPod) -> bool:
-    volumes = entry.pod.get("spec", {}).get("volumes") or ()
-    return any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes)

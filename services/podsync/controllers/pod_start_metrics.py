@@ -1,0 +1,83 @@
+"""How long pods take from their creation until the API server shows that they run: the SLI of pod startup (pods.md D).
+
+Only pods that this process saw before the API server had a status.startTime of them are measured. What an earlier
+process pulled for them counts as their start.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from bus.interface import Bus, Change, Deleted, Put
+from bus.messages.sources import ApiPodStatus
+from bus.messages.streams import PODS_API_STATUS
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.startup import Interval, covered, has_started, init_runs, is_stateful
+from shared.clock import Clock
+from shared.metrics.family import gauge, histogram
+from shared.metrics.registry import Registry
+from shared.timestamps import parse_rfc3339
+
+# Upper bounds, seconds.
+_MINUTES = (60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
+START_BUCKETS = (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, *_MINUTES)
+MAX_PULLS = 100  # of a pod, of which the times are kept: the newest
+
+TOTAL = histogram(
+    "kubelet_pod_start_total_duration_seconds",
+    "Time from the creation of a pod until the API server shows all its containers running.",
+    buckets=START_BUCKETS,
+)
+SLI = histogram(
+    "kubelet_pod_start_sli_duration_seconds",
+    "Time from the creation of a pod without lasting volumes until the API server shows it running, without "
+    "image pulls and init containers.",
+    buckets=START_BUCKETS,
+)
+FIRST = gauge(
+    "kubelet_first_network_pod_start_sli_duration_seconds",
+    "kubelet_pod_start_sli_duration_seconds of the first pod with a network of its own.",
+)
+
+
+class PodStartMetrics:
+    """The instruments, and the pods that have not started. `record_of` gives the record of a pod by its UID."""
+
+    def __init__(self, metrics: Registry, clock: Clock, bus: Bus, record_of: Callable[[str], PodRecord | None]) -> None:
+        self._clock, self._record_of = clock, record_of
+        self._total, self._sli = metrics.histogram(TOTAL), metrics.histogram(SLI)
+        self._first, self._first_seen = metrics.gauge(FIRST), False
+        self._pulls: dict[str, deque[Interval]] = {}  # by UID
+        bus.follow(PODS_API_STATUS, self._on_api_status)
+
+    def pulled(self, uid: str, seconds: float) -> None:
+        """A pull for the pod that took so long has ended now."""
+        if (pulls := self._pulls.get(uid)) is not None:
+            now = self._clock.wall()
+            pulls.append((now - seconds, now))
+
+    def _on_api_status(self, change: Change[ApiPodStatus]) -> None:
+        match change:
+            case Deleted(uid):
+                self._pulls.pop(uid, None)
+            case Put(uid, known) if uid not in self._pulls:
+                if not known.status.get("startTime"):
+                    self._pulls[uid] = deque(maxlen=MAX_PULLS)
+            case Put(uid, known) if has_started(known.status):
+                self._started(uid, self._pulls.pop(uid))
+            case Put(uid, known) if known.status.get("phase") in ("Succeeded", "Failed"):
+                del self._pulls[uid]
+
+    def _started(self, uid: str, pulls: Iterable[Interval]) -> None:
+        record = self._record_of(uid)
+        created = None if record is None else parse_rfc3339(record.saved.pod["metadata"].get("creationTimestamp") or "")
+        if record is None or created is None:
+            return
+        total = max(0.0, self._clock.wall() - created)  # the clock of the API server may be ahead of ours
+        self._total.observe(total)
+        if is_stateful(record.saved.pod):
+            return
+        sli = max(0.0, total - covered([*pulls, *init_runs(record.saved.pod, record.instances)]))
+        self._sli.observe(sli)
+        if not record.host_network and not self._first_seen:
+            self._first_seen = True
+            self._first.set(sli)
