@@ -162,7 +162,7 @@ class FetchedObjects:
         elif self._refreshes:
             by_itself = known.immutable or self._order.is_refreshed(reference)
             ttl = float("inf") if by_itself else self._order.period(ttl)
-        return known.will_do(self._api.clock.monotonic(), ttl)
+        return known.will_do(self._api.clock.monotonic(), ttl, self._api.history)
 
     def _turn(self) -> None:
         self._wake.set()
@@ -223,8 +223,11 @@ class FetchedObjects:
     async def _ask(self, reference: Reference, kept: _CachedObject) -> FoundObject | None:
         """Read it and take what came; None = the API server put it off."""
         path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
-        # An API server may answer version 0 from its memory, which is all a periodic look needs.
-        cached = kept.known.object is not None and (self._refreshes or self._time_to_live() > 0)
+        history = self._api.history
+        # An API server may answer version 0 from its memory, which is all a periodic look needs. That memory may still
+        # be of the store before it was restored.
+        may_lag = kept.known.object is not None and kept.known.history == history
+        cached = may_lag and (self._refreshes or self._time_to_live() > 0)
         query = {"resourceVersion": "0"} if cached and not kept.live else None
         kept.live = False
         retries = iter(FORBIDDEN_RETRIES)
@@ -236,7 +239,7 @@ class FetchedObjects:
                 return FoundObject(object=None, error=str(error))
             except ApiStatusError as error:
                 if error.not_found:
-                    self._take(reference, kept, None, str(error))
+                    self._take(reference, kept, None, str(error), history)
                 elif error.code == 429:
                     self._held_until = self._api.clock.monotonic() + (error.retry_after or 1.0)
                     return None
@@ -245,17 +248,17 @@ class FetchedObjects:
                     continue
                 return FoundObject(object=None, not_found=error.not_found, error=str(error))
             self._api.is_there()
-            self._take(reference, kept, obj, "")
+            self._take(reference, kept, obj, "", history)
             return FoundObject(object=obj) if kept.outdated else _found(kept.known)
 
-    def _take(self, reference: Reference, kept: _CachedObject, obj: Object | None, absent: str) -> None:
+    def _take(self, reference: Reference, kept: _CachedObject, obj: Object | None, absent: str, history: int) -> None:
         now, known = self._api.clock.monotonic(), kept.known
         if kept.outdated:
             return
         if obj is None:
-            known.missed(absent, now)
+            known.missed(absent, now, history)
         else:
-            known.fetched(obj, now)
+            known.fetched(obj, now, history)
         if reference in self._kept:
             self._order.refresh(reference, wanted=self._is_shown(reference) and not known.immutable)
             self._changed(reference, metadata_text(known.object, "resourceVersion"))

@@ -244,3 +244,42 @@ async def test_one_refusal_of_one_secret_stops_the_reads_for_two_minutes_at_most
 
 def _pod(node: ClusterNode) -> Any:
     return node.api.get(paths.pod("default", "web"))
+
+
+@pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
+@on_virtual_time
+async def test_after_etcd_was_restored_what_is_not_watched_is_what_the_store_has_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    async with cluster_node(tmp_path, change_detection_strategy=strategy) as node:
+        put_secret(node, "s")
+        node.api.put(f"{SECRETS}/fixed", {"data": {"k": "old"}, "immutable": True})
+        node.api.bind(showing("web", "s", "fixed"), NODE)
+        await node.start()
+        restored, backup = version_of_store(node), node.api.store.backup()
+        node.api.delete(f"{SECRETS}/fixed")
+        node.api.put(f"{SECRETS}/fixed", {"data": {"k": "new"}, "immutable": True})
+        node.api.bind(showing("comes", "fixed"), NODE)  # a pod that comes has it read again
+        for _ in range(5):
+            put_secret(node, "s")
+        await node.pass_time(65.0)
+        for name in ("s", "fixed"):
+            found = await node.ask("Secret", name)
+            assert found.object is not None and found.object["metadata"]["resourceVersion"] != restored[name]
+        node.api.bookmark()
+        await node.pass_time(1.0)
+        node.api.down()
+        await node.pass_time(3.0)
+        node.api.store.restore(backup)
+        node.api.up()
+        await node.pass_time(65.0)
+        for name in ("s", "fixed"):
+            found = await node.ask("Secret", name)
+            assert found.object is not None and found.object["metadata"]["resourceVersion"] == restored[name]
+            assert version_of(node, name) == restored[name]
+
+
+def version_of_store(node: ClusterNode) -> dict[str, str]:
+    found = {name: node.api.get(f"{SECRETS}/{name}") for name in ("s", "fixed")}
+    return {name: secret["metadata"]["resourceVersion"] for name, secret in found.items() if secret is not None}
