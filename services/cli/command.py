@@ -7,6 +7,7 @@ import click
 
 from services.cli.agent.commands import COMMANDS as AGENT_COMMANDS
 from services.cli.config.commands import config
+from services.cli.get import get
 from services.cli.pods.commands import COMMANDS as POD_COMMANDS
 from services.cli.preflight.command import preflight
 from services.cli.takeover.commands import COMMANDS as TAKEOVER_COMMANDS
@@ -15,7 +16,18 @@ from services.cli.what_if.command import what_if
 from shared.standard_streams import open_standard_streams
 
 SECTIONS = {
-    "See what the agent and its pods do": ("status", "top", "pods", "describe", "logs", "events", "explain"),
+    "See what the agent and its pods do": (
+        "status",
+        "top",
+        "pods",
+        "describe",
+        "logs",
+        "events",
+        "explain",
+        "images",
+        "certs",
+        "get",
+    ),
     "Act": ("exec", "restart"),
     "Ask before a change": ("what-if", "config"),
     "Take over a node": ("preflight", "takeover", "give-back"),
@@ -107,7 +119,7 @@ def completion(shell: str, program: str) -> None:
     write(script(shell, program, main))
 
 
-for _command in (*AGENT_COMMANDS, *POD_COMMANDS, *TAKEOVER_COMMANDS, config, preflight, what_if):
+for _command in (*AGENT_COMMANDS, *POD_COMMANDS, *TAKEOVER_COMMANDS, config, get, preflight, what_if):
     main.add_command(_command)
 
 

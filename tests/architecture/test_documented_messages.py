@@ -23,8 +23,8 @@ OF_OTHERS = {
 
 # Names of nodes, namespaces, pods, images, files and keys in the output that documents show.
 OF_EXAMPLES = {
-    "attempt", "config", "default", "etcd", "example", "here", "kubeadm", "logging", "nginx", "podsync", "registry",
-    "service", "shop", "system",
+    "attempt", "config", "default", "etcd", "example", "here", "kubeadm", "kubernetes", "logging", "nginx", "podsync",
+    "registry", "service", "shop", "system",
 }  # fmt: skip
 
 

@@ -35,7 +35,11 @@ WHO_MAY_IMPORT = {
     ),
     "kubernetes": ("services/bootstrap/adapters/",),
     "urllib3": ("services/cli/preflight/api_server.py",),
-    "cryptography": ("services/bootstrap/adapters/", "services/volume/adapters/certificate_keys.py"),
+    "cryptography": (
+        "services/bootstrap/adapters/",
+        "services/cli/agent/certificates.py",
+        "services/volume/adapters/certificate_keys.py",
+    ),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": (
         "services/server/",

@@ -15,12 +15,15 @@ from typing import Any
 
 from bus.lock import ServiceLock
 from bus.manifest import new_manifest
+from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
-from bus.messages.pleg import NodeObserved
+from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.pod_preview import GetPodPreview, PodPreview, PreviewedImage
 from bus.messages.podsync import AdmittedPod, PodState, PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
+    CERTIFICATES,
+    NODE_IMAGES,
     NODE_OBSERVED,
     PODS_ADMITTED,
     PODS_DESIRED,
@@ -42,6 +45,19 @@ FOLLOWED: dict[str, tuple[Stream[Any], ...]] = {
     "server": (PODS_DESIRED, PODS_STATUS),
     "status": (PODS_STATUS,),
 }
+IMAGES = (
+    NodeImage(
+        id="sha256:1f2e3d4c5b6a79880000",
+        names=(
+            "registry.example:5000/web@sha256:ab",
+            "registry.example:5000/web:1",
+            "registry.example:5000/web:latest",
+        ),
+        size_bytes=2 << 20,
+    ),
+    NodeImage(id="sha256:aaaabbbbccccdddd", names=("registry.example/db@sha256:cd",), size_bytes=1 << 10),
+    NodeImage(id="sha256:0123", names=(), size_bytes=1),
+)
 ENVIRONMENT = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(40)]  # a pod of some kilobytes
 
 
@@ -78,7 +94,7 @@ async def preview(request: GetPodPreview) -> PodPreview:
     return PodPreview(reason="OutOfcpu", message="Node didn't have enough resource: cpu\x1b[31m", qos_class="Burstable")
 
 
-def publish(bus: ProcessBus, count: int) -> None:
+def publish(bus: ProcessBus, count: int, run_dir: Path) -> None:
     """Own the streams of this service, filled."""
     names = [(f"u{number}", f"web-{number}", number) for number in range(count)]
     if bus.service == "sources":
@@ -118,6 +134,14 @@ def publish(bus: ProcessBus, count: int) -> None:
         statuses.mark_complete()
         admitted.mark_complete()
         bus.answer(GetPodPreview, preview)
+    if bus.service == "bootstrap":
+        serving = str(run_dir.parent / "pki/kubelet.crt")
+        state = CertificateState(
+            certificate_file=serving, private_key_file="", not_after="2033-05-18T03:30:00Z", self_signed=True
+        )
+        certificates = bus.own(CERTIFICATES)
+        certificates.put("serving", state)
+        certificates.mark_complete()
     if bus.service == "volume":
         mounted = bus.own(VOLUMES_MOUNTED)
         failed = MountedVolume(state=VolumeState.ERROR, error="no such secret")
@@ -142,6 +166,9 @@ def publish(bus: ProcessBus, count: int) -> None:
                 uid=uid, name=name, namespace="shop", observed_at=time.monotonic(), containers=(container,)
             )
             pods.put(uid, known_pod)
+        images = bus.own(NODE_IMAGES)
+        images.put("node", NodeImages(images=IMAGES))
+        images.mark_complete()
         observed.mark_complete()
         pods.mark_complete()
 
@@ -157,7 +184,7 @@ async def run(run_dir: Path, count: int, services: list[str]) -> None:
             raise SystemExit(f"{service} runs already")
         lock.record_start(time.monotonic())
         bus = ProcessBus(service, new_manifest(run_dir), lock=lock)
-        publish(bus, count)
+        publish(bus, count, run_dir)
         for stream in FOLLOWED.get(service, ()):
             bus.follow(stream)
         buses.append(bus)

@@ -78,6 +78,39 @@ def events(pod: str, namespace: str, run_dir: str, since: float, watch: bool, ou
     sys.exit(list_events(run_dir, pod, namespace, output, write, write_error, since=since, watch=watch))
 
 
+@click.command(short_help="List the images of this node.")
+@click.argument("name", required=False, default="", metavar="[NAME]")
+@run_dir_option
+@output_option("text", "json", "yaml")
+def images(name: str, run_dir: str, output: str) -> None:
+    """List the images of this node's container runtime, the largest first; with NAME those whose names contain it.
+
+    \b
+    Exit codes: 0 = listed, 1 = pleg does not answer, 2 = wrong usage.
+    """
+    from services.cli.agent.images import list_images
+
+    sys.exit(list_images(run_dir, name, output, write, write_error))
+
+
+@click.command(short_help="Show when each certificate expires.")
+@run_dir_option
+@output_option("text", "json", "yaml")
+def certs(run_dir: str, output: str) -> None:
+    """Show the certificates that the agent uses and trusts: when each expires, the first one first, and whether the
+    agent renews it.
+
+    These are the client certificate and the API server's authorities of the kubeconfig, the serving certificate of port
+    10250 and the authorities of its clients. No key is shown.
+
+    \b
+    Exit codes: 0 = shown, 1 = no agent was started, or a file cannot be read, 2 = wrong usage, 3 = one has expired.
+    """
+    from services.cli.agent.certificates import list_certificates
+
+    sys.exit(list_certificates(run_dir, output, write, write_error))
+
+
 @click.command(short_help="Show CPU and memory of the node, its pods and containers.")
 @pod_argument(required=False)
 @namespace_option
@@ -192,4 +225,4 @@ def _root_dir(run_dir: str) -> str:
         raise OperatorError(error.lines[0]) from error
 
 
-COMMANDS = (status, restart, events, explain, top, support_bundle)
+COMMANDS = (status, restart, events, explain, top, images, certs, support_bundle)

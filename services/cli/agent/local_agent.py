@@ -41,6 +41,8 @@ _OWNERS = {  # of the streams that commands read
     "pods.pulls": "podsync",
     "runtime.pods": "pleg",
     "node.observed": "pleg",
+    "node.images": "pleg",
+    "certificates": "bootstrap",
     "volumes.mounted": "volume",
     **{f"events/{service}": service for service in SERVICES},
 }

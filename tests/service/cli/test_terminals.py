@@ -33,6 +33,8 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("status",): ("-o", "wide", RUN_DIR, "RUN"),
     ("describe",): ("web-0", RUN_DIR, "RUN"),
     ("events",): (RUN_DIR, "RUN"),
+    ("images",): (RUN_DIR, "RUN"),
+    ("certs",): (RUN_DIR, "RUN"),
     ("logs",): ("--service", "podsync", RUN_DIR, "RUN"),
     ("exec",): (RUN_DIR, "RUN", "web-0", "--", "true"),
     ("pods", "list"): (RUN_DIR, "RUN"),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from bus.messages.event import KubeEvent
+from bus.messages.pleg import NodeImage
 from bus.messages.pod_preview import PodPreview
 from bus.messages.usage import (
     CgroupUsage,
@@ -21,6 +22,7 @@ from bus.messages.usage import (
     SystemContainerUsage,
     VolumeUsage,
 )
+from services.cli.agent.certificates import CertificateRow
 from services.cli.config.check import QuotableLines, finding_data
 from services.cli.config.diff import Difference
 from services.cli.preflight import findings as preflight_findings
@@ -69,6 +71,8 @@ SECTIONS = {
     "### runtime": names(RuntimeRow),
     "## pod": names(PodRow),
     "## events": names(KubeEvent) | {"from"},
+    "## images": names(NodeImage),
+    "## certs": names(CertificateRow),
     "### node": names(NodeUsage),
     "### usage of a pod": names(PodUsage),
     "### cgroup": names(CgroupUsage),

@@ -1,0 +1,169 @@
+"""`bulkhead certs`: the certificates that the agent uses and trusts, when each expires, and whether it is renewed.
+
+Reads the agent's own files and the stream `certificates` of bootstrap. No key is shown.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.x509 import load_pem_x509_certificates
+
+from services.cli.agent.local_agent import Agent, local_agent
+from services.cli.terminal.output import dump
+from services.cli.terminal.table import duration, table, terminal_width
+from shared.config.effective import EffectiveConfig
+from shared.config.loader import load_effective
+from shared.errors import OperatorError
+from shared.kube.credentials import load_credentials
+from shared.timestamps import local_text, parse_rfc3339, rfc3339
+
+Write = Callable[[str], None]
+STREAM = "certificates"
+SHOWN, FAILED, EXPIRED = 0, 1, 3  # exit codes
+_MAX_FILE_BYTES = 4 << 20
+_MAX_CERTIFICATES = 500  # of a file: a bundle of the world's authorities has 150
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateRow:
+    """One certificate. `certificate`: client, serving, client CA, API server CA. Times are RFC 3339."""
+
+    certificate: str
+    subject: str
+    not_before: str
+    not_after: str
+    expired: bool
+    renewed: bool  # by the agent, before it expires
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateSource:
+    """A file with certificates. `content`: the file that is read; `file`: the one that an operator replaces. Of a
+    client or serving certificate the first one in the file counts, of authorities all (`complete`)."""
+
+    certificate: str
+    content: str
+    file: str
+    renewed: bool = False
+    complete: bool = False
+
+
+def list_certificates(run_dir: str, form: str, out: Write, err: Write) -> int:
+    """Print the certificates, the first to expire first. Return the exit code."""
+    rows: list[CertificateRow] = []
+    problems: list[str] = []
+    try:
+        with local_agent(run_dir) as agent:
+            sources = _sources(agent, load_effective(agent.run_dir))
+    except (OperatorError, OSError) as error:
+        err(str(error))
+        return FAILED
+    now = time.time()
+    for source in sources:
+        try:
+            rows += read_rows(source, now)
+        except OperatorError as error:
+            problems.append(f"{source.certificate}: {error}")
+    rows.sort(key=lambda row: row.not_after)
+    if form != "text":
+        out(dump([asdict(row) for row in rows], form))
+    else:
+        for line in certificate_lines(rows, terminal_width(), now) if rows else ():
+            out(line)
+    for line in problems:
+        err(line)
+    if not rows and not problems:
+        err("the agent uses no certificate")
+    return FAILED if problems else EXPIRED if any(row.expired for row in rows) else SHOWN
+
+
+def certificate_lines(rows: list[CertificateRow], width: int, now: float) -> list[str]:
+    """A table; `now`: wall seconds."""
+    cells = [
+        [
+            row.certificate,
+            local_text(row.not_after),
+            "expired" if row.expired else duration((parse_rfc3339(row.not_after) or now) - now),
+            "by the agent" if row.renewed else "no",
+            row.subject,
+            row.file,
+        ]
+        for row in rows
+    ]
+    return table(["CERTIFICATE", "EXPIRES", "LEFT", "RENEWED", "SUBJECT", "FILE"], cells, width, wraps=True)
+
+
+def read_rows(source: CertificateSource, now: float) -> list[CertificateRow]:
+    """The certificates of a file. `now`: wall seconds. Raises OperatorError for a file that cannot be used."""
+    try:
+        with Path(source.content).open("rb") as file:
+            text = file.read(_MAX_FILE_BYTES + 1)
+        if len(text) > _MAX_FILE_BYTES:
+            raise OperatorError(f"is longer than {_MAX_FILE_BYTES} bytes", where=source.file, remedy="shorten it")
+        found = load_pem_x509_certificates(text)
+    except OSError as error:
+        remedy = "bulkhead logs --service bootstrap"
+        raise OperatorError(f"cannot be read: {error.strerror}", where=source.file, remedy=remedy) from error
+    except ValueError:
+        raise OperatorError("holds no PEM certificate", where=source.file, remedy="replace it") from None
+    chosen = found[:_MAX_CERTIFICATES] if source.complete else found[:1]
+    return [
+        CertificateRow(
+            certificate=source.certificate,
+            subject=one.subject.rfc4514_string(),
+            not_before=rfc3339(one.not_valid_before_utc.timestamp()),
+            not_after=rfc3339(one.not_valid_after_utc.timestamp()),
+            expired=one.not_valid_after_utc.timestamp() <= now,
+            renewed=source.renewed,
+            file=source.file,
+        )
+        for one in chosen
+    ]
+
+
+def _sources(agent: Agent, config: EffectiveConfig) -> list[CertificateSource]:
+    return [*_of_the_client(agent, config), *_of_the_server(agent.streams(STREAM)[STREAM], config)]
+
+
+def _of_the_client(agent: Agent, config: EffectiveConfig) -> Iterator[CertificateSource]:
+    """What bootstrap took from the kubeconfig and the certificate store. Raises OperatorError."""
+    if not config.joins_cluster:
+        return
+    try:
+        known = load_credentials(agent.run_dir)
+    except FileNotFoundError:  # its first certificate is still requested
+        return
+    if known.client_certificate_file:
+        store = f"{config.cert_dir}/kubelet-client-current.pem"
+        file = store if config.rotate_certificates else config.kubeconfig
+        yield CertificateSource(
+            certificate="client",
+            content=known.client_certificate_file,
+            file=file,
+            renewed=config.rotate_certificates,
+        )
+    if known.ca_file:
+        yield CertificateSource(
+            certificate="API server CA", content=known.ca_file, file=config.kubeconfig, complete=True
+        )
+
+
+def _of_the_server(published: dict[str, Any] | None, config: EffectiveConfig) -> Iterator[CertificateSource]:
+    """What server uses, as bootstrap published it; where it does not answer, as it is configured."""
+    store = f"{config.cert_dir}/kubelet-server-current.pem"
+    configured = store if config.server_tls_bootstrap else config.tls_cert_file
+    serving = ((published or {}).get("serving") or {}).get("certificate_file") or (
+        configured if published is None else ""
+    )
+    if serving:
+        yield CertificateSource(
+            certificate="serving", content=serving, file=serving, renewed=config.server_tls_bootstrap
+        )
+    if config.client_ca_file:
+        yield CertificateSource(
+            certificate="client CA", content=config.client_ca_file, file=config.client_ca_file, complete=True
+        )
