@@ -36,6 +36,8 @@ class Bootstrap:
         self._systemd = Systemd(context, startup.generation, startup.supervisor_process)
         self._follower = KubeconfigFollower(context, startup) if self._config.joins_cluster else None
         self._certificates = Certificates(context, startup.credentials, certificates, self._client_changed)
+        if self._follower is not None:
+            self._follower.on_refused = self._certificates.look_again
         self._configuration = ConfigurationWatch(context, startup, certificates)
         node_config: OwnedStream[NodeConfigStatus] = context.bus.own(NODE_CONFIG)
         self._node_config: NodeConfig | None = None

@@ -34,7 +34,7 @@ from shared.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 _ISSUANCE = 900.0  # seconds a request is waited for
-_LOOK_AGAIN = 3600.0  # seconds; a clock that was set, or a machine that slept, is noticed by then
+_LOOK_AGAIN = 10.0  # seconds, as in Go; a clock that was set, or a machine that slept, is noticed by then
 _STORE_RETRY = 30.0  # seconds; nothing reports that the store was repaired
 
 
@@ -85,7 +85,7 @@ class CertificateRotation:
         self._tidied = False
 
     def wake(self) -> None:
-        """Look at the template again."""
+        """Look at the store, the template and the wall clock now."""
         self._woken.set()
 
     async def run(self) -> None:

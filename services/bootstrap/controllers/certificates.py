@@ -56,6 +56,11 @@ class Certificates:
         for rotation in self._rotations:
             tasks.create_task(rotation.run(), name="certificate")
 
+    def look_again(self) -> None:
+        """Replace a certificate now that is due or has ended by the wall clock: the API server refused the node."""
+        for rotation in self._rotations:
+            rotation.wake()
+
     def _client_rotation(self, *, at_once: bool) -> CertificateRotation:
         template, store = client_template(self._config.node_name), client_store(self._config)
         known = store.mark()

@@ -1,6 +1,7 @@
 """Follows the kubeconfig, the files it names and the end of what a plugin gave; brings new credentials into force.
 
-A plugin is also run again when a service reports that the API server refused what it gave (RenewCredentials).
+A plugin is also run again when a service reports that the API server refused what it gave (RenewCredentials); then the
+rotation of certificates looks as well, as the certificate may have ended while the machine slept.
 
 A bad edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again. So it
 is where there are none yet, because a plugin failed at the first start.
@@ -9,6 +10,7 @@ is where there are none yet, because a plugin failed at the first start.
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +48,7 @@ class KubeconfigFollower:
             context.bus.trouble("kubeconfig", self._last_problems[0])
         self._changed = asyncio.Event()
         self._pace, self._rerun = RefusalPace(), False  # _rerun: a run after a 401 is waited for
+        self.on_refused: Callable[[], None] = lambda: None  # the API server refused the credentials in force
         context.bus.answer(RenewCredentials, self._renew)
         self._missing: set[Path] = set()  # directories that are not there
         self._lost = False  # a directory is another one than the one we watch
@@ -57,7 +60,10 @@ class KubeconfigFollower:
     async def _renew(self, request: RenewCredentials) -> CredentialsRenewal:
         """Run the plugin again for credentials that the API server refused, unless others are in force by now."""
         present = await asyncio.to_thread(self._startup.credentials.files.present)
-        if not self._report.plugin or present is None or present.version != request.version:
+        if present is None or present.version != request.version:
+            return CredentialsRenewal(due=False)
+        self.on_refused()
+        if not self._report.plugin:
             return CredentialsRenewal(due=False)
         if not self._rerun:
             self._rerun = True
