@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.agents import BULKHEAD
-from bench.processes import TICKS, AgentProcesses
+from bench.processes import TICKS, AgentProcesses, label
 from bench.site import Node, Site
 from shared.cri.client import CriRuntime
 from tests.containerd import PrivateContainerd
@@ -74,7 +74,7 @@ def ticks_by_process(processes: AgentProcesses) -> Counter[str]:
     """User and system time so far, in clock ticks, by the names of the processes."""
     found: Counter[str] = Counter()
     for process in processes.all().values():
-        found[process.name] += process.ticks
+        found[label(process.name, [])] += process.ticks
     return found
 
 
@@ -87,8 +87,8 @@ def read_counts(folder: Path, offsets: Mapping[Path, int]) -> tuple[Counts, Coun
             opened.seek(offsets.get(file, 0))
             for line in opened.read().splitlines():
                 what, of, size = line.decode().split()
-                numbers[file.stem, what, of] += 1
-                sizes[file.stem, what, of] += int(size)
+                numbers[label(file.stem, []), what, of] += 1
+                sizes[label(file.stem, []), what, of] += int(size)
     return numbers, sizes
 
 

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bus.messages.services import SERVICES
+from services.frame.preloading import process_name
+
 PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -67,12 +70,16 @@ def parse_pss(rollup: str, field: str = "Pss") -> float:
     raise ValueError(f"no line {field}: in smaps_rollup")
 
 
+_SERVICE_OF = {process_name(f"services.{service}"): service for service in SERVICES}
+
+
 def label(name: str, arguments: list[str]) -> str:
-    """What to call a process in a table: the service that runs in it, else the program's name."""
+    """What to call a process in a table: the service that runs in it, else the program's name. Also of a checkout whose
+    processes have other names."""
     for argument in arguments:
         if argument.startswith("services."):
             return argument.split(".")[1]
-    return name
+    return _SERVICE_OF.get(name, name)
 
 
 class AgentProcesses:

@@ -30,6 +30,7 @@ _MODULES = (
     "services.frame.launch",
 )
 _FIRST_FD = 3
+_MAX_NAME_CHARACTERS = 15  # TASK_COMM_LEN without its end
 _END = "\0"  # no file's name has it
 Execute = Callable[[str, list[str], Mapping[str, str]], object]
 _Stamp = tuple[int, int, int]  # when a file was changed (ns), its size, its inode
@@ -222,7 +223,13 @@ def _flush_streams() -> None:
             stream.flush()
 
 
+def process_name(module: str) -> str:
+    """Return the name that `ps -e`, `top` and pgrep show of a process that runs `module`, such as services.server: all
+    begin with the same word, and the kernel keeps 15 characters."""
+    return f"bulkhead-{module.rpartition('.')[2]}"[:_MAX_NAME_CHARACTERS]
+
+
 def _take_the_name(module: str) -> None:
-    """Set the name that `ps -e`, `top` and pgrep show; the command line stays that of supervisord."""
+    """Set the name of the process; the command line stays that of supervisord."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/comm").write_text(module.removeprefix(_PACKAGE), encoding="utf-8")  # the kernel cuts it off
+        Path("/proc/self/comm").write_text(process_name(module), encoding="utf-8")

@@ -20,7 +20,7 @@ async def test_every_service_shares_its_modules_with_supervisord_also_after_a_ki
         pid = world.kill("podsync")
         await world.wait_back("podsync", pid)
         assert shared_kib(world.pid_of("podsync")) > SHARED_AT_LEAST
-        assert Path(f"/proc/{world.pid_of('podsync')}/comm").read_text() == "podsync\n"
+        assert Path(f"/proc/{world.pid_of('podsync')}/comm").read_text() == "bulkhead-podsyn\n"
 
 
 def shared_kib(pid: int) -> int:

@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from bus.messages.streams import SERVICES
 from services.frame.generation import generation_of
+from services.frame.preloading import process_name
 from shared.config.loader import load_generation
 from tests.agent import NODE
 from tests.chaos.sessions import Session
@@ -29,6 +30,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scop
 KILLS = int(os.environ.get("SUPERVISORD_KILLS", "5"))
 REPLACED_WITHIN = 5.0  # seconds from the start of the next supervisord, for the median of all, on an idle machine
 AT_MOST = 180.0  # seconds, for each, also on a machine that others keep busy
+NAMES = {process_name(f"services.{service}") for service in SERVICES}
 ANONYMOUS = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
@@ -81,7 +83,7 @@ def services_of(world: World) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if not entry.name.isdecimal() or (entry / "comm").read_text().strip() not in SERVICES:
+            if not entry.name.isdecimal() or (entry / "comm").read_text().strip() not in NAMES:
                 continue
             if os.fsencode(str(world.home.supervisord_conf)) in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))

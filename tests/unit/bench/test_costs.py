@@ -17,7 +17,7 @@ def test_counts_are_added_up_from_the_offset_on(tmp_path: Path) -> None:
     file.write_text("decode PodStatus 100\n")
     offsets = {file: file.stat().st_size}
     file.write_text("decode PodStatus 100\ndecode PodStatus 10\ndecode PodStatus 5\nreceived pods.status 20\n")
-    (tmp_path / "podsync.18").write_text("sent pods.status 7\n")
+    (tmp_path / "bulkhead-podsyn.18").write_text("sent pods.status 7\n")
     numbers, sizes = read_counts(tmp_path, offsets)
     assert numbers == {
         ("status", "decode", "PodStatus"): 2,

@@ -48,4 +48,5 @@ def test_pss_is_the_whole_and_not_its_parts() -> None:
 
 def test_a_process_is_called_after_its_service() -> None:
     assert label("python", ["python", "-P", "-m", "services.podsync"]) == "podsync"
+    assert label("bulkhead-podsyn", ["kubelet", "--config", "x"]) == "podsync"
     assert label("kubelet", ["/usr/bin/python", "/venv/bin/kubelet"]) == "kubelet"

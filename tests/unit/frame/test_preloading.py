@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.frame.preloading import module_of
+from bus.messages.services import SERVICES
+from services.frame.preloading import _MODULES, module_of, process_name
 
 PYTHON = f"{sys.prefix}/bin/python"
 PODSYNC = [PYTHON, "-P", "-m", "services.podsync"]
@@ -134,7 +135,7 @@ def test_a_forked_service_looks_like_an_executed_one(forks: Forks) -> None:
     assert forks.fork() == 7
     report = json.loads(forks.reports.readline())
     assert report["imported_by"] == forks.process.pid != report["pid"]
-    assert report["comm"] == "fork_by_test" and report["argv"][1:] == []
+    assert report["comm"] == "bulkhead-fork_b" and report["argv"][1:] == []
     assert set(report["environment"]) == {"PATH", "CHANGED", "REPORT_FD"} and report["environment"]["CHANGED"] == "new"
     assert report["fds"] == [0, 1, 2, int(report["environment"]["REPORT_FD"])]
     assert report["term"] and report["wakeup"] == -1
@@ -209,3 +210,9 @@ def test_a_signal_that_comes_before_the_program_has_begun_ends_it() -> None:
         "p = Preloading(lambda *_: os.kill(os.getpid(), signal.SIGTERM))", "p('/bin/sleep', ['/bin/sleep', '1'], {})",
     ))  # fmt: skip
     assert subprocess.run([PYTHON, "-c", script], check=False).returncode == -signal.SIGTERM
+
+
+def test_the_names_of_the_processes_differ_within_what_the_kernel_keeps_and_begin_with_one_word() -> None:
+    names = [process_name(module.removesuffix(".service")) for module in _MODULES if module != "services.frame.launch"]
+    assert len(set(names)) == len(names) == len(SERVICES) + 1  # the keeper of containerd, too
+    assert [name for name in names if len(name.encode()) > 15 or not name.startswith("bulkhead-")] == []
