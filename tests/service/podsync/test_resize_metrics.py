@@ -74,7 +74,7 @@ async def test_a_deferred_resize_is_counted_with_what_let_it_be_accepted(tmp_pat
         await stage.until(lambda: pending(stage) == (1, 0))
         assert stage.counted(ACCEPTED) == {}
         stage.want(a_pod("100m", 2, uid="u0"))
-        await stage.until(lambda: stage.counted(ACCEPTED) == {("pod_updated",): [1.0]})
+        await stage.until(lambda: stage.counted(ACCEPTED) == {("pod_resized",): [1.0]})  # the shrink is done
         await stage.until(lambda: pending(stage) == (0, 0))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -53,7 +54,8 @@ async def test_the_node_is_shown_once_it_has_a_record(server: Running) -> None:
     assert await get(server, f"{EXPLAIN}/node") == (404, "no record of node\n")
     records = Checkpoint(Path(server.config.root_dir) / "status", Path(server.config.run_dir) / "status")
     records.save("node", {"conditions": [{**READY, "lastTransitionTime": "t"}], "changes": [READY]})
-    assert (await get(server, f"{EXPLAIN}/node"))[1].startswith("1970-01-01T00:00:05Z  Ready is True: KubeletReady\n")
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(5))
+    assert (await get(server, f"{EXPLAIN}/node"))[1].startswith(f"{at}  Ready is True: KubeletReady\n")
 
 
 async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
