@@ -39,23 +39,25 @@ On restart
     world. What an admitted pod needs is set up again: each step finds its own work done, so nothing changes for running
     containers. What no pod needs is torn down, but only once `pods.volumes` is complete and not stale. Killed between
     mkdir, mount and marker: the marker is made last, so all steps run again. Killed in a teardown: the marker was
-    removed first, so the teardown runs again. A volume of files that has been complete once is published as mounted at
-    once: its content stays in use, and is brought up to date when sources and status answer; a token is requested
-    again. The directory of a PersistentVolume has its name, so that it is torn down without the API server; while a
-    claim of its pod is not resolved, it is left as it is. Killed while it writes: `..data` shows the old files or the
-    new ones, and the next run removes what is not shown. Files that an update replaced stay for a second, for readers
-    that are about to open them; killed before their removal, they are removed after the next update or start. Killed
-    between the mount of a device and that of a volume: the device is found, mounted again where a pod needs it, and
-    unmounted where none does. A device whose pods could not all be read is left as it is: until then volumesInUse keeps
-    what the Node has, and names are added. A record that cannot be read is written again where a pod needs the volume.
-    Killed while a program runs: mount and umount of nfs, and mkfs, fsck and mount of a device go on, and the volume is
-    an error until they have ended. A subpath that was bound and not released is found below `volume-subpaths`. It is
-    unmounted before its volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was
-    first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
-    `plugins.registered` is complete once each socket found has registered its plugin, was refused, or has failed for
-    about 4 minutes; until then a plugin that does not answer is not called gone. A CSI call that was cut short is
-    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished. An
-    expansion that was cut short is performed again: the claim's status shows the new size only after it.
+    removed first, so the teardown runs again. A volume of files that has been complete once in this boot is published
+    as mounted at once: its content stays in use, and is brought up to date when sources and status answer; a token is
+    requested again. After a boot of the machine, a configMap volume is mounted only once it was set up with the
+    ConfigMap as it is now; the marker names the boot, and is written after the files. The directory of a
+    PersistentVolume has its name, so that it is torn down without the API server; while a claim of its pod is not
+    resolved, it is left as it is. Killed while it writes: `..data` shows the old files or the new ones, and the next
+    run removes what is not shown. Files that an update replaced stay for a second, for readers that are about to open
+    them; killed before their removal, they are removed after the next update or start. Killed between the mount of a
+    device and that of a volume: the device is found, mounted again where a pod needs it, and unmounted where none does.
+    A device whose pods could not all be read is left as it is: until then volumesInUse keeps what the Node has, and
+    names are added. A record that cannot be read is written again where a pod needs the volume. Killed while a program
+    runs: mount and umount of nfs, and mkfs, fsck and mount of a device go on, and the volume is an error until they
+    have ended. A subpath that was bound and not released is found below `volume-subpaths`. It is unmounted before its
+    volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
+    `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again. `plugins.registered` is complete
+    once each socket found has registered its plugin, was refused, or has failed for about 4 minutes; until then a
+    plugin that does not answer is not called gone. A CSI call that was cut short is repeated, as CSI permits: a volume
+    with a record is published again where a pod needs it, else unpublished. An expansion that was cut short is
+    performed again: the claim's status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
+from shared.boot_id import boot_id
 from shared.mountinfo import below, containing
 from shared.pod_directory import make_directory
 from shared.tree_removal import RemovalProgress, remove_tree
 
-_MARKER = "ready"
+_MARKER = "ready"  # of a volume of files on disk, it holds the boot of the last set-up
 
 
 def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group: int | None = None) -> None:
@@ -39,6 +40,22 @@ def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group:
 def is_ready(marker: Path) -> bool:
     """Return whether it has been set up and its teardown has not begun."""
     return (marker / _MARKER).exists()
+
+
+def mark_boot(marker: Path) -> None:
+    """Note in the marker that a set-up has ended well in this boot of the machine. Raises OSError."""
+    if not is_of_this_boot(marker):
+        (marker / _MARKER).write_text(boot_id(), encoding="utf-8")
+
+
+def is_of_this_boot(marker: Path) -> bool:
+    """Return whether a set-up has ended well in this boot. A marker that a power cut has emptied, or that an earlier
+    version made, is of another one. Raises OSError."""
+    try:
+        found = (marker / _MARKER).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return False
+    return bool(found) and found == boot_id()
 
 
 def tear_down_at(path: Path, marker: Path, removed: RemovalProgress | None = None) -> None:

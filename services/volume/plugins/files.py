@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from services.volume.adapters.atomic_writer import AtomicWriter
-from services.volume.adapters.backing_directory import is_ready, set_up_at, tear_down_at
+from services.volume.adapters.backing_directory import is_of_this_boot, is_ready, mark_boot, set_up_at, tear_down_at
 from services.volume.adapters.ownership import give_to_group
 from services.volume.core.files_source import Files, Part, PartReader, nested_mounts
 from services.volume.core.outcome import FoundVolume
@@ -76,6 +76,8 @@ class FilesPlugin(VolumePlugin[Files]):
             set_up_at(path, marker, tmpfs=self.in_memory, size=source.size)
             _make_nested(path, source, payload)
             writer.write(payload, wall=self._clock.wall())
+            if not self.in_memory:
+                mark_boot(marker)
         except Exception:
             if first:
                 with contextlib.suppress(OSError):
@@ -98,13 +100,14 @@ class FilesPlugin(VolumePlugin[Files]):
         tear_down_at(*self._paths(uid, volume), removed)
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return one for each directory. It is complete once a set-up has ended well; a tmpfs that a reboot took is
-        not."""
+        """Return one for each directory. It is complete once a set-up has ended well in this boot of the machine:
+        the object may have changed while the machine was off, and a power cut may have emptied the files."""
         return [self._look(uid, volume) for volume in self._directories.volumes_of(uid, self.name)]
 
     def _look(self, uid: str, volume: str) -> FoundVolume:
         path, marker = self._paths(uid, volume)
-        backed = is_ready(marker) and (not self.in_memory or os.path.ismount(path))
+        of_this_boot = os.path.ismount(path) if self.in_memory else is_of_this_boot(marker)
+        backed = is_ready(marker) and of_this_boot
         return FoundVolume(volume, self.name, str(path), complete=backed and AtomicWriter(path).current is not None)
 
     def _paths(self, uid: str, volume: str) -> tuple[Path, Path]:
