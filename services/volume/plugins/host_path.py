@@ -1,5 +1,6 @@
 """hostPath: a path of the node, checked or created according to its type (volumes.md 13.2). It is never unmounted."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -75,7 +76,6 @@ def check_host_path(source: HostPath) -> str:
         kind = kind.removesuffix("OrCreate")
         if not path.exists():
             _create(path, kind)
-            return source.path
     if kind not in _CHECKS:
         raise OSError(errno.EINVAL, f"{source.type} is an invalid volume type")
     matches, what = _CHECKS[kind]
@@ -85,12 +85,25 @@ def check_host_path(source: HostPath) -> str:
 
 
 def _create(path: Path, kind: str) -> None:
-    if kind == "Directory":
-        missing = [path, *(parent for parent in path.parents if not parent.exists())]
-        path.mkdir(parents=True, exist_ok=True)
-        for directory in missing:
-            directory.chmod(0o755)
+    """Make what is missing. A container that may write there can put a link or a FIFO in its place at any moment: what
+    is there already is left as it is, and the mode is given by descriptor."""
+    if kind == "File":
+        with contextlib.suppress(FileExistsError):
+            _give_mode(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), 0o644)
         return
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    os.close(descriptor)
-    path.chmod(0o644)
+    for directory in reversed([path, *path.parents]):
+        if directory.is_dir():
+            continue
+        try:
+            directory.mkdir(mode=0o755)
+        except FileExistsError:
+            continue
+        _give_mode(os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC), 0o755)
+
+
+def _give_mode(descriptor: int, mode: int) -> None:
+    """Give the mode, whatever the umask is, and close the descriptor."""
+    try:
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
