@@ -87,6 +87,7 @@ class Request:
     data: bytes | None = None
     content_type: str = ""
     is_watch: bool = False
+    waited: float = 0.0  # seconds for the rate limit
 
 
 class KubeClient:
@@ -190,8 +191,9 @@ class KubeClient:
         timeout: float | None = None,
     ) -> Object:
         data = None if body is None else json_bytes(body, option=orjson.OPT_NON_STR_KEYS)
-        deadline = await self._begin(self._timeout if timeout is None else timeout)
-        request = Request(method, path, query or {}, data, content_type)
+        waited = await self._wait_for_rate_limit()
+        deadline = asyncio.get_running_loop().time() + (self._timeout if timeout is None else timeout)
+        request = Request(method, path, query or {}, data, content_type, waited=waited)
         async with self._answered(request, deadline) as (answer, peer):
             try:
                 async with asyncio.timeout_at(deadline):
@@ -206,31 +208,26 @@ class KubeClient:
         self, path: str, query: Mapping[str, str], timeout: float, answer_timeout: float
     ) -> AsyncIterator[WatchStream]:
         full = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout)))}
-        opened_by = await self._begin(answer_timeout)
-        ends_by = asyncio.get_running_loop().time() + timeout + _LATER
-        async with self._answered(Request("GET", path, full, is_watch=True), opened_by) as (answer, peer):
+        waited = await self._wait_for_rate_limit()
+        now = asyncio.get_running_loop().time()
+        request, ends_by = Request("GET", path, full, is_watch=True, waited=waited), now + timeout + _LATER
+        async with self._answered(request, now + answer_timeout) as (answer, peer):
             yield WatchStream(answer, peer, ends_by)
 
-    async def _begin(self, timeout: float) -> float:
-        """Wait for the rate limit; then the time by which an answer must be there, by the loop's clock."""
-        await self._take_token()
-        return asyncio.get_running_loop().time() + timeout
-
-    async def _take_token(self, deadline: float | None = None) -> bool:
-        """Wait for the rate limit; False, without a token, when that takes beyond the deadline."""
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._queue.enter(self._urgency)
-        except TimeoutError:
-            return False
-        return True
+    async def _wait_for_rate_limit(self, deadline: float | None = None) -> float:
+        """Return the seconds waited. Raises TimeoutError, without a token, when that takes beyond the deadline."""
+        began = self._clock.monotonic()
+        async with asyncio.timeout_at(deadline):
+            await self._queue.enter(self._urgency)
+        return self._clock.monotonic() - began
 
     @asynccontextmanager
     async def _answered(self, request: Request, deadline: float) -> AsyncIterator[tuple[Answer, str]]:
         """A successful answer's head, its body unread, and who gave it; what can be tried again has been."""
         renewed, put_off = False, 0
+        connection = await self._current.get()
+        self._count_wait(request, connection, request.waited)
         while True:
-            connection = await self._current.get()
             connection.enter()
             try:
                 answer = await self._send(connection, request, deadline)
@@ -245,6 +242,7 @@ class KubeClient:
                 await connection.leave()
             if error.code == 401 and not renewed and self._current.has_others(connection):
                 renewed = True
+                connection = await self._current.get()
                 continue
             if error.code == 401 and self.refused is not None:
                 self.refused(connection.credentials.version)
@@ -254,8 +252,16 @@ class KubeClient:
             put_off += 1
             self._metrics.retried(request.method, connection.peer, str(error.code))
             await asyncio.sleep(wait)
-            if not await self._take_token(deadline):
-                raise error
+            try:
+                waited = await self._wait_for_rate_limit(deadline)
+            except TimeoutError:
+                raise error from None
+            connection = await self._current.get()
+            self._count_wait(request, connection, waited)
+
+    def _count_wait(self, request: Request, connection: Connection, seconds: float) -> None:
+        if self._queue.is_limited:
+            self._metrics.passed_rate_limit(request.method, connection.peer, seconds)
 
     async def _send(self, connection: Connection, request: Request, deadline: float) -> Answer:
         """Send a request and count it by its answer."""

@@ -23,7 +23,7 @@ class RequestQueue:
     """One rate limit: `qps` < 0 = none, 0 = 5 a second; `burst` requests at once. Belongs to one event loop."""
 
     def __init__(self, qps: float, burst: int, clock: Clock) -> None:
-        self._clock = clock
+        self._clock, self.is_limited = clock, qps >= 0
         self._bucket = TokenBucket(qps, burst, clock.monotonic())
         self._waiting: dict[Urgency, dict[int, asyncio.Future[None]]] = {urgency: {} for urgency in Urgency}
         self._arrivals = self._turns = 0

@@ -359,3 +359,23 @@ async def test_requests_are_counted_by_code_and_timed(tmp_path: Path) -> None:
     assert counted["rest_client_request_retries_total"] == {("429", "GET", host): [1.0]}
     durations = counted["rest_client_request_duration_seconds"]
     assert sum(durations["GET", host][:-1]) == 2
+    assert not counted["rest_client_rate_limiter_duration_seconds"], "a client without a limit waits for none"
+
+
+async def test_the_time_for_which_requests_wait_for_the_rate_limit_is_measured(tmp_path: Path) -> None:
+    metrics = Registry()
+    async with serving() as server, client_of(tmp_path, qps=20, burst=1, metrics=metrics) as client:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(_: web.Request) -> web.Response:
+            return web.json_response({})
+
+        server.handler = answer
+        await asyncio.gather(*(client.get("/x") for _ in range(3)))
+        [(labels, series)] = next(
+            found.items()
+            for family, found in metrics.collect()
+            if family.name.endswith("rate_limiter_duration_seconds")
+        )
+    assert labels == ("GET", server.url.partition("//")[2])
+    assert sum(series[:-1]) == 3 and series[-1] >= 0.14, "0, 50 and 100 ms"
