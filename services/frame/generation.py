@@ -8,6 +8,7 @@ import os
 
 from shared.process_identity import identity_of, is_running
 
+_TICKS = os.sysconf("SC_CLK_TCK")  # in a second
 SUPERVISORD = "BULKHEAD_SUPERVISORD"  # in the environment: a generation as `generation_of` gives it
 
 
@@ -34,6 +35,12 @@ def generation_of(process: int, load: int = 1) -> str:
     """
     identity = identity_of(process)
     return f"{identity}/{load}" if identity and load > 1 else identity
+
+
+def started_after_boot(generation: str) -> float | None:
+    """Seconds after the machine's boot at which the supervisord of this generation was started; None = not known."""
+    identity = generation.split("/")
+    return int(identity[2]) / _TICKS if len(identity) >= 3 and identity[2].isdigit() else None
 
 
 def same_supervisord(one: str, other: str) -> bool:

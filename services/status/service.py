@@ -5,7 +5,7 @@ import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from services.frame.generation import supervisor_generation, supervisor_process
+from services.frame.generation import started_after_boot, supervisor_generation, supervisor_process
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
 from services.frame.restarted import restarted
@@ -20,6 +20,7 @@ from services.status.controllers.lease import Lease
 from services.status.controllers.node import Node
 from services.status.controllers.node_conditions import NodeConditionEvaluator
 from services.status.controllers.node_events import NodeEvents
+from services.status.controllers.node_startup import NodeStartup
 from services.status.controllers.pods import Pods
 from services.status.controllers.reviews import Reviews
 from services.status.controllers.systemd import Systemd
@@ -111,6 +112,7 @@ class Status:
             conditions,
             agent,
             NodeEvents(agent, events.record_node_event),
+            NodeStartup(context.metrics, self._clock, agent, started_after_boot(generation)),
             host or LocalHost(),
             on_uid=owned_by,
             chance=chance,

@@ -21,6 +21,11 @@ class AgentFacts:
 
     generation: str = ""
     registered: bool = False  # our Node was created or found, and its status written, in this start
+    # Of this start, seconds of CLOCK_MONOTONIC, 0 = not yet: the first try to create our Node, its creation by us, and
+    # when the API server first had it as Ready.
+    registering_at: float = 0.0
+    created_at: float = 0.0
+    ready_at: float = 0.0
     unschedulable: bool = False  # the Node was last seen cordoned
     csi_drivers: tuple[str, ...] = ()  # that were registered in this start, and whose entries are not removed since
     allocatable: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> quantities we set
@@ -47,6 +52,9 @@ class AgentRecord:
         self.facts = replace(
             self.facts,
             registered=saved.get("registered") is True,
+            registering_at=_moment(saved.get("registering_at")),
+            created_at=_moment(saved.get("created_at")),
+            ready_at=_moment(saved.get("ready_at")),
             unschedulable=saved.get("unschedulable") is True,
             csi_drivers=_names(saved.get("csi_drivers")),
         )
@@ -66,6 +74,10 @@ class AgentRecord:
                 await asyncio.to_thread(self._records.save, AGENT, asdict(self.facts))
             except OSError as error:
                 log.warning("the record of the agent's start cannot be saved: %s", error)
+
+
+def _moment(saved: object) -> float:
+    return saved if isinstance(saved, float) else 0.0
 
 
 def _names(saved: object) -> tuple[str, ...]:

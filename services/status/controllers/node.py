@@ -29,6 +29,7 @@ from services.status.adapters.host import Host
 from services.status.controllers.node_conditions import NODE, NodeConditionEvaluator
 from services.status.controllers.node_events import NodeEvents
 from services.status.controllers.node_registration import register
+from services.status.controllers.node_startup import NodeStartup
 from services.status.core.initial_node import reconciled
 from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import Condition
@@ -62,6 +63,7 @@ class Node:
         conditions: NodeConditionEvaluator,
         agent: AgentRecord,
         events: NodeEvents,
+        startup: NodeStartup,
         host: Host,
         *,
         on_uid: Callable[[str], None],
@@ -69,7 +71,7 @@ class Node:
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._client, self._conditions, self._events, self._host = clients.heartbeat, conditions, events, host
-        self._agent, self._on_uid, self._chance = agent, on_uid, chance
+        self._agent, self._startup, self._on_uid, self._chance = agent, startup, on_uid, chance
         self._identity = _identity(self._config)
         self._object = self._bus.follow(NODE_OBJECT, self._on_object)
         self._resources = self._bus.follow(NODE_RESOURCES, lambda _: self._now())
@@ -103,6 +105,7 @@ class Node:
         try:
             self._machine = await self._host.machine()
             await self._events.started()
+            self._startup.show()
             await self._first_facts()
             while True:
                 self._urgent.clear()
@@ -179,12 +182,16 @@ class Node:
         return self._config.register_node and not self._agent.facts.registered
 
     async def _try(self, *, fresh: bool) -> None:
+        if self._registers:
+            await self._startup.registering()
         in_use = self._in_use.state.get(NODE)
         # The stream may be behind the last write of an earlier process: what is reported rests on a read of our own.
         node = await self._existing(fresh=fresh or (in_use is not None and not self._is_read))
         self._is_read = self._is_read or in_use is not None
         if node is None:
-            node = await register(self._client, lambda: self._facts(self._conditions.verdict), self._note)
+            node = await register(
+                self._client, lambda: self._facts(self._conditions.verdict), self._note, self._startup
+            )
             await self._agent.note(registered=True)
             self._conditions.adopt(map_at(node, "status").get("conditions"))
         if objects.uid(node) != self._uid:
@@ -205,6 +212,7 @@ class Node:
             self._schedule.reported(now, changed=changed, chance=self._chance())
             await self._agent.note(registered=True)
             node = self._returned or node
+        await self._startup.written(node)
         self._report_volumes(in_use, node)
         self._reconciled = facts.resources is not None
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from services.status.controllers.node_startup import NodeStartup
 from services.status.core.initial_node import initial_node
 from services.status.core.node_facts import NodeFacts
 from shared.backoff import Backoff
@@ -13,13 +14,18 @@ from shared.model.objects import Object
 RETRIES = Backoff(initial=0.1, cap=7.0)
 
 
-async def register(client: ApiClient, facts: Callable[[], NodeFacts], note: Callable[[str], None]) -> Object:
-    """The Node, created with the facts of the moment; one that exists is returned as it is. `note` gets failures."""
+async def register(
+    client: ApiClient, facts: Callable[[], NodeFacts], note: Callable[[str], None], startup: NodeStartup
+) -> Object:
+    """The Node, created with the facts of the moment; one that exists is returned as it is. `note` gets failures,
+    `startup` the moment of the creation."""
     failures = 0
     while True:
         known = facts()
         try:
-            return await client.create(paths.NODES, initial_node(known), timeout=WRITE_TIMEOUT)
+            node = await client.create(paths.NODES, initial_node(known), timeout=WRITE_TIMEOUT)
+            await startup.created()
+            return node
         except ApiError as error:
             failure = error
         if isinstance(failure, ApiStatusError) and (failure.already_exists or failure.forbidden):

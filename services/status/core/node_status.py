@@ -53,6 +53,14 @@ def rebooted(node: Object, facts: NodeFacts) -> str:
     return f"Node {facts.identity.name} has been rebooted, boot id: {now}"
 
 
+def is_ready(node: Object) -> bool:
+    """The Node's condition Ready is True."""
+    status = node.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    known = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in known)
+
+
 def is_unschedulable(node: Object) -> bool:
     """The Node is cordoned."""
     spec = node.get("spec")

@@ -33,6 +33,7 @@ from services.status.service import Status
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
 from shared.kube.interface import ApiError, PatchType
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer, FakeClient
@@ -164,7 +165,8 @@ class NodeStage:
         """Start a process of status."""
         bus = self.network.bus("status")
         clients = Clients(self.heartbeat, *(FakeClient(self.api, USER) for _ in range(5)))
-        context = Context("status", self.config, bus, self.clock, asyncio.Event())
+        self.metrics = Registry("status")
+        context = Context("status", self.config, bus, self.clock, asyncio.Event(), metrics=self.metrics)
         service = Status(context, clients, host=self.host, generation=generation, chance=lambda: 0.5)
         await bus.start()
         self._running = asyncio.create_task(service.run())

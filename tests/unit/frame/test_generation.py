@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from services.frame.generation import (
     SUPERVISORD,
     generation_of,
     same_supervisord,
+    started_after_boot,
     supervisor_generation,
     supervisor_process,
     supervisord_runs,
@@ -100,3 +102,13 @@ def test_a_fork_of_supervisord_gets_its_identity_even_when_that_has_ended() -> N
     first, second, reloaded, itself = done.stdout.splitlines()
     assert first == second == itself
     assert reloaded == itself.replace(" yes", "/2 yes")
+
+
+@pytest.mark.parametrize("generation", ["", "b/1", "b/1/x", "b"])
+def test_the_start_of_an_unknown_supervisord_is_not_known(generation: str) -> None:
+    assert started_after_boot(generation) is None
+
+
+def test_a_generation_names_the_seconds_after_the_boot() -> None:
+    started = started_after_boot(generation_of(os.getpid(), load=2))
+    assert started is not None and 0 < started <= time.clock_gettime(time.CLOCK_BOOTTIME)
