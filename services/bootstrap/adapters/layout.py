@@ -1,13 +1,23 @@
 """The directories a kubelet makes at its start, with their modes (config.md 5.9), whatever the umask is.
 
 What exists already keeps its mode, as with the kubelet. Everything below a pod's directory is podsync's and volume's.
+On a node with SELinux, drivers in containers may make their sockets in `plugins` and `plugins_registry` (volumes.md
+8.1).
 """
 
+import logging
+import os
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
+from shared.selinux import selinux_enabled
+
+log = logging.getLogger(__name__)
+
+_PLUGIN_DIRECTORIES = ("plugins", "plugins_registry")
+_PLUGIN_LABEL = "system_u:object_r:container_file_t:s0"
 
 
 def make_layout(config: EffectiveConfig) -> None:
@@ -19,6 +29,9 @@ def make_layout(config: EffectiveConfig) -> None:
             where = str(error.filename or path)
             remedy = "repair it, or give another directory with --root-dir, --cert-dir or podLogsDir"
             raise OperatorError(f"cannot be made: {error.strerror}", where=where, remedy=remedy) from error
+    if selinux_enabled():
+        for name in _PLUGIN_DIRECTORIES:
+            _label(Path(config.root_dir) / name)
 
 
 def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
@@ -33,6 +46,21 @@ def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
         (pod_logs.parent / "containers", 0o755),  # podsync links the logs there
         (Path(config.cert_dir), 0o755),
     ]
+
+
+def _label(path: Path) -> None:
+    """Give the directory the label of files of containers; where that fails, only drivers without privileges cannot use
+    it."""
+    try:
+        os.setxattr(path, "security.selinux", _PLUGIN_LABEL.encode())
+    except OSError as error:
+        log.warning(
+            "%s: the SELinux label %s cannot be set: %s; drivers in containers without privileges may be unable to "
+            "make their sockets there: set it with chcon",
+            path,
+            _PLUGIN_LABEL,
+            error.strerror,
+        )
 
 
 def _make(path: Path, mode: int) -> None:

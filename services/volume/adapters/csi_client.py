@@ -107,17 +107,15 @@ class CsiClient:
         request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
         self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse)
 
-    def expand(
-        self, volume: CsiVolume, path: str, staging: str, size: int, secrets: Mapping[str, str], group: str
-    ) -> None:
-        """NodeExpandVolume, to `size` bytes. `path`: where the volume is published; `staging`, `group` as for
+    def expand(self, volume: CsiVolume, path: str, staging: str, size: int, secrets: Mapping[str, str]) -> None:
+        """NodeExpandVolume, to `size` bytes, without a group. `path`: where the volume is published; `staging` as for
         `publish`."""
         request = csi.NodeExpandVolumeRequest(
             volume_id=volume.handle,
             volume_path=path,
             capacity_range=csi.CapacityRange(required_bytes=size),
             staging_target_path=staging,
-            volume_capability=self._capability(volume, group),
+            volume_capability=self._capability(volume, ""),
             secrets=secrets,
         )
         self._call("NodeExpandVolume", request, csi.NodeExpandVolumeResponse)

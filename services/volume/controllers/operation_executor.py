@@ -278,6 +278,7 @@ class OperationExecutor:
         old_files_at = math.ceil(self._clock.monotonic() + KEPT_SECONDS)
         return Outcome(
             host_path=performed.host_path,
+            takes_labels=performed.takes_labels,
             versions=gathered.versions,
             refresh_at=gathered.refresh_at,
             old_files_at=old_files_at if performed.has_old_files else None,

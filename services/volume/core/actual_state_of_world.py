@@ -22,6 +22,7 @@ class ActualVolume:
     state: MountState
     on_disk: bool
     host_path: str = ""
+    takes_labels: bool = True  # its files can have SELinux labels of their own
     spec: VolumeSpec | None = None  # as which it was set up; None = found at start
     error: str = ""  # of the last operation
     plugin: str = ""  # the name of the plugin that set it up; "" = only subpaths of it were found

@@ -52,11 +52,12 @@ class VolumeReading:
 
 @dataclass(frozen=True)
 class Performed:
-    """What an operation gives: the path of what was mounted, "" = none; and whether old files of the volume are kept,
-    which a RemoveOldFiles is to remove."""
+    """What an operation gives: the path of what was mounted, "" = none; whether old files of the volume are kept,
+    which a RemoveOldFiles is to remove; and whether its files can have SELinux labels of their own."""
 
     host_path: str = ""
     has_old_files: bool = False
+    takes_labels: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Outcome:
     expansion failed, None = it may have had an effect."""
 
     host_path: str = ""
+    takes_labels: bool = True  # its files can have SELinux labels of their own
     error: str = ""
     kind: FailureKind = FailureKind.LASTING
     step: str = ""  # the kubelet's name of what failed, "" = that of the operation

@@ -296,6 +296,7 @@ class Reconciler:
             state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
             on_disk=spec.has_directory,
             host_path=outcome.host_path,
+            takes_labels=outcome.takes_labels,
             spec=None if outcome.error and not shown else spec,
             error=message(operation.volume, shown, step=mount_step(spec)) if shown else "",
             plugin=spec.plugin,

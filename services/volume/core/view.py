@@ -95,7 +95,7 @@ def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
         host_path=volume.host_path,
         read_only=spec.read_only,
         block=spec.block,
-        selinux_relabel=spec.selinux_relabel,
+        selinux_relabel=spec.selinux_relabel and volume.takes_labels,
         group=spec.group,
     )
 

@@ -14,6 +14,7 @@ from bus.messages.usage import FilesystemUsage
 from services.volume.adapters.csi_block_directories import CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, has_record, load_record, remove_record, save_record
+from services.volume.adapters.mounts import mount_table
 from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
@@ -40,6 +41,7 @@ from services.volume.plugins.csi_block import CsiBlockVolumes
 from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, require_unmounted
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
 from shared.model.objects import Object
+from shared.mountinfo import containing
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pod_directory import make_directory
 from shared.podspec.names import dns_subdomain
@@ -122,6 +124,14 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         self._give_to_group(uid, source, target, group)
         return str(target)
 
+    def takes_labels(self, path: str) -> bool:
+        """See VolumePlugin: the driver may mount a file system without labels, or with one for all files."""
+        mount = containing(mount_table(), path)
+        if mount is None:
+            return False
+        options = mount.options | mount.super_options
+        return "seclabel" in options and not any(option.startswith("context=") for option in options)
+
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Unpublish the volume and remove its directory, entry by entry: what a driver left in it stays, and is an
         error."""
@@ -157,7 +167,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
             secrets = secret_of(source.expand_secret, "NodeExpandSecretRef", gathered)
             staging = str(self._staged.path(source)) if client.has("STAGE_UNSTAGE_VOLUME") else ""
             try:
-                client.expand(source, str(target), staging, capacity, secrets, mount_group(client, source))
+                client.expand(source, str(target), staging, capacity, secrets)
             except PluginCallError as error:
                 kind = failure_of_code(error.code, final=is_final(error.code))
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None

@@ -57,6 +57,11 @@ class VolumePlugin(ABC, Generic[Source]):
         """Set the volume of the pod up, or bring it up to date; return its absolute host path, "" = it has none.
         `gathered`: the objects and tokens of its VolumeSpec. Raises ContentError where files are missing."""
 
+    def takes_labels(self, path: str) -> bool:
+        """Return whether the files of the volume, which is mounted at the path, can have SELinux labels of their own.
+        Asked where VolumeSpec.selinux_relabel is set."""
+        return True
+
     @abstractmethod
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
         """Take away what this plugin has of the volume; nothing is no error. `removed` counts the entries. Raises

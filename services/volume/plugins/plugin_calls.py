@@ -73,9 +73,10 @@ class PluginCalls:
                 gathered, name = replace(gathered, device_path=device_path), spec_name(volume)
                 if spec.block:
                     return Performed(self._blocks[spec.plugin].map_block(uid, name, spec.source, gathered))
-                path = self._plugins[spec.plugin].set_up(uid, name, spec.source, gathered)
-                files = self._files.get(spec.plugin)
-                return Performed(path, files is not None and files.has_old_files(uid, name))
+                plugin, files = self._plugins[spec.plugin], self._files.get(spec.plugin)
+                path = plugin.set_up(uid, name, spec.source, gathered)
+                takes_labels = not spec.selinux_relabel or plugin.takes_labels(path)
+                return Performed(path, files is not None and files.has_old_files(uid, name), takes_labels)
             case RemoveOldFiles(uid, volume, plugin):
                 return Performed(has_old_files=self._files[plugin].remove_old_files(uid, spec_name(volume)))
             case ExpandVolume(uid, volume, spec, capacity):

@@ -7,7 +7,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from tests.fakes.csi_driver import EXPAND, STAGE
+from tests.fakes.csi_driver import EXPAND, MOUNT_GROUP, STAGE
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
 from tests.unit.volume.claims import CLAIM, PV
 
@@ -85,6 +85,18 @@ async def test_a_mounted_volume_grows_beside_its_pods(cluster: CsiCluster) -> No
         assert "NodeResizeError" in conditions
         assert [each["type"] for each in status(cluster)["conditions"]] == ["Kept"]
         assert status(cluster)["allocatedResourceStatuses"] == {}
+
+
+async def test_a_driver_that_mounts_for_a_group_expands_without_one(cluster: CsiCluster) -> None:
+    cluster.driver.capabilities = (STAGE, EXPAND, MOUNT_GROUP)
+    cluster.set_claim("2", **PENDING)
+    async with cluster.volume():
+        cluster.run("a", group=2000)
+        await cluster.until_mounted("a")
+    (published,), (expanded,) = cluster.driver.calls("NodePublishVolume"), cluster.driver.calls("NodeExpandVolume")
+    mount = published["volume_capability"]["mount"]
+    assert mount.pop("volume_mount_group") == "2000"
+    assert expanded["volume_capability"]["mount"] == mount
 
 
 async def test_without_the_recovery_protocol_only_the_capacity_is_written(cluster: CsiCluster) -> None:

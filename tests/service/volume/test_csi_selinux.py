@@ -10,6 +10,8 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.adapters import host_resources
 from services.volume.core.selinux_mount import GATE
+from services.volume.plugins import csi
+from shared.mountinfo import MountPoint
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
 from tests.unit.volume.claims import PV
 
@@ -36,6 +38,13 @@ def flags(call: dict[str, Any]) -> list[str]:
     return found
 
 
+def play_mount(cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, super_options: frozenset[str]) -> None:
+    """The mount table shows the published volume of the pod `a` with these options."""
+    mount = MountPoint(str(cluster.target("a")), "xfs", shared=False, super_options=super_options)
+    root = MountPoint("/", "ext4", shared=False, super_options=frozenset({"seclabel"}))
+    monkeypatch.setattr(csi, "mount_table", lambda: (root, mount))
+
+
 def record(cluster: CsiCluster, pattern: str) -> dict[str, str]:
     (path,) = cluster.root.glob(pattern)
     found: dict[str, str] = json.loads(path.read_text())
@@ -59,9 +68,12 @@ async def test_the_volume_is_staged_and_published_with_the_label_and_not_relabel
 
 
 @pytest.mark.parametrize("takes_labels, modes", [(False, ["ReadWriteOncePod"]), (True, ["ReadWriteOnce"])])
-async def test_without_support_the_runtime_relabels(cluster: CsiCluster, takes_labels: bool, modes: list[str]) -> None:
+async def test_without_support_the_runtime_relabels(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, takes_labels: bool, modes: list[str]
+) -> None:
     cluster.csi_driver(attachRequired=False, seLinuxMount=takes_labels)
     cluster.objects[PV]["spec"]["accessModes"] = modes
+    play_mount(cluster, monkeypatch, super_options=frozenset({"rw", "seclabel"}))
     async with cluster.volume():
         run(cluster, "a")
         await cluster.until_mounted("a")
@@ -71,6 +83,18 @@ async def test_without_support_the_runtime_relabels(cluster: CsiCluster, takes_l
             ["noatime"],
         ]
         assert "seLinuxMountContext" not in record(cluster, "pods/a/volumes/*/*/vol_data.json")
+
+
+@pytest.mark.parametrize("super_options", [(), ("seclabel", 'context="system_u:object_r:nfs_t:s0"')])
+async def test_files_that_can_have_no_label_of_their_own_are_not_relabelled(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, super_options: tuple[str, ...]
+) -> None:
+    cluster.csi_driver(attachRequired=False)
+    play_mount(cluster, monkeypatch, super_options=frozenset(super_options))
+    async with cluster.volume():
+        run(cluster, "a")
+        await cluster.until_mounted("a")
+        assert (shown := cluster.shown("a")) is not None and not shown.selinux_relabel
 
 
 async def test_a_pod_with_another_label_waits_until_the_volume_is_unmounted(cluster: CsiCluster) -> None:

@@ -1,5 +1,6 @@
 """The directories a kubelet makes, and their modes."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.bootstrap.adapters import layout
 from services.bootstrap.adapters.layout import make_layout
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
@@ -73,3 +75,36 @@ def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "lib").touch()
     with pytest.raises(OperatorError, match=r"^[^\n]*lib: cannot be made: File exists \(repair it[^\n]*\)$"):
         make_layout(config(tmp_path))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_with_selinux_the_directories_of_plugins_get_the_label_of_container_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, enabled: bool
+) -> None:
+    labels = dict[str, tuple[str, bytes]]()
+
+    def setxattr(path: Path, attribute: str, value: bytes) -> None:
+        assert path.is_dir()
+        labels[path.name] = (attribute, value)
+
+    monkeypatch.setattr(layout, "selinux_enabled", lambda: enabled)
+    monkeypatch.setattr(os, "setxattr", setxattr)
+    make_layout(config(tmp_path))
+    label = ("security.selinux", b"system_u:object_r:container_file_t:s0")
+    assert labels == ({"plugins": label, "plugins_registry": label} if enabled else {})
+
+
+def test_a_label_that_cannot_be_set_is_one_warning_for_each_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def setxattr(path: Path, attribute: str, value: bytes) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(layout, "selinux_enabled", lambda: True)
+    monkeypatch.setattr(os, "setxattr", setxattr)
+    make_layout(config(tmp_path))
+    warnings = [record.getMessage() for record in caplog.records]
+    assert [line.partition(":")[0] for line in warnings] == [
+        f"{tmp_path}/lib/kubelet/{name}" for name in ("plugins", "plugins_registry")
+    ]
+    assert all("Operation not supported" in line and "chcon" in line for line in warnings)
