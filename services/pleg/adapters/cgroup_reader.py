@@ -4,6 +4,7 @@ Blocks for some 10 microseconds for each file; reading holds no descriptor betwe
 """
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ def place_of(hierarchies: Hierarchies, name: str) -> CgroupPlace:
 def place_of_process(hierarchies: Hierarchies, pid: int, proc: str = "/proc") -> CgroupPlace | None:
     """The directories of the cgroup of a process; None where it has ended."""
     paths = {}
-    for line in (read_file(f"{proc}/{pid}/cgroup") or b"").decode(errors="surrogateescape").splitlines():
+    # The kernel escapes line feeds alone: a name may have the other characters that splitlines() takes for line ends.
+    text = (read_file(f"{proc}/{pid}/cgroup") or b"").decode(errors="surrogateescape")
+    for line in filter(None, text.split("\n")):
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for controller in controllers.split(","):
@@ -65,12 +68,14 @@ def read_usage(place: CgroupPlace, time: float, proc: Path = Path("/proc")) -> C
 
 
 def read_file(path: str) -> bytes | None:
-    """The file, up to 64 KiB; None where it cannot be read."""
+    """The regular file, up to 64 KiB; None where it cannot be read. A FIFO is not waited for."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
         return os.read(descriptor, MOST_BYTES)
     except OSError:  # ENODEV: the cgroup was removed meanwhile
         return None

@@ -1,4 +1,7 @@
-"""Reads what the kernel logs about processes that it killed for lack of memory (node.md 4.17)."""
+"""Reads what the kernel logs about processes that it killed for lack of memory (node.md 4.17).
+
+A record has names that a container may choose (of processes, of cgroups below its own), so each is read in linear time.
+"""
 
 import re
 from dataclasses import dataclass
@@ -7,9 +10,9 @@ from shared.frozen_copy import replace
 
 ROOT_CGROUP = "/"
 _BEGIN = "invoked oom-killer:"
-_CGROUPS = re.compile(r"oom-kill:constraint=.*?oom_memcg=(?P<limited>[^,]*),task_memcg=(?P<task>[^,]*),")
-_OLD_CGROUPS = re.compile(r"Task in (?P<task>\S+) killed as a result of limit of (?P<limited>\S+)")
-_END = re.compile(r"Killed process (?P<pid>\d{1,10}),? .*?\((?P<name>.*?)\)")
+_CGROUPS, _LIMITED, _TASK = "oom-kill:constraint=", "oom_memcg=", "task_memcg="
+_OLD_TASK, _OLD_LIMITED = "Task in ", re.compile(r" killed as a result of limit of (\S+)")
+_END = re.compile(r"Killed process (\d{1,10}),? ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +47,21 @@ class OomRecords:
             self._current = OomKill()
         elif self._current is None:
             pass
-        elif found := _CGROUPS.search(line) or _OLD_CGROUPS.search(line):
-            self._current = replace(self._current, limited=found["limited"])
+        elif limited := _limited_cgroup(line):
+            self._current = replace(self._current, limited=limited)
         elif found := _END.search(line):
-            complete = replace(self._current, process=found["name"], pid=int(found["pid"]))
-            self._current = None
-            return complete
+            name, closed, _ = line[found.end() :].partition("(")[2].partition(")")
+            if closed:
+                complete = replace(self._current, process=name, pid=int(found[1]))
+                self._current = None
+                return complete
         return None
+
+
+def _limited_cgroup(line: str) -> str:
+    """Return the cgroup whose limit was reached, "" where the line names none."""
+    if (at := line.find(_CGROUPS)) >= 0:
+        limited, _, rest = line[at:].partition(_LIMITED)[2].partition(",")
+        return limited if rest.startswith(_TASK) else ""
+    found = _OLD_LIMITED.search(line, at) if (at := line.find(_OLD_TASK)) >= 0 else None
+    return found[1] if found else ""

@@ -159,3 +159,24 @@ def test_lines_that_do_not_fit_are_skipped() -> None:
             pressure(b"some avg10=%s avg60=0 avg300=0 total=1\nfull avg10=0 avg60=0 avg300=0 total=1\n" % average)
             is None
         )
+
+
+@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\r", "\x1c", "\x85", "\u2028"])
+def test_a_name_with_a_line_end_of_unicode_makes_no_line_of_its_own(character: str, tmp_path: Path) -> None:
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12" / "cgroup").write_bytes(f"0::/kubepods/pod1/{character}0::/kubepods/pod2\n".encode())
+    place = place_of_process(Hierarchies(unified=tmp_path, by_controller={}), 12, str(tmp_path))
+    assert place is not None and place.unified is not None
+    assert place.unified.startswith(f"{tmp_path}/kubepods/pod1/")
+
+
+@pytest.mark.timeout(30)
+def test_a_fifo_is_no_file_of_a_cgroup_and_is_not_waited_for(tmp_path: Path) -> None:
+    hierarchies = lay_out_v2(tmp_path)
+    directory = Path(str(place_of(hierarchies, V2_POD).unified))
+    (directory / "memory.current").unlink()
+    os.mkfifo(directory / "memory.current")
+    assert read(hierarchies, V2_POD).memory_usage is None
+    with os.fdopen(os.open(directory / "memory.current", os.O_RDWR | os.O_NONBLOCK), "wb", buffering=0) as writer:
+        writer.write(b"7\n")
+        assert read(hierarchies, V2_POD).memory_usage is None

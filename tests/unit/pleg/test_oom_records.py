@@ -1,5 +1,7 @@
 """The records of the kernel about processes that were killed for lack of memory (node.md 4.17)."""
 
+import time
+
 import pytest
 
 from services.pleg.core.oom_records import OomKill, OomRecords
@@ -50,3 +52,25 @@ def test_only_a_kill_without_a_limited_cgroup_is_of_the_node() -> None:
 
 def test_the_end_of_a_report_whose_begin_was_lost_is_no_kill() -> None:
     assert OomRecords().take(OF_NODE[-1]) is None
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("oom-kill:constraint=", "oom-kill:constraint=oom_memcg=", "oom-kill:constraint=oom_memcg=,", "oom_memcg="),
+        *("Task in ", "Task in a killed as a result of limit of", "Killed process 1 ", "Killed process 1 (", "1" * 11),
+    ],
+)
+def test_a_record_made_to_be_slow_is_read_in_linear_time(part: str) -> None:
+    def seconds(size: int) -> float:
+        """CPU time, the least of three."""
+        taken = []
+        for _ in range(3):
+            records, text = OomRecords(), part * (size // len(part))
+            records.take(OF_NODE[0])
+            begin = time.process_time()
+            records.take(text)
+            taken.append(time.process_time() - begin)
+        return min(taken)
+
+    assert seconds(1 << 13) < 0.01  # bytes of the longest record

@@ -1,5 +1,6 @@
 """Queries of /logs/: which are refused with which text, and what journalctl is called with."""
 
+import time
 from urllib.parse import urlencode
 
 import pytest
@@ -106,6 +107,17 @@ def test_a_bad_query_is_refused_with_the_kubelets_text(pairs: list[tuple[str, st
 def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
     status, body = refused(KUBELET, ("pattern", pattern))
     assert (status, body.startswith("pattern: Invalid value: ")) == (406, True)
+
+
+@pytest.mark.parametrize(
+    "part", ["[\u0100-\uffff]", "(?i:[\u0100-\uffff])", "[^\u0100-\uffff]", "[à-ɏͰ-Ͽ]", "(?:[ā-ﬀ]|a)?"]
+)
+def test_a_pattern_within_the_limit_is_checked_in_milliseconds(part: str) -> None:
+    pattern = part * (LONGEST_PATTERN // len(part))
+    begin = time.process_time()
+    query = parse(KUBELET, ("pattern", pattern))
+    assert time.process_time() - begin < 0.25
+    assert query is not None and query.pattern == pattern
 
 
 def test_a_service_may_have_256_characters() -> None:
