@@ -15,6 +15,8 @@ import pytest
 from tests.architecture.checkout import tracked_files
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT
+from tests.pythons import installed
+from tests.release_build import build_release
 
 SCRATCH = ("notes.txt", "scratch/probe.py", "bench-results/run.json", ".mypy_cache/x.json", "docs-old.md")
 
@@ -95,3 +97,17 @@ def test_the_command_bulkhead_works_from_the_wheel(bare: Path, tmp_path: Path) -
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd="/")
     assert done.returncode == 0, done.stderr
     assert "maxPods: 110" in done.stdout
+
+
+@pytest.mark.night
+def test_a_package_for_another_debian_depends_on_its_python_and_runs_with_it(tmp_path: Path) -> None:
+    if (python := installed("3.13")) is None:
+        pytest.skip("no python3.13 on PATH or in pyenv")
+    package = build_release(tmp_path / "release", f"--interpreter={python.command[0]}")
+    depends = subprocess.run(["dpkg-deb", "-f", package, "Depends"], capture_output=True, text=True, check=True).stdout
+    assert [one for one in depends.strip().split(", ") if one.startswith("python")] == ["python3.13"]
+    subprocess.run(["dpkg-deb", "-x", package, tmp_path / "tree"], check=True)
+    assert (tmp_path / "tree/opt/bulkhead/bin/python").readlink() == Path("/usr/bin/python3.13")
+    packages = str(tmp_path / "tree/opt/bulkhead/lib/python3.13/site-packages")
+    modules = "cryptography.x509, msgspec, orjson, uvloop, zmq, services.cli.command"
+    assert python.run("-c", f"import {modules}; print('imported')", PYTHONPATH=packages) == "imported\n"

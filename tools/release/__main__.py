@@ -12,9 +12,11 @@ import click
 from shared.errors import OperatorError
 from tools.home import CHECKOUT
 from tools.release.debian import build_package
+from tools.release.environment import interpreter_version
 from tools.release.image import build_image
 from tools.release.source import build_wheel, copy_source
 
+_OF_THIS_DEBIAN = "/usr/bin/python3"
 _BUILT = ("bulkhead_kubelet-*.whl", "bulkhead_*.deb", "bulkhead-node_*.oci.tar", "SHA256SUMS")
 
 
@@ -25,7 +27,11 @@ _BUILT = ("bulkhead_kubelet-*.whl", "bulkhead_*.deb", "bulkhead-node_*.oci.tar",
     default=CHECKOUT / "build/release",
     help="An earlier release in it is removed first.",
 )
-@click.option("--interpreter", default="/usr/bin/python3", help="The Python that the Debian package is for.")
+@click.option(
+    "--interpreter",
+    default=_OF_THIS_DEBIAN,
+    help="The Python that the Debian package is for, such as a python3.13 for Debian 13.",
+)
 @click.option("--image", is_flag=True, help="Build the container image, too: needs root and package sources.")
 @click.option("--fast", is_flag=True, help="Compress the Debian package less, in a tenth of the time.")
 def main(output: Path, interpreter: str, image: bool, fast: bool) -> None:
@@ -45,6 +51,9 @@ def main(output: Path, interpreter: str, image: bool, fast: bool) -> None:
 def release(output: Path, *, interpreter: str, image: bool, fast: bool) -> list[Path]:
     """Build into the directory, in place of an earlier release, and return the files. Raises CalledProcessError,
     OperatorError."""
+    if image and (version := interpreter_version(interpreter)) != interpreter_version(_OF_THIS_DEBIAN):
+        what = f"this Debian has no python{version}, which the image would have"
+        raise OperatorError(what, where=interpreter, remedy="leave out --image, or build on the Debian that has it")
     output.mkdir(parents=True, exist_ok=True)
     remove_earlier(output)
     with tempfile.TemporaryDirectory(prefix="bulkhead-release-") as scratch:

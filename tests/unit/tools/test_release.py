@@ -8,7 +8,7 @@ import pytest
 
 from shared.errors import OperatorError
 from tests.architecture.checkout import text_of
-from tools.release.__main__ import remove_earlier
+from tools.release.__main__ import release, remove_earlier
 from tools.release.debian import unit_of_package
 from tools.release.environment import debian_version
 from tools.release.source import copy_source
@@ -56,3 +56,12 @@ def test_a_time_that_is_no_number_is_refused_in_one_line(tmp_path: Path, monkeyp
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
     with pytest.raises(OperatorError, match=r"SOURCE_DATE_EPOCH: 'today' is no number of seconds \(unset it\)"):
         copy_source(tmp_path)
+
+
+def test_an_image_is_refused_at_once_where_its_debian_has_not_the_python_of_the_package(tmp_path: Path) -> None:
+    other = tmp_path / "python3.99"
+    other.write_text("#!/bin/sh\necho 3.99\n")
+    other.chmod(0o755)
+    with pytest.raises(OperatorError, match=r"this Debian has no python3\.99, which the image would have"):
+        release(tmp_path / "out", interpreter=str(other), image=True, fast=True)
+    assert not (tmp_path / "out").exists()
