@@ -30,10 +30,15 @@ format of Prometheus 0.0.4, compressed where the client takes gzip.
 
 Each process counts its own. server requests the counters of all, waits at most a second, and shows the sums as those
 of one kubelet. A process that does not answer has `bulkhead_scrape_missing` 1; its counters keep their last values and
-its gauges are left out. Counters continue across a restart of a process, and begin again when server restarts.
+its gauges are left out.
+
+On `/metrics` counters continue across a restart of any process: server saves them in `metrics.json` in the run
+directory before it answers. They begin again with a new supervisord, as after a boot or an upgrade, and after
+`systemctl reload`. `process_start_time_seconds` is the start of the first process that they count.
 `process_*` is the sum of all processes; in `process_resident_memory_bytes` a page of memory that several processes
-share counts once. `/metrics/probes` has a `process_start_time_seconds` of its own: the start of pleg, with which its
-series begin. There are no `go_*` metrics: dashboards show the tasks of a Go program in them.
+share counts once. `/metrics/slis` begins again when server restarts. `/metrics/probes` has a
+`process_start_time_seconds` of its own: the start of pleg, with which its series begin. There are no `go_*` metrics:
+dashboards show the tasks of a Go program in them.
 
 A metric has a bounded number of series in each process. Observations beyond it are not counted, and
 `bulkhead_metric_observations_dropped_total` shows their number.

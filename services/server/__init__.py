@@ -31,7 +31,8 @@ Answers
     runtime.
 
 Persists
-    The samples of the node page, once a minute, in `<run dir>/node-history.json` (atomic). Nothing decides by them.
+    The samples of the node page, once a minute, in `<run dir>/node-history.json`, and the counters that `/metrics` is
+    about to show in `<run dir>/metrics.json` (both atomic). Nothing decides by them.
 
 On restart
     Listeners are back as soon as the process is; open streams end and clients reconnect. Where the process is replaced
@@ -39,8 +40,9 @@ On restart
     stream needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
     complete again. Open node pages connect again and get the complete state; their charts lack at most the minute
-    before the restart. The PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` begin
-    at what the present processes have counted. A check of `/healthz` that depends on another service fails only after
+    before the restart. The PodResources socket and `server.sock` are replaced by a rename. Counters on `/metrics` go on
+    from what was shown last: what is killed before it has saved them has not shown them either. With a new supervisord
+    and after a reload they begin again. A check of `/healthz` that depends on another service fails only after
     30 s without a beat of it.
 
 Clients that are not authorized have few connections (`core/connections.py`), of which an old one ends for a new one.

@@ -27,7 +27,6 @@ from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
 from services.server.controllers.system_logs import SystemLogs
 from services.server.controllers.usage_endpoints import UsageEndpoints
-from services.server.controllers.usage_metrics import UsageMetrics
 from services.server.controllers.zpages_endpoints import ZPagesEndpoints
 from services.server.core.routes import Endpoint, handler_paths
 from shared.cri.interface import Runtime
@@ -51,7 +50,7 @@ class ServerService:
         )
         self._stream_endpoints = StreamEndpoints(self._streams, runtime, context.metrics)
         PodMetrics(context.metrics, self._streams, config, lambda: context.newest_config.feature_gates)
-        self._metrics = MetricsEndpoints(bus, context.metrics, UsageMetrics(context.metrics, bus, self._streams))
+        self._metrics = MetricsEndpoints(context, self._streams)
         self._checks = CheckMetrics(context.metrics, bus)
         BeatMetrics(context.metrics, bus, clock)
         self.served = main_served(config, self._health.names)

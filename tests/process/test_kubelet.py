@@ -8,11 +8,16 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.agent import BIN
+from tests.free_ports import free_ports
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT, alive, eventually
 from tools.leftovers import agent_processes_of
@@ -162,6 +167,46 @@ def test_a_killed_service_is_back_at_once(kubelet: Kubelet) -> None:
     before = kubelet.wait_all()["volume"]
     os.kill(before, signal.SIGKILL)
     eventually(lambda: kubelet.holders().get("volume", before) != before, "another volume")
+    assert kubelet.end() == 0
+
+
+def test_no_counter_falls_when_server_and_others_are_killed(kubelet: Kubelet) -> None:
+    [port] = free_ports(1)
+
+    def scrape() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        """What is shown once server is there and each process answers it."""
+
+        def look() -> str:
+            with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+                text: str = answer.read().decode()
+                return "" if re.search(r"^bulkhead_scrape_missing\{.*\} 1$", text, re.MULTILINE) else text
+            return ""
+
+        text = eventually(look, "a complete scrape")
+        parsed = text_string_to_metric_families(text)
+        return {(s.name, frozenset(s.labels.items())): s.value for family in parsed for s in family.samples}
+
+    def kill(*services: str) -> None:
+        before = {service: kubelet.holders()[service] for service in services}
+        for process in before.values():
+            os.kill(process, signal.SIGKILL)
+        eventually(lambda: not set(before.values()) & set(kubelet.wait_all().values()), f"others than {before}")
+
+    kubelet.start(f"--read-only-port={port}")
+    kubelet.wait_all()
+    shown = [scrape()]
+    for killed in (("volume",), ("server", "status"), ("server",)):
+        kill(*killed)
+        shown.append(scrape())
+    for before, after in pairwise(shown):
+        counters = [key for key in before if key[0].endswith(("_total", "_count", "_bucket"))]
+        assert len(counters) > 100
+        assert [key for key in counters if after.get(key, -1.0) < before[key]] == []
+        assert after["process_start_time_seconds", frozenset()] == before["process_start_time_seconds", frozenset()]
+    assert kubelet.end() == 0
+    kubelet.start(f"--read-only-port={port}")
+    again = scrape()["process_start_time_seconds", frozenset()]
+    assert again > shown[0]["process_start_time_seconds", frozenset()], "with a new supervisord counters begin again"
     assert kubelet.end() == 0
 
 

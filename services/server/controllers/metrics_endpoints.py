@@ -1,25 +1,30 @@
 """The handlers of `/metrics` and `/metrics/probes`: request every process's metrics, and show them as one kubelet's.
 
 A process that does not answer within a second is marked in `bulkhead_scrape_missing` and fails no scrape. Requests
-that come while metrics are gathered share what is gathered.
+that come while metrics are gathered share what is gathered. What `/metrics` shows of counters is saved before it is
+shown, so that no counter falls when server restarts.
 """
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 from aiohttp import web
 
-from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.interface import NoAnswerError, RequestRefusedError
 from bus.messages.metrics import GetMetrics, Metrics
 from bus.messages.streams import SERVICES
+from services.frame.generation import supervisor_generation
+from services.frame.launch import Context
 from services.frame.metrics import own_metrics
+from services.server.adapters.counters_file import CountersFile
+from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.usage_metrics import UsageMetrics
 from services.server.core.gathered_metrics import GatheredMetrics, with_sums
 from services.server.core.metrics_text import CONTENT_TYPE, metrics_text
 from services.server.core.routes import Endpoint
 from shared.metrics.family import METRICS, PROBES, gauge
-from shared.metrics.registry import Registry
 
 TIMEOUT = 1.0  # seconds that a process has to answer
 PROBERS = ("pleg",)
@@ -28,11 +33,14 @@ MISSING = gauge("bulkhead_scrape_missing", "1 where the process did not answer t
 
 
 class MetricsEndpoints:
-    """The handlers; `metrics` are those of this process, `usage` reads into them what pods use."""
+    """The handlers, and what they have gathered."""
 
-    def __init__(self, bus: Bus, metrics: Registry, usage: UsageMetrics) -> None:
-        self._bus, self._metrics, self._usage = bus, metrics, usage
-        self._missing = metrics.gauge(MISSING)
+    def __init__(self, context: Context, streams: PodStreams) -> None:
+        self._bus, self._metrics = context.bus, context.metrics
+        self._usage = UsageMetrics(context.metrics, context.bus, streams)
+        self._saved = CountersFile(Path(context.config.run_dir), supervisor_generation())
+        self._restored = False
+        self._missing = context.metrics.gauge(MISSING)
         self._gathered = {METRICS: GatheredMetrics(keeps_ended=True), PROBES: GatheredMetrics(keeps_ended=False)}
         self._gathering: dict[str, asyncio.Task[bytes]] = {}
 
@@ -62,6 +70,7 @@ class MetricsEndpoints:
         asked = asyncio.gather(*(self._ask(process, path) for process in others))
         if path == METRICS:
             await self._usage.read()
+            await self._restore(gathered)
         for process, answer in zip(others, await asked, strict=True):
             self._missing.set(float(answer is None), process)
             if answer is None:
@@ -69,8 +78,15 @@ class MetricsEndpoints:
             else:
                 gathered.take(process, answer)
         gathered.take(self._bus.service, own_metrics(self._bus.incarnation, self._metrics, path))
-        families = gathered.families()
-        return metrics_text(with_sums(families) if path == METRICS else families)
+        if path != METRICS:
+            return metrics_text(gathered.families())
+        await asyncio.to_thread(self._saved.write, gathered.counters())
+        return metrics_text(with_sums(gathered.families(), gathered.since))
+
+    async def _restore(self, gathered: GatheredMetrics) -> None:
+        if not self._restored and (counters := await asyncio.to_thread(self._saved.read)) is not None:
+            gathered.restore(counters)
+        self._restored = True
 
     async def _ask(self, process: str, path: str) -> Metrics | None:
         try:

@@ -11,11 +11,13 @@ from aiohttp.test_utils import make_mocked_request
 from prometheus_client.parser import text_string_to_metric_families
 
 from bus.messages.streams import SERVICES
+from services.server.adapters.counters_file import CountersFile
 from services.server.controllers.http_metrics import REQUESTS, HttpMetrics
 from services.server.controllers.listeners import main_served
 from services.server.controllers.request_handler import AuthFilter, RequestHandler
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
+from services.server.core.gathered_metrics import Counters
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
 from tests.service.server.running import Running, configuration, running
@@ -92,6 +94,52 @@ async def test_a_process_that_does_not_answer_is_marked_and_fails_no_scrape(serv
     samples = await scrape(server)
     assert value(samples, "bulkhead_scrape_missing", process="pleg") == 0
     assert value(samples, "calls_total", to="a") == 2
+
+
+@pytest.mark.parametrize("saved", [True, False])
+async def test_counters_go_on_when_server_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, saved: bool
+) -> None:
+    """Also what processes had counted that ended before, or while there was no server; `saved`: it is killed in a
+    scrape, after the save, else before it."""
+    config = configuration(tmp_path)
+    async with running(config) as server:
+        node = server.node
+        for count in (20, 3):
+            node.metrics["pleg"].counter(CALLS).inc("a", by=count)
+            assert value(await scrape(server), "calls_total", to="a") == (20 if count == 20 else 23)
+            node.network.kill("pleg")
+            await node.start("pleg")
+        node.metrics["podsync"].counter(CALLS).inc("a", by=100)
+        before = await scrape(server)
+        node.metrics["podsync"].counter(CALLS).inc("a", by=1000)
+        write = CountersFile.write
+
+        def write_and_die(file: CountersFile, counters: Counters) -> None:
+            if saved:
+                write(file, counters)
+            raise RuntimeError("killed")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(CountersFile, "write", write_and_die)
+            assert (await server.get(server.read_only + "/metrics"))[0] == 500  # nothing was shown
+    for service in SERVICES:
+        if service != "server":
+            node.network.kill(service)
+    async with running(config, node) as server:
+        node.metrics["pleg"].counter(CALLS).inc("a")
+        samples = await scrape(server)
+    assert value(samples, "calls_total", to="a") == 20 + 3 + 100 + (1000 if saved else 0) + 1
+    counters = [key for key in before if key[0].endswith("_total")]
+    assert [key for key in counters if samples.get(key, -1.0) < before[key]] == []
+
+
+async def test_a_damaged_file_of_counters_fails_no_scrape(tmp_path: Path) -> None:
+    config = configuration(tmp_path)
+    Path(config.run_dir, "metrics.json").write_bytes(b'{"generation": ""')
+    async with running(config) as server:
+        server.node.metrics["pleg"].counter(CALLS).inc("a")
+        assert value(await scrape(server), "calls_total", to="a") == 1
 
 
 async def test_scrapes_at_the_same_time_share_what_is_gathered(server: Running) -> None:

@@ -3,11 +3,15 @@
 import math
 from typing import Any
 
+import msgspec
+from hypothesis import example, given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from bus.messages.metrics import MetricFamily, Metrics
-from services.server.core.gathered_metrics import GatheredMetrics, with_sums
+from services.server.core.gathered_metrics import Counters, GatheredMetrics, with_sums
 from services.server.core.metrics_text import metrics_text
+from shared.json_text import json_bytes
 from shared.metrics.family import Kind
 
 
@@ -41,6 +45,79 @@ def test_a_counter_goes_on_when_its_process_restarts() -> None:
     for incarnation, value in (("2", 1.0), ("2", 4.0), ("3", 1.0)):
         found.take("podsync", counted(value, incarnation))
     assert samples(found.families()) == {("calls_total", (("to", "a"),)): 2 + 30 + 4 + 1}
+
+
+PROCESSES = ("pleg", "podsync", "server")
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(("count", "kill")), st.sampled_from(PROCESSES)),
+    st.tuples(st.just("scrape"), st.sampled_from(("", "pleg is missing", "killed before", "killed after"))),
+)
+
+
+@given(st.lists(STEPS, max_size=40))
+@example([("count", "pleg"), ("scrape", ""), ("kill", "pleg"), ("kill", "server"), ("scrape", "")])
+@example([("count", "server"), ("scrape", "killed after"), ("scrape", ""), ("kill", "server"), ("scrape", "")])
+@example([("count", "pleg"), ("scrape", ""), ("kill", "pleg"), ("scrape", "killed before"), ("scrape", "")])
+@example([("count", "pleg"), ("scrape", ""), ("kill", "server"), ("scrape", "pleg is missing")])
+def test_no_sum_falls_whatever_is_killed_before_and_after_a_save(steps: list[tuple[str, str]]) -> None:
+    """What is shown is all that was counted up to the newest save in which each process, ended or not, was seen."""
+    running = dict.fromkeys(PROCESSES, 0.0)  # what each has counted
+    incarnations = dict.fromkeys(PROCESSES, 1)
+    found, file, seen, shown = GatheredMetrics(keeps_ended=True), b"", dict[tuple[str, int], float](), 0.0
+
+    def kill(process: str) -> None:
+        nonlocal found
+        running[process], incarnations[process] = 0.0, incarnations[process] + 1
+        if process == "server":
+            found = GatheredMetrics(keeps_ended=True)
+            if file:
+                found.restore(msgspec.json.decode(file, type=Counters))
+
+    for step, what in steps:
+        if step == "count":
+            running[what] += 1
+        elif step == "kill":
+            kill(what)
+        else:
+            answers = [process for process in PROCESSES if what != f"{process} is missing"]
+            for process in PROCESSES:
+                if process in answers:
+                    found.take(process, counted(running[process], str(incarnations[process])))
+                else:
+                    found.miss(process)
+            if what == "killed before":
+                kill("server")
+                continue
+            file = json_bytes(found.counters())
+            seen.update({(process, incarnations[process]): running[process] for process in answers})
+            if what == "killed after":
+                kill("server")
+                continue
+            before, shown = shown, samples(found.families())["calls_total", (("to", "a"),)]
+            assert before <= shown == sum(seen.values())
+
+
+def test_a_counter_that_a_restarted_process_has_not_counted_yet_stays() -> None:
+    found = gathered(podsync=counted(30))
+    found.take("podsync", counted(1, "2", "others_total"))
+    assert samples(found.families()) == {
+        ("calls_total", (("to", "a"),)): 30,
+        ("others_total", (("to", "a"),)): 1,
+    }
+
+
+def test_the_start_is_that_of_the_first_process_that_was_counted() -> None:
+    def started(at: float, incarnation: str) -> Metrics:
+        return counted(at, incarnation, "bulkhead_process_start_time_seconds", Kind.GAUGE)
+
+    found = gathered(pleg=started(100, "1"), podsync=started(200, "1"))
+    found.take("pleg", started(300, "2"))
+    assert samples(with_sums(found.families(), found.since))["process_start_time_seconds", ()] == 100
+    later = GatheredMetrics(keeps_ended=True)
+    later.restore(msgspec.json.decode(json_bytes(found.counters()), type=Counters))
+    later.take("podsync", started(400, "2"))
+    assert samples(with_sums(later.families(), later.since))["process_start_time_seconds", ()] == 100
+    assert later.counters().processes["podsync"].newest == ()  # of no use to a later server
 
 
 def test_series_about_pods_end_with_their_process() -> None:
