@@ -15,13 +15,14 @@ from services.cli.terminal.output import dump
 from shared.config.document import read_documents
 from shared.config.drop_ins import read_text
 from shared.config.evaluation import evaluate
-from shared.config.findings import DANGER, ERROR, NOTE, STRICT, ConfigurationRefusedError, Finding, Findings
+from shared.config.findings import DANGER, ERROR, NOTE, STRICT, WARNING, ConfigurationRefusedError, Finding, Findings
 from shared.config.resolve import Resolved
 
 Write = Callable[[str], None]
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")
 _HEADERS = "header"  # staticPodURLHeader, also misspelt
 _WIDEST = 100  # characters of a line that are shown
+_USUAL_ROOT = "/var/lib/kubelet"
 
 
 def check_configuration(arguments: Callable[[], list[str]], form: str, out: Write, err: Write) -> int:
@@ -30,6 +31,7 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
     try:
         resolved = evaluate(arguments())
         found = [*resolved.found, *_unused(resolved), *_kubeconfig_problems(resolved), *_certificate_problems(resolved)]
+        found += _root_directory_warnings(resolved)
     except ConfigurationRefusedError as error:
         found = list(error.findings)
     found = sorted(map(_strictly, found), key=lambda finding: position(finding.place))
@@ -107,6 +109,16 @@ def _certificate_problems(resolved: Resolved) -> Iterable[Finding]:
             key, _, what = line.partition(": ")
             origin = resolved.layers.origins.get(key)
             yield Finding(ERROR, key, what, place=origin.place if origin else "")
+
+
+def _root_directory_warnings(resolved: Resolved) -> Iterable[Finding]:
+    """Return a warning where a node of a cluster was given a root directory that pods with hostPath volumes do not
+    expect: they name that of the kubelet."""
+    config = resolved.config
+    given = "root-dir" in config.given_flags and Path(config.root_dir).resolve() != Path(_USUAL_ROOT).resolve()
+    if config.joins_cluster and given:
+        what = f"CSI drivers, device plugins and DaemonSets that mount {_USUAL_ROOT} do not find this directory"
+        yield Finding(WARNING, "", what, "leave it out, unless this node has no such pods", "--root-dir")
 
 
 def _strictly(finding: Finding) -> Finding:

@@ -221,6 +221,8 @@ def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
     assert len(rows) == PODS and rows[0]["name"] == "web-0"
     one = stage.command("pods", "web-1", "-n", "shop").stdout.splitlines()
     assert len(one) == 2 and "volume data: no such secret" in one[1]
+    assert one[0].split()[:6] == ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+    assert len(stage.command("pods", "-A").stdout.splitlines()) == PODS + 1
     wide = stage.command("pods", "u5", "-o", "wide").stdout.splitlines()
     assert wide[0].split()[4:] == ["RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS", "FOR"]
     assert wide[1].split()[5][-1] == "d" and wide[1].split()[6:] == ["192.0.2.5", "api", "u5"]

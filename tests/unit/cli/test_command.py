@@ -199,6 +199,19 @@ def test_a_server_that_lets_every_host_in_fails_the_check_and_a_local_one_does_n
     assert config("check", LOCAL).exit_code == 0
 
 
+def test_another_root_directory_is_noted_where_pods_of_a_cluster_expect_the_usual_one(tmp_path: Path) -> None:
+    file = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", "true")))
+    other = f"--root-dir={tmp_path}/kubelet"
+    in_a_cluster = config("check", f"--kubeconfig={file}", LOCAL, other)
+    assert in_a_cluster.exit_code == 0
+    assert in_a_cluster.output.startswith(
+        "note: --root-dir: CSI drivers, device plugins and DaemonSets that mount /var/"
+    )
+    assert "--root-dir" not in config("check", f"--kubeconfig={file}", LOCAL).output
+    assert "--root-dir" not in config("check", f"--kubeconfig={file}", LOCAL, "--root-dir=/var/lib/kubelet").output
+    assert "--root-dir" not in config("check", LOCAL, other).output
+
+
 def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path) -> None:
     file = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
     result = config("check", f"--kubeconfig={file}", LOCAL)
