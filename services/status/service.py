@@ -12,6 +12,7 @@ from services.frame.restarted import restarted
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, LocalHost
+from services.status.adapters.outage_gate import gated
 from services.status.controllers.claim_statuses import ClaimStatuses
 from services.status.controllers.csi_node import CsiNodeReconciler
 from services.status.controllers.event_intake import EventIntake
@@ -80,7 +81,7 @@ class Status:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
-        self._clients = clients
+        self._clients = clients = None if clients is None else gated(clients)
         sink: EventSink | None = None
         if clients is not None:
             run_dir, name = Path(self._config.run_dir), self._config.node_name

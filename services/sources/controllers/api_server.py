@@ -1,4 +1,4 @@
-"""The state of the API server for sources: one outage at a time, reported once; its end wakes what pauses.
+"""The state of the API server for sources: one outage at a time, reported once; its end wakes what waits for it.
 
 An outage is a failure of the network: refused, reset, no answer at the socket. A request that is answered late, with
 429 or 5xx is none: it fails alone, and no watch is disturbed. Open watches continue through an outage as long as their
@@ -59,7 +59,7 @@ class ApiServer:
     outages: int = field(default=0, init=False)  # how many there were
     away: str = field(default="", init=False)  # what is wrong while no request is answered; "" = nothing
     _away_since: float | None = field(default=None, init=False)
-    _is_outage: bool = field(default=False, init=False)  # the network failed; else it only does not answer
+    is_outage: bool = field(default=False, init=False)  # the network failed; else it only does not answer
     _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _waiting: set[_Waiting] = field(default_factory=set, init=False)
     _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was requested -> trouble reported
@@ -92,12 +92,12 @@ class ApiServer:
             self.bus.trouble(_named(what), line)
 
     def _is_away(self, error: ApiUnreachableError) -> None:
-        first, turned = self._away_since is None, error.is_outage and not self._is_outage
+        first, turned = self._away_since is None, error.is_outage and not self.is_outage
         if not (first or turned):
             return
         if first:
             self._away_since = self.clock.monotonic()
-        self._is_outage = error.is_outage
+        self.is_outage = error.is_outage
         self.outages += error.is_outage
         status = "not reachable" if error.is_outage else "does not answer"
         self.away = f"API server {status}: {error}"
@@ -126,9 +126,9 @@ class ApiServer:
             self._end(WaitEnd.WENT_BACK)
         return self.history
 
-    async def pause(self, seconds: float, *, interruptible: bool, spread: float = 0.0) -> bool:
-        """Wait; if `interruptible`, at most until an outage is over, and then a random part of `spread` seconds. Return
-        whether the end of an outage ended it."""
+    async def pause(self, seconds: float | None, *, interruptible: bool, spread: float = 0.0) -> bool:
+        """Wait, None = for ever; if `interruptible`, at most until an outage is over, and then a random part of
+        `spread` seconds. Return whether the end of an outage ended it."""
         back = self._back
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -158,7 +158,7 @@ class ApiServer:
         if self._away_since is None:
             return
         log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
-        was_outage, self._is_outage, self._away_since = self._is_outage, False, None
+        was_outage, self.is_outage, self._away_since = self.is_outage, False, None
         self.away = ""
         self.bus.trouble(OUTAGE, None)
         self._back.set()

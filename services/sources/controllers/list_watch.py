@@ -33,7 +33,6 @@ class ListWatch:
     on_change: Callable[[str, Any], None]
     reflector: Reflector = field(default_factory=Reflector)
     on_failure: Callable[[], None] = lambda: None  # the list could not be read
-    probes: bool = False  # asks again once any request failed, to see the API server's return; compares its store then
     selector_needed: bool = True  # False = only a saving: done without where an older API server does not know it
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
     _forbidden: int = field(default=0, init=False)  # in a row
@@ -53,6 +52,9 @@ class ListWatch:
             if self._history != self.api.history or self._is_unproven:
                 self._history = self.api.history
                 self.reflector.went_back()
+            if self.api.is_outage and not self.reflector.probes and not self._was_woken:
+                await self._pause(None, interruptible=True)
+                continue
             try:
                 match self.reflector.next_step(self.api.chance()):
                     case ListAll():
@@ -64,21 +66,25 @@ class ListWatch:
             except RetryRequestError:
                 await asyncio.sleep(self._spread * self.api.chance())
 
-    async def _pause(self, seconds: float, *, interruptible: bool) -> None:
-        now = self.api.clock.monotonic()
-        interruptible = interruptible and now - self._woken_at >= WOKEN_AGAIN
+    async def _pause(self, seconds: float | None, *, interruptible: bool) -> None:
+        interruptible = interruptible and not self._was_woken
         if await self.api.pause(seconds, interruptible=interruptible, spread=self._spread):
-            self._woken_at = now
+            self._woken_at = self.api.clock.monotonic()
             self.reflector.woken()
+
+    @property
+    def _was_woken(self) -> bool:
+        """The API server answered a moment ago; where it refuses only this request, its pauses grow on."""
+        return self.api.clock.monotonic() - self._woken_at < WOKEN_AGAIN
 
     @property
     def _is_unproven(self) -> bool:
         """There was an outage since the list by which the API server's store is compared."""
-        return self.probes and self._outages != self.api.outages
+        return self.reflector.probes and self._outages != self.api.outages
 
     @property
     def _spread(self) -> float:
-        return 0.0 if self.probes else SPREAD
+        return 0.0 if self.reflector.probes else SPREAD
 
     async def _list(self) -> None:
         query = {"fieldSelector": self.selector} if self.selector else {}
@@ -105,7 +111,7 @@ class ListWatch:
         items, version = found
         self.reflector.listed(version)
         self._history = history
-        if self.probes:
+        if self.reflector.probes:
             self._outages, self._listed_at = outages, self.api.clock.monotonic()
             self._history = self.api.compared(version, newest)
         self.api.saw(version)
@@ -131,7 +137,7 @@ class ListWatch:
                 self._answered()
                 if self._is_unproven:
                     return
-                until = WaitEnd.WENT_BACK | WaitEnd.FAILURE if self.probes else WaitEnd.WENT_BACK
+                until = WaitEnd.WENT_BACK | WaitEnd.FAILURE if self.reflector.probes else WaitEnd.WENT_BACK
                 async with self.api.waiting(until):
                     async for event in stream:
                         events += 1

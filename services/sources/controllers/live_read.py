@@ -17,7 +17,7 @@ async def live_read(
     api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None = None, *, may_lag: bool = False
 ) -> FoundObject:
     """The object, or why there is none, in the API server's words. `may_lag`: a 403 may pass within moments. An outage
-    that is noticed here is one for every watch, and so is its end."""
+    that is noticed here is one for every watch; in one nothing is sent."""
     try:
         async with asyncio.timeout(WAIT):
             return await _read(api, client, path, query, may_lag=may_lag)
@@ -32,6 +32,8 @@ async def _read(
 ) -> FoundObject:
     retries = iter(FORBIDDEN_RETRIES if may_lag else ())
     while True:
+        if api.is_outage:  # the watch of our Node probes, and nothing else
+            return FoundObject(object=None, error=api.away)
         try:
             found = await client.get(path, query, timeout=TIMEOUT)
             api.is_there()

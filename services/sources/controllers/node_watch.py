@@ -32,8 +32,7 @@ class NodeWatch:
             selector=f"metadata.name={node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE, lists_after_break=True),
-            probes=True,
+            reflector=Reflector(longest_pause=PROMPT_PAUSE, probes=True),
         )
         self.synced = self._list_watch.synced
 

@@ -10,13 +10,15 @@ bookmarks included, also after an outage. Another list follows only
 A slow or throttled request is no outage: its watch pauses, for the error's `retry_after` at least, and resumes from its
 version.
 
-The promise: in step within 10 s of the API server's return, also from an outage in which packets were dropped. It rests
-on this:
+In an outage the list of our Node is the one request that this process sends, after the pauses of PROBES. All nodes of a
+cluster see the same outage at the same time: what they send meanwhile must not keep an API server from its start, and
+what they send after its return must not come at once. PROBES grows quickly and half of each pause is by chance, so the
+agents notice the return at different times, over as long as the outage has lasted and MAX_PROBE_PAUSE at most. That
+spreads everything they send then, and is as long as an agent may be out of step after the return.
 - The kernel breaks a connection on which nothing is confirmed after about ten seconds; one that survives a shorter
   outage delivers what was held back.
-- Our Node's list and watch probe. From the first failed request on they are sent again, each with ANSWER_TIMEOUT until
-  the answer begins and PROMPT_PAUSE between, so they are answered at most 8 s after the return.
-- The first answer to any request wakes every reflector that pauses, each after a random part of SPREAD.
+- The first failed request of any kind makes our Node be listed at once, so one lost connection is no outage for long.
+- The first answer wakes every reflector, each after a random part of SPREAD.
 - Node and pods have a client of their own, so no other request is before them in the queue of its rate limit.
 """
 
@@ -28,11 +30,12 @@ from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, A
 
 # Each pause is between half and all of this, so 0.8 s at least.
 PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)
+# Of the list of our Node while the API server cannot be reached; each is prolonged by chance, up to twofold.
+PROBES = Backoff(initial=2.0, cap=36.0, factor=3.0)
+MAX_PROBE_PAUSE = 2 * PROBES.cap  # seconds
 SPREAD = 1.0  # seconds over which what was woken by the end of an outage is sent
 FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
-# For requests that everything else waits for. With ANSWER_TIMEOUT it leaves 2 s of the promised ten for the list of
-# nodes, the list of pods and the reads after it. The first answer to any request ends longer pauses.
-PROMPT_PAUSE = 3.0
+PROMPT_PAUSE = 3.0  # the longest of Node and pods, for which everything else waits, while the network works
 BUSY_PAUSE = 10.0  # the longest pause while the API server answers 429 or 5xx, where PROMPT_PAUSE would be shorter
 ANSWER_TIMEOUT = 5.0  # seconds until the answer to a list, or the head of a watch
 # An API server that queues requests takes longer, up to its own limit: each timeout doubles it.
@@ -74,12 +77,13 @@ class Reflector:
     longest_pause: float = PAUSES.cap
     longest_answer_timeout: float = LONGEST_ANSWER_TIMEOUT
     shortest_watch: float = SHORTEST_WATCH
-    lists_after_break: bool = False  # of one small object: where a watch broke or ended early, to see a store go back
+    probes: bool = False  # of our Node: sent in an outage; lists where a watch broke early, to see a store go back
     answer_timeout: float = field(default=ANSWER_TIMEOUT, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
     _pause: Pause | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _failed_at: float = field(default=float("-inf"), init=False)
+    _outages: int = field(default=0, init=False)  # requests in a row since the last list that failed in the network
     _proven: bool = field(default=False, init=False)  # a watch from the last list worked
     _refused: int = field(default=0, init=False)  # watches refused in a row
     _unserved_since: float | None = field(default=None, init=False)  # watches failed with 5xx in a row
@@ -97,7 +101,7 @@ class Reflector:
 
     def listed(self, version: str) -> None:
         """The list was read."""
-        self.version, self._proven = version, False
+        self.version, self._proven, self._outages = version, False, 0
         self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
 
     def watch_opened(self) -> None:
@@ -120,7 +124,7 @@ class Reflector:
 
     def watch_ended(self, *, lasted: float, events: int, now: float, chance: float) -> None:
         """The server ended the watch after `lasted` seconds, as agreed or because it goes away."""
-        if self.lists_after_break and lasted < self._agreed - EARLY:
+        if self.probes and lasted < self._agreed - EARLY:
             self.version = ""
         if lasted < HASTY and not events:
             self._pause = Pause(self._back_off(PAUSES.initial, self.longest_pause, now, chance))
@@ -137,7 +141,7 @@ class Reflector:
         if not opened:
             self._adapt_timeout(error)
         status = error if isinstance(error, ApiStatusError) else None
-        if isinstance(error, ApiUnreachableError) and error.is_outage and self.lists_after_break:
+        if isinstance(error, ApiUnreachableError) and error.is_outage and self.probes:
             self.version = ""
         if opened and isinstance(error, ApiMalformedError):
             self.version = ""  # it would come again
@@ -168,6 +172,10 @@ class Reflector:
         return self._refused > 1
 
     def _fail(self, error: ApiError | None, now: float, chance: float) -> None:
+        if self.probes and isinstance(error, ApiUnreachableError) and error.is_outage:
+            self._outages += 1
+            self._pause = Pause(PROBES.delay(self._outages, jitter=chance))
+            return
         status = error if isinstance(error, ApiStatusError) else None
         busy = status is not None and (status.code == 429 or status.code >= 500)
         seconds = self._back_off(

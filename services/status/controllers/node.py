@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 FACTS_TIMEOUT = 5.0  # seconds: facts that have not arrived by then are left out of the first status
 NETWORK_TIMEOUT = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
-RETRY = 5.0  # seconds after a sync of which no try worked, if a period is longer
+RETRY = 10.0  # seconds after a sync of which no try worked, if a period is longer
 TROUBLE = "node status"
 
 

@@ -25,6 +25,12 @@ from tests.fakes.virtual_time import AtOnce, VirtualLoop, virtual_clock
 NODE = "node1"
 
 
+def noticed_within(outage: float) -> float:
+    """Seconds within which the return of the API server is noticed after an outage of so many: the longest pause that
+    can have begun in it (docs/limits.md, Requests)."""
+    return min(72.0, 4 * (outage + 1))
+
+
 def pod(name: str, *, namespace: str = "default", **spec: Any) -> Object:
     """A pod as a user writes it."""
     containers = [{"name": "main", "image": "busybox:1"}]

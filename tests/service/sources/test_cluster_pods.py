@@ -10,7 +10,7 @@ from shared.checkpoint import Checkpoint
 from shared.kube import paths
 from shared.model import objects
 from tests.fakes.virtual_time import on_virtual_time
-from tests.service.sources.cluster import NODE, cluster_node, mirror, pod
+from tests.service.sources.cluster import NODE, cluster_node, mirror, noticed_within, pod
 
 STATIC = "apiVersion: v1\nkind: Pod\nmetadata: {name: static}\nspec: {containers: [{name: c, image: i}]}\n"
 SEEN, SOURCE = "kubernetes.io/config.seen", "kubernetes.io/config.source"
@@ -99,9 +99,7 @@ async def test_the_node_is_published_and_its_absence_is_known(tmp_path: Path) ->
 @pytest.mark.parametrize("seconds", [0.5, 5.0, 61.0, 600.0])
 @pytest.mark.parametrize("fault", ["down", "pause"])
 @on_virtual_time
-async def test_after_an_outage_everything_is_level_within_ten_seconds(
-    tmp_path: Path, fault: str, seconds: float
-) -> None:
+async def test_after_an_outage_everything_is_level_soon(tmp_path: Path, fault: str, seconds: float) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.bind(pod("stays"), NODE)
         node.api.bind(pod("goes"), NODE)
@@ -113,7 +111,7 @@ async def test_after_an_outage_everything_is_level_within_ten_seconds(
         await node.pass_time(seconds / 2)
         assert node.wanted() == ["goes", "stays"]
         node.api.up()
-        assert await node.until(lambda: node.wanted() == ["comes", "stays"], within=10.0) < 10.0
+        await node.until(lambda: node.wanted() == ["comes", "stays"], within=noticed_within(seconds) + 2.0)
 
 
 @on_virtual_time
@@ -126,7 +124,7 @@ async def test_an_outage_is_logged_once_and_is_over_once(tmp_path: Path, caplog:
         assert [line for line in node.troubles() if "API server not reachable" in line]
         assert caplog.text.count("API server not reachable") == 1
         node.api.up()
-        await node.pass_time(10.0)
+        await node.pass_time(noticed_within(120.0))
         assert node.troubles() == ()
         assert caplog.text.count("API server reachable again") == 1
 
@@ -159,7 +157,7 @@ async def test_a_restart_while_the_api_server_is_away_removes_nothing(tmp_path: 
         assert node.wanted() == ["goes", "stays"] and not node.desired.complete
         node.api.delete(paths.pod("default", "goes"), grace=0)
         node.api.up()
-        await node.until(lambda: node.wanted() == ["stays"], within=10.0)
+        await node.until(lambda: node.wanted() == ["stays"], within=noticed_within(60.0) + 2.0)
 
 
 @on_virtual_time

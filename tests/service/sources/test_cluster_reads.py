@@ -14,7 +14,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.api_resources import V1_20
 from tests.fakes.virtual_time import ended, on_virtual_time
-from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
 
 VALUE = "aHVzaC1odXNo"
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -123,7 +123,7 @@ async def test_watch_answers_from_what_it_knows_while_the_api_server_is_away(tmp
         assert await value(node) == VALUE
         node.api.put(f"{SECRETS}/s", secret("bmV3"))
         node.api.up()
-        await node.pass_time(10.0)
+        await node.pass_time(noticed_within(30.0) + 2.0)
         assert await value(node) == "bmV3"
 
 

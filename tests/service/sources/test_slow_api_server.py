@@ -9,7 +9,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiUnreachableError
 from tests.fakes.api_server import Received
 from tests.fakes.virtual_time import on_virtual_time
-from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
 
 SECRETS = [f"s{number}" for number in range(100)]
@@ -133,7 +133,7 @@ async def test_an_outage_costs_one_list_by_which_the_store_is_compared(tmp_path:
         newest = put_secret(node, "s9")
         node.api.delete(paths.pod("default", "web"), grace=30)
         node.api.up()
-        await node.until(lambda: version_of(node, "s9") == newest, within=10.0)
+        await node.until(lambda: version_of(node, "s9") == newest, within=noticed_within(60.0) + 2.0)
         await node.pass_time(30.0)
         assert lists(node) - before == 1
         assert node.asked("WATCH", "/secrets") == 2 * len(SECRETS)
@@ -158,7 +158,8 @@ async def test_a_store_that_was_restored_is_listed_again(tmp_path: Path, quick: 
         restored = str(
             (node.api.get(f"{paths.referenced('Secret', 'default')}/s") or {})["metadata"]["resourceVersion"]
         )
-        await node.until(lambda: node.wanted() == ["web"] and version_of(node, "s") == restored, within=10.0)
+        within = 10.0 + noticed_within(0.0 if quick else 30.0)
+        await node.until(lambda: node.wanted() == ["web"] and version_of(node, "s") == restored, within)
         node.api.bind(pod("comes"), NODE)
         await node.until(lambda: node.wanted() == ["comes", "web"], within=2.0)
 
@@ -171,7 +172,7 @@ async def test_watches_do_not_all_resume_in_the_same_instant(tmp_path: Path) -> 
         await node.pass_time(20.0)
         node.api.up()
         before, seen = node.asked("WATCH", "/secrets"), set[int]()
-        for _ in range(60):
+        while len(SECRETS) not in seen:
             await node.pass_time(0.1)
             seen.add(node.asked("WATCH", "/secrets") - before)
         assert max(seen) == len(SECRETS) and len(seen) > 5
@@ -204,3 +205,22 @@ async def test_an_api_server_that_answers_some_and_refuses_others_is_not_asked_a
         assert refused.dials - dials <= 11 * 14, "each watch backs off"
         assert len(node.api.requests) - before <= 80, "a list and a watch of the node each 1.5 s at most"
         assert node.asked("GET", "/secrets") == 10
+
+
+@on_virtual_time
+async def test_in_an_outage_only_the_list_of_our_node_is_sent_and_that_rarely(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        arrive, sent = node.api.arrive, list[str]()
+
+        async def counted(received: Received, timeout: float | None) -> None:
+            sent.append(f"{received.method} {received.path}")
+            await arrive(received, timeout)
+
+        node.api.arrive = counted  # type: ignore[method-assign]
+        node.api.down()
+        await node.pass_time(60.0)
+        sent.clear()
+        assert "not reachable" in (await node.ask("VolumeAttachment", "a", fresh=True)).error
+        await node.pass_time(300.0)
+        assert set(sent) == {f"GET {paths.NODES}"} and 4 <= len(sent) <= 10

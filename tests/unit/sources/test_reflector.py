@@ -201,7 +201,7 @@ def test_an_event_that_cannot_be_read_is_not_met_again() -> None:
 
 def test_the_store_is_compared_by_the_one_list_that_follows_a_break_or_an_early_end() -> None:
     def compared() -> Reflector:
-        return watching(lists_after_break=True)
+        return watching(probes=True)
 
     for opened in (False, True):
         broken = compared()
@@ -250,3 +250,18 @@ def test_what_is_no_list_is_not_taken_for_an_empty_one(answer: dict[str, object]
 
 def test_an_empty_list_may_be_written_as_null() -> None:
     assert read_list({"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": None}) == ([], "1")
+
+
+def test_the_probe_of_an_outage_has_growing_pauses_until_it_is_answered() -> None:
+    reflector = Reflector(longest_pause=PROMPT_PAUSE, probes=True)
+    for _ in range(2):
+        paused = []
+        for now in range(0, 500, 100):
+            reflector.list_failed(AWAY, now=now, chance=0.5)
+            paused.append(steps(reflector)[0])
+        assert paused == [Pause(3.0), Pause(9.0), Pause(27.0), Pause(54.0), Pause(54.0)]
+        reflector.listed("7")
+    reflector.went_back()
+    reflector.list_failed(LATE, now=900.0, chance=0.999)
+    pause = steps(reflector)[0]
+    assert isinstance(pause, Pause) and pause.seconds <= PROMPT_PAUSE, "a slow answer is no outage"

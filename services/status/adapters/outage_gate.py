@@ -1,0 +1,100 @@
+"""Holds the requests of status back in an outage of the API server, except those of the heartbeat.
+
+The lease and the node's status are written every ten seconds whatever happens, as by the kubelet: they notice the
+return of the API server, so nothing else has to ask for it. An outage is a failure of the network, not a slow answer.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from services.status.adapters.clients import Clients
+from services.status.core.outage import Outage
+from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.model.objects import Object
+
+T = TypeVar("T")
+
+
+def gated(clients: Clients) -> Clients:
+    """The same clients; in an outage that the heartbeat's has noticed, the others fail at once with its error."""
+    outage = Outage()
+
+    def behind(client: ApiClient) -> GatedClient:
+        return GatedClient(client, outage)
+
+    return replace(
+        clients,
+        heartbeat=GatedClient(clients.heartbeat, outage, is_heartbeat=True),
+        kube=behind(clients.kube),
+        tokens=behind(clients.tokens),
+        reviews=behind(clients.reviews),
+        token_reviews=behind(clients.token_reviews),
+        events=behind(clients.events),
+    )
+
+
+class GatedClient:
+    """An `ApiClient` that notes which requests an outage failed. One of the heartbeat is sent all the same."""
+
+    def __init__(self, client: ApiClient, outage: Outage, *, is_heartbeat: bool = False) -> None:
+        self._client, self._outage, self._is_heartbeat = client, outage, is_heartbeat
+
+    @property
+    def shares_watches(self) -> bool:
+        """Watches share connections."""
+        return self._client.shares_watches
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
+        """GET, as `ApiClient` has it."""
+        return await self._send(lambda: self._client.get(path, query, timeout=timeout))
+
+    async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
+        """POST, as `ApiClient` has it."""
+        return await self._send(lambda: self._client.create(path, body, timeout=timeout))
+
+    async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
+        """PUT, as `ApiClient` has it."""
+        return await self._send(lambda: self._client.update(path, body, timeout=timeout))
+
+    async def patch(
+        self, path: str, body: Any, kind: PatchType = PatchType.STRATEGIC, *, timeout: float | None = None
+    ) -> Object:
+        """PATCH, as `ApiClient` has it."""
+        return await self._send(lambda: self._client.patch(path, body, kind, timeout=timeout))
+
+    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
+        """DELETE, as `ApiClient` has it."""
+        return await self._send(lambda: self._client.delete(path, options, timeout=timeout))
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Watch, as `ApiClient` has it; status watches nothing, so nothing is held back here."""
+        return self._client.watch(path, query, timeout=timeout, answer_timeout=answer_timeout)
+
+    async def drop_connections(self) -> None:
+        """Use new connections from now on."""
+        await self._client.drop_connections()
+
+    async def close(self) -> None:
+        """Close everything."""
+        await self._client.close()
+
+    async def _send(self, request: Callable[[], Awaitable[T]]) -> T:
+        if self._outage.error and not self._is_heartbeat:
+            raise ApiUnreachableError(self._outage.error)
+        try:
+            answer = await request()
+        except ApiUnreachableError as error:
+            if error.is_outage:
+                self._outage.failed(str(error), by_heartbeat=self._is_heartbeat)
+            else:
+                self._outage.reached()
+            raise
+        except ApiStatusError:
+            self._outage.reached()
+            raise
+        self._outage.reached()
+        return answer
