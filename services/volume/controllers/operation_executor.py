@@ -51,7 +51,9 @@ log = logging.getLogger(__name__)
 # file system, each for itself.
 PLACES = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 CALLS_PER_DRIVER = 4  # of the places for devices
-UNMOUNTS_PER_DRIVER = 2  # of the threads for removals; of a plugin whose volumes have no driver, in all
+OWNERSHIP_PLACES = 64  # changes of the group of all files of a volume, which take as long as there are files
+UNMOUNT_PLACES = 64  # unmounts by a driver or from a server, which wait for it
+UNMOUNTS_PER_DRIVER = 16  # of these; of a plugin whose volumes have no driver, in all
 HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
 REMOVAL_TIMEOUT = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
@@ -92,6 +94,8 @@ class OperationExecutor:
         self._threads = {
             kind: Threads(kind, places, clock, timeout.get(kind), spare.get(kind, 0)) for kind, places in PLACES.items()
         }
+        self._unmounts = Threads("unmount", UNMOUNT_PLACES, clock, REMOVAL_TIMEOUT, SPARE_REMOVALS)
+        self._ownership = Threads("ownership", OWNERSHIP_PLACES, clock)
         self._mounts = RecentMounts(clock)
         self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_TIMEOUT)
         self._host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_TIMEOUT)
@@ -135,7 +139,15 @@ class OperationExecutor:
             threads.close()
 
     def _every_threads(self) -> list[Threads]:
-        return [*self._threads.values(), self.subpaths, self._host_subpaths, self.releases, self.looks]
+        return [
+            *self._threads.values(),
+            self._unmounts,
+            self._ownership,
+            self.subpaths,
+            self._host_subpaths,
+            self.releases,
+            self.looks,
+        ]
 
     def _calls(self) -> Iterator[tuple[float, Call]]:
         for threads in self._every_threads():
@@ -213,11 +225,16 @@ class OperationExecutor:
                         return None
                     begun = True
                     try:
-                        return await self._perform(operation, gathered, removed, turn)
+                        outcome, rest = await self._perform(operation, gathered, removed, turn)
+                        break
                     except RemovalPausedError:
                         removed.pause = False
         finally:
             self._removals.pop(operation, None)
+        if rest is not None:
+            async with self._ownership.turn() as turn:
+                await turn.call(f"{_what(operation)} of pod {self._described(operation.uid)}, its fsGroup,", rest)
+        return outcome
 
     def _turn(self, operation: Operation) -> AbstractAsyncContextManager[ReservedThread]:
         threads = self._threads[kind := kind_of(operation)]
@@ -230,7 +247,8 @@ class OperationExecutor:
             case Kind.DEVICE:
                 return threads.turn(_unique_name(operation), _share(operation))
             case Kind.REMOVAL:
-                return threads.turn(self.calls.directory(operation.uid), self._share_of_removal(operation))
+                share = self._share_of_removal(operation)
+                return (self._unmounts if share else threads).turn(self.calls.directory(operation.uid), share)
 
     def _share_of_removal(self, operation: Operation) -> Share | None:
         """What the unmounts of one driver, or of one type of volume with a server, may occupy."""
@@ -253,7 +271,8 @@ class OperationExecutor:
 
     async def _perform(
         self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress, turn: ReservedThread
-    ) -> Outcome:
+    ) -> tuple[Outcome, Callable[[], None] | None]:
+        """How it ended, and what remains to be done without a driver."""
         crash_point(f"volume.calling.{type(operation).__name__}")
         what = f"{_what(operation)} of pod {self._described(operation.uid)}"
         if kind_of(operation) is Kind.REMOVAL:
@@ -276,13 +295,14 @@ class OperationExecutor:
             log.info("%s removed %d entries", _name(operation), removed.entries)
         # At a full second: each moment is a look at every pod, and many pods may show what has changed.
         old_files_at = math.ceil(self._clock.monotonic() + KEPT_SECONDS)
-        return Outcome(
+        outcome = Outcome(
             host_path=performed.host_path,
             takes_labels=performed.takes_labels,
             versions=gathered.versions,
             refresh_at=gathered.refresh_at,
             old_files_at=old_files_at if performed.has_old_files else None,
         )
+        return outcome, performed.rest
 
     def _returned(self, operation: Operation) -> None:
         """A call that hung has returned, after its operation had failed."""

@@ -1,6 +1,6 @@
 """The inputs of the reconciler (what was found at start, how an operation ended) and what follows from the latter."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
@@ -53,11 +53,13 @@ class VolumeReading:
 @dataclass(frozen=True)
 class Performed:
     """What an operation gives: the path of what was mounted, "" = none; whether old files of the volume are kept,
-    which a RemoveOldFiles is to remove; and whether its files can have SELinux labels of their own."""
+    which a RemoveOldFiles is to remove; and whether its files can have SELinux labels of their own. `rest`: the last
+    part of a set-up, which calls no driver, blocks for as long as there are files and raises OSError; None = none."""
 
     host_path: str = ""
     has_old_files: bool = False
     takes_labels: bool = True
+    rest: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True)

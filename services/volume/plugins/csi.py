@@ -5,9 +5,10 @@ The record of a volume is written before the driver is called, and removed after
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bus.messages.usage import FilesystemUsage
@@ -101,7 +102,16 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         ]
 
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away."""
+        """See VolumePlugin."""
+        target, give_to_group = self.begin_set_up(uid, volume, source, gathered)
+        give_to_group()
+        return target
+
+    def begin_set_up(
+        self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs
+    ) -> tuple[str, Callable[[], None]]:
+        """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away. The rest
+        gives it to the pod's fsGroup."""
         self._directories.make(uid)
         directory = self._directories.volume(uid, self.name, volume)
         target = directory / _TARGET
@@ -121,8 +131,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 if is_new and is_final(error.code):
                     self._remove_published(directory)
                 raise
-        self._give_to_group(uid, source, target, group)
-        return str(target)
+        return str(target), partial(self._give_to_group, uid, source, target, group)
 
     def takes_labels(self, path: str) -> bool:
         """See VolumePlugin: the driver may mount a file system without labels, or with one for all files."""

@@ -57,6 +57,13 @@ class VolumePlugin(ABC, Generic[Source]):
         """Set the volume of the pod up, or bring it up to date; return its absolute host path, "" = it has none.
         `gathered`: the objects and tokens of its VolumeSpec. Raises ContentError where files are missing."""
 
+    def begin_set_up(
+        self, uid: str, volume: str, source: Source, gathered: SetUpInputs
+    ) -> tuple[str, Callable[[], None] | None]:
+        """Do as `set_up`, but for what takes as long as there are files and calls no driver: it is returned, to be
+        called afterwards, and raises OSError; None = there is none."""
+        return self.set_up(uid, volume, source, gathered), None
+
     def takes_labels(self, path: str) -> bool:
         """Return whether the files of the volume, which is mounted at the path, can have SELinux labels of their own.
         Asked where VolumeSpec.selinux_relabel is set."""

@@ -62,8 +62,8 @@ class PluginCalls:
             plugin.report = report
 
     def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
-        """Perform it, and return what it gives. `removed` counts the entries of a removal. Raises also ContentError
-        where files are missing, and RemovalPausedError."""
+        """Perform it, and return what it gives; `rest` is to be called then. `removed` counts the entries of a removal.
+        Raises also ContentError where files are missing, and RemovalPausedError."""
         match operation:
             case MakePodDirectories(uid):
                 self._directories.make(uid)
@@ -74,9 +74,9 @@ class PluginCalls:
                 if spec.block:
                     return Performed(self._blocks[spec.plugin].map_block(uid, name, spec.source, gathered))
                 plugin, files = self._plugins[spec.plugin], self._files.get(spec.plugin)
-                path = plugin.set_up(uid, name, spec.source, gathered)
+                path, rest = plugin.begin_set_up(uid, name, spec.source, gathered)
                 takes_labels = not spec.selinux_relabel or plugin.takes_labels(path)
-                return Performed(path, files is not None and files.has_old_files(uid, name), takes_labels)
+                return Performed(path, files is not None and files.has_old_files(uid, name), takes_labels, rest)
             case RemoveOldFiles(uid, volume, plugin):
                 return Performed(has_old_files=self._files[plugin].remove_old_files(uid, spec_name(volume)))
             case ExpandVolume(uid, volume, spec, capacity):

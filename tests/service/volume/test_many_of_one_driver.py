@@ -1,0 +1,76 @@
+"""Many volumes of one CSI driver at once: none waits for the files of another, nor long for the unmount of others."""
+
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.volume.adapters.csi_client import CsiClient
+from services.volume.adapters.ownership import give_to_group
+from services.volume.controllers.operation_executor import CALLS_PER_DRIVER
+from services.volume.plugins import csi
+from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
+
+DEADLINE = 60.0  # seconds
+INLINE = {"driver": DRIVER}
+
+
+@pytest.fixture
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
+    async with running_csi_cluster(monkeypatch) as cluster:
+        cluster.csi_driver(
+            volumeLifecycleModes=["Ephemeral", "Persistent"], fsGroupPolicy="File", attachRequired=False,
+            podInfoOnMount=True,
+        )  # fmt: skip
+        yield cluster
+
+
+async def test_volumes_whose_files_get_a_group_leave_the_driver_to_the_others(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change of the group of millions of files takes minutes, and the driver has nothing to do with it."""
+    changing, may_end, real = list[Path](), threading.Event(), give_to_group
+
+    def slow(root: Path, group: int, **more: Any) -> None:
+        changing.append(root)
+        assert may_end.wait(DEADLINE)
+        real(root, group, **more)
+
+    monkeypatch.setattr(csi, "give_to_group", slow)
+    large = [f"large-{number}" for number in range(2 * CALLS_PER_DRIVER)]
+    async with cluster.volume():
+        try:
+            for uid in large:
+                cluster.run(uid, inline=INLINE, group=1000)
+            await cluster.until(lambda: len(changing) == len(large))
+            cluster.run("small", inline=INLINE)
+            await cluster.until_mounted("small")
+            assert not any((shown := cluster.shown(uid)) and shown.host_path for uid in large)
+        finally:
+            may_end.set()
+        await cluster.until_mounted(*large)
+
+
+async def test_the_volumes_of_pods_that_end_together_are_unpublished_together(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve calls meet at a barrier: each returns only once all are under way."""
+    uids = [f"pod-{number}" for number in range(12)]
+    together, real = threading.Barrier(len(uids)), CsiClient.unpublish
+
+    def unpublish(client: CsiClient, handle: str, target: str) -> None:
+        together.wait(4.0)
+        real(client, handle, target)
+
+    async with cluster.volume():
+        for uid in uids:
+            cluster.run(uid, inline=INLINE)
+        await cluster.until_mounted(*uids)
+        monkeypatch.setattr(CsiClient, "unpublish", unpublish)
+        for uid in uids:
+            cluster.run(uid, PodState.FINISHED, inline=INLINE)
+        await cluster.until_nothing_is_left()
+    assert not together.broken
