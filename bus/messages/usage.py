@@ -167,7 +167,8 @@ class NodeUsage:
     imagefs: FilesystemUsage | None = None  # `used`: the images
     containerfs: FilesystemUsage | None = None  # of writable layers
     nodefs_device: str = ""  # "" = not known
-    imagefs_device: str = ""  # of images and of writable layers
+    imagefs_device: str = ""  # of images
+    containerfs_device: str = ""  # of writable layers; "" = that of images
     system_containers: tuple[SystemContainerUsage, ...] = ()
 
 

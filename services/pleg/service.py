@@ -73,9 +73,9 @@ class Pleg:
         )
         source = usage or HostUsage(config, clock)
         self._usage = UsageReader(
-            context, source, FileUsage(context, runtime, source), pods, imagefs=lambda: self._node.imagefs
+            context, source, FileUsage(context, runtime, source), pods, mountpoints=lambda: self._node.mountpoints
         )
-        CgroupRequests(context, source, pods, imagefs=lambda: self._node.imagefs)
+        CgroupRequests(context, source, pods, mountpoints=lambda: self._node.mountpoints)
         self._relists = Relists(context, runtime, report, self._facts, self._node, self._events)
         self.observer = PodObserver(
             context,

@@ -70,8 +70,8 @@ _GATES = {
     "bootstrap": "AllowDNSOnlyNodeCSR",
     "podsync": (
         "ContainerRestartRules ContainerStopSignals EnvFiles HostnameOverride InPlacePodLevelResourcesVerticalScaling "
-        "InPlacePodVerticalScalingInitContainers MemoryQoS NodeDeclaredFeatures PodLevelResources "
-        "PodReadyToStartContainersCondition QOSReserved RestartAllContainersOnContainerExits"
+        "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
+        "PodLevelResources PodReadyToStartContainersCondition QOSReserved RestartAllContainersOnContainerExits"
     ),
     "server": (
         "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "

@@ -33,6 +33,7 @@ from shared.cri.interface import (
     RuntimeCondition,
     RuntimeEvent,
     RuntimeFeatures,
+    RuntimeFilesystems,
     RuntimeVersion,
     StreamOptions,
 )
@@ -244,12 +245,15 @@ class CriRuntime:
         request = api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=image_id))
         await self._image_channel.call(self._image_channel.image, "RemoveImage", request, self._timeout)
 
-    async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
-        """ImageFsInfo: of each filesystem with images."""
+    async def filesystems(self) -> RuntimeFilesystems:
+        """ImageFsInfo: the filesystems with images, and those with writable layers."""
         answer = await self._image_channel.call(
             self._image_channel.image, "ImageFsInfo", api_pb2.ImageFsInfoRequest(), self._timeout
         )
-        return tuple(map(decode_filesystem, answer.image_filesystems))
+        return RuntimeFilesystems(
+            images=tuple(map(decode_filesystem, answer.image_filesystems)),
+            containers=tuple(map(decode_filesystem, answer.container_filesystems)),
+        )
 
     async def writable_layers(self) -> dict[str, FilesystemFiles]:
         """ListContainerStats: the writable layer of each container by id."""

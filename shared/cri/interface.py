@@ -114,6 +114,14 @@ class FilesystemFiles:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuntimeFilesystems:
+    """CRI ImageFsInfo. A runtime before CRI of Kubernetes 1.29 reports no filesystems of writable layers."""
+
+    images: tuple[FilesystemFiles, ...] = ()
+    containers: tuple[FilesystemFiles, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeEvent:
     """One GetContainerEvents message: a hint that something happened to this pod, nothing more."""
 
@@ -305,8 +313,8 @@ class Runtime(Protocol):
         """RemoveImage: all its names; one that is not present is a success. Raises RuntimeCallError."""
         ...
 
-    async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
-        """ImageFsInfo: of each filesystem with images."""
+    async def filesystems(self) -> RuntimeFilesystems:
+        """ImageFsInfo: the filesystems with images, and those with writable layers."""
         ...
 
     async def writable_layers(self) -> dict[str, FilesystemFiles]:

@@ -23,6 +23,7 @@ from shared.cri.interface import (
     RuntimeCondition,
     RuntimeEvent,
     RuntimeFeatures,
+    RuntimeFilesystems,
     RuntimeVersion,
     StreamOptions,
 )
@@ -77,7 +78,7 @@ class FakeRuntime(Faults, RuntimeWorld):
             exit_code=0
         )
         self.streaming_url = "http://127.0.0.1:1"  # where Exec, Attach and PortForward send their callers
-        self.image_fs: tuple[FilesystemFiles, ...] = (FilesystemFiles(mountpoint="/", used=0),)
+        self.runtime_filesystems = RuntimeFilesystems(images=(FilesystemFiles(mountpoint="/", used=0),))
         self.layers: dict[str, FilesystemFiles] = {}
         self.has_sandbox_updates = False  # containerd 1.6 does not have UpdatePodSandboxResources
         self.content: ContentStore | None = None
@@ -219,8 +220,8 @@ class FakeRuntime(Faults, RuntimeWorld):
     def _remove_image(self, image_id: str) -> None:
         self.images = {name: image for name, image in self.images.items() if image_id not in (name, image.id)}
 
-    async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
-        return await self._do("ImageFsInfo", {}, lambda: self.image_fs)
+    async def filesystems(self) -> RuntimeFilesystems:
+        return await self._do("ImageFsInfo", {}, lambda: self.runtime_filesystems)
 
     async def writable_layers(self) -> dict[str, FilesystemFiles]:
         untouched = FilesystemFiles(mountpoint="/", used=0, inodes_used=0)

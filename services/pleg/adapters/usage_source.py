@@ -16,6 +16,7 @@ from services.pleg.adapters.filesystem_reader import FilesystemReader
 from services.pleg.adapters.memory_notifications import MemoryNotifications
 from services.pleg.adapters.usage_reading import UsageReading
 from services.pleg.core.memory_thresholds import MEMORY, PODS, ROOT, usage_thresholds
+from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.pod_files import PodFiles
 from shared.cgroup_layout import find_hierarchies
 from shared.cgroup_name import cgroup_name
@@ -29,9 +30,8 @@ FILES_PLACES = 16  # pods whose files are measured at the same time: one takes a
 class UsageSource(Protocol):
     """What is read; without rates."""
 
-    async def read_node(self, imagefs: str | None) -> NodeUsage:
-        """Read the node; `imagefs`: mount point of the images, "" = on the filesystem of the root directory,
-        None = not known yet."""
+    async def read_node(self, mountpoints: Mountpoints | None) -> NodeUsage:
+        """Read the node; `mountpoints`: of the runtime's images and writable layers, None = not known yet."""
         ...
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class UsageSource(Protocol):
         """Read all pods; one without a running container has no usage."""
         ...
 
-    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str | None) -> FoundCgroups:
+    async def read_cgroups(self, pods: Sequence[RuntimePod], mountpoints: Mountpoints | None) -> FoundCgroups:
         """Read every number of every cgroup of the pods, and of those above them."""
         ...
 
@@ -81,18 +81,18 @@ class HostUsage:
         self._filesystem = FilesystemReader()
         self._files_threads = ThreadPoolExecutor(FILES_PLACES, thread_name_prefix="files")
 
-    async def read_node(self, imagefs: str | None) -> NodeUsage:
+    async def read_node(self, mountpoints: Mountpoints | None) -> NodeUsage:
         """See UsageSource."""
-        nodefs, images = await self._filesystems(imagefs)
+        nodefs, images, layers = await self._filesystems(mountpoints)
         node = await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node)
-        of_images = images.usage if images else None
         return replace(
             node,
             nodefs=nodefs.usage if nodefs else None,
-            imagefs=of_images,
-            containerfs=of_images,
+            imagefs=images.usage if images else None,
+            containerfs=layers.usage if layers else None,
             nodefs_device=nodefs.device if nodefs else "",
             imagefs_device=images.device if images else "",
+            containerfs_device=layers.device if layers else "",
         )
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
@@ -120,9 +120,9 @@ class HostUsage:
         """See UsageSource."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_pods, pods)
 
-    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str | None) -> FoundCgroups:
+    async def read_cgroups(self, pods: Sequence[RuntimePod], mountpoints: Mountpoints | None) -> FoundCgroups:
         """See UsageSource."""
-        by_device = {found.device: found for found in await self._filesystems(imagefs) if found is not None}
+        by_device = {found.device: found for found in await self._filesystems(mountpoints) if found is not None}
         found = await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods)
         return replace(found, filesystems=tuple(by_device.values()))
 
@@ -140,12 +140,14 @@ class HostUsage:
             threads.shutdown(wait=False, cancel_futures=True)
         self._filesystem.close()
 
-    async def _filesystems(self, imagefs: str | None) -> tuple[HostFilesystem | None, HostFilesystem | None]:
-        """Of the root directory, and of the images."""
-        wall = self._clock.wall()
-        if not imagefs:
-            nodefs = await self._filesystem.read(self._root_dir, wall)
-            return nodefs, None if imagefs is None else nodefs
-        paths = (self._root_dir, imagefs)
-        nodefs, images = await asyncio.gather(*(self._filesystem.read(path, wall) for path in paths))
-        return nodefs, images
+    async def _filesystems(
+        self, mountpoints: Mountpoints | None
+    ) -> tuple[HostFilesystem | None, HostFilesystem | None, HostFilesystem | None]:
+        """Of the root directory, of the images and of writable layers; each one is read once."""
+        wall, root = self._clock.wall(), self._root_dir
+        if mountpoints is None:
+            return await self._filesystem.read(root, wall), None, None
+        images, layers = mountpoints.images or root, mountpoints.layers or root
+        paths = list(dict.fromkeys((root, images, layers)))
+        read = dict(zip(paths, await asyncio.gather(*(self._filesystem.read(p, wall) for p in paths)), strict=True))
+        return read[root], read[images], read[layers]

@@ -8,16 +8,22 @@ from bus.interface import OwnedStream
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from services.frame.launch import Context
 from services.pleg.adapters.usage_source import UsageSource
+from services.pleg.core.mountpoints import Mountpoints
 from shared.model.runtime import RuntimePod
 
 
 class CgroupRequests:
-    """`pods`: what the runtime has; `imagefs`: the mount point of the images."""
+    """`pods`: what the runtime has; `mountpoints`: of the runtime's images and writable layers."""
 
     def __init__(
-        self, context: Context, source: UsageSource, pods: OwnedStream[RuntimePod], *, imagefs: Callable[[], str | None]
+        self,
+        context: Context,
+        source: UsageSource,
+        pods: OwnedStream[RuntimePod],
+        *,
+        mountpoints: Callable[[], Mountpoints | None],
     ) -> None:
-        self._clock, self._source, self._pods, self._imagefs = context.clock, source, pods, imagefs
+        self._clock, self._source, self._pods, self._mountpoints = context.clock, source, pods, mountpoints
         self._last: tuple[float, FoundCgroups | None] = (-inf, None)
         self._reading = asyncio.Lock()
         context.bus.answer(GetCgroups, self._answer)
@@ -28,6 +34,6 @@ class CgroupRequests:
             now = self._clock.monotonic()
             if found is None or read_at < now - request.max_age_seconds:
                 pods = map(self._pods.get, self._pods.keys())
-                found = await self._source.read_cgroups([pod for pod in pods if pod is not None], self._imagefs())
+                found = await self._source.read_cgroups([pod for pod in pods if pod is not None], self._mountpoints())
                 self._last = now, found
             return found

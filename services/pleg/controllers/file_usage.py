@@ -15,8 +15,9 @@ from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
 from services.pleg.adapters.usage_source import FILES_PLACES, UsageSource
-from services.pleg.core.pod_files import PodFiles, with_files, with_images
-from shared.cri.interface import FilesystemFiles, Runtime, RuntimeCallError
+from services.pleg.core.mountpoints import Mountpoints
+from services.pleg.core.pod_files import PodFiles, with_files, with_runtime_files
+from shared.cri.interface import FilesystemFiles, Runtime, RuntimeCallError, RuntimeFilesystems
 from shared.frozen_copy import replace
 
 log = logging.getLogger(__name__)
@@ -55,20 +56,20 @@ class FileUsage:
         self._requests = asyncio.Semaphore(VOLUME_REQUESTS)
         self._late: set[str] = set()  # pods with a line in the log that they take long
         self._layers: Mapping[str, FilesystemFiles] = {}
-        self._images: FilesystemFiles | None = None
+        self._runtime_files = RuntimeFilesystems()
         self._round: asyncio.Task[None] | None = None
 
     def of_node(self, node: NodeUsage) -> NodeUsage:
-        """Return the usage with what its images use."""
-        return with_images(node, self._images)
+        """Return the usage with what its images and writable layers use."""
+        return with_runtime_files(node, self._runtime_files)
 
-    def of_pod(self, pod: PodUsage, node: NodeUsage, imagefs: str | None) -> PodUsage:
-        """Return the usage with that of its files, as far as it was measured; `imagefs`: mount point of the images."""
+    def of_pod(self, pod: PodUsage, node: NodeUsage, mountpoints: Mountpoints | None) -> PodUsage:
+        """Return the usage with that of its files, as far as it was measured; `mountpoints`: of the runtime."""
         measured = self._measured.get(pod.uid)
         files = measured.files if measured else None
         if files is not None and files.measured_by_plugins:
             files = replace(files, volumes=(*files.volumes, *self._by_plugins.get(pod.uid, ())))
-        return with_files(pod, files, self._layers, node, imagefs)
+        return with_files(pod, files, self._layers, node, mountpoints)
 
     def begin(self, pods: Sequence[PodUsage]) -> None:
         """Begin to measure the pods that are due; these are all pods."""
@@ -114,7 +115,7 @@ class FileUsage:
     async def _measure(self, pods: Sequence[PodUsage]) -> None:
         try:
             self._layers = await self._runtime.writable_layers()
-            self._images = next(iter(await self._runtime.image_fs_usage()), None)
+            self._runtime_files = await self._runtime.filesystems()
         except RuntimeCallError as error:  # the relists report it
             log.debug("could not read the use of writable layers and images: %s", error)
         for pod in pods:

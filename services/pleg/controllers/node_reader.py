@@ -7,6 +7,7 @@ from bus.interface import OwnedStream
 from bus.messages.pleg import NodeObserved
 from services.frame.launch import Context
 from services.pleg.adapters.waiting import wait_for
+from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
 from services.pleg.core.node_observation import MachineReading, NodeObservation
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
@@ -32,7 +33,7 @@ class NodeReader:
         self._stream, self._trouble, self._machine = stream, trouble, machine
         self._nodefs = context.config.root_dir
         # Mount point of the images; "" = the filesystem of the root directory, None = not known yet.
-        self.imagefs: str | None = None
+        self.mountpoints: Mountpoints | None = None  # None = not known yet
         self._version: RuntimeVersion | None = None
         self._features = RuntimeFeatures()
         self._ask_now = asyncio.Event()
@@ -62,7 +63,7 @@ class NodeReader:
                     if (version := self._version) is None:
                         version = await self._runtime.version()
                         self._features = await self._runtime.features()  # another one only with another runtime
-                        self.imagefs = await self._imagefs_mountpoint()
+                        self.mountpoints = await self._mountpoints()
                     conditions = await self._runtime.status()
             except (RuntimeCallError, TimeoutError) as failure:
                 if isinstance(failure, TimeoutError):
@@ -77,13 +78,12 @@ class NodeReader:
             self.publish()
             await wait_for(self._ask_now, STATUS_SECONDS)
 
-    async def _imagefs_mountpoint(self) -> str:
-        """Return the mount point of the images; "" when the runtime does not report it: nodefs is used then."""
+    async def _mountpoints(self) -> Mountpoints:
+        """Return where images and writable layers are; where the runtime does not report it, nodefs is used."""
         try:
-            usage = await self._runtime.image_fs_usage()
+            return mountpoints_of(await self._runtime.filesystems())
         except RuntimeCallError:
-            return ""
-        return usage[0].mountpoint if usage else ""
+            return Mountpoints()
 
     async def _read_machine(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from services.pleg.adapters.usage_source import UsageSource
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.controllers.file_usage import FileUsage
 from services.pleg.core.cpu_rates import CpuRates
+from services.pleg.core.mountpoints import Mountpoints
 from shared.model.runtime import RuntimePod
 
 log = logging.getLogger(__name__)
@@ -27,8 +28,8 @@ LOOP = "usage"
 
 
 class UsageReader:
-    """The owner of `node.usage`. `pods`: what the runtime has; `imagefs`: the mount point of the images, "" = on the
-    filesystem of the root directory, None = not known yet."""
+    """The owner of `node.usage`. `pods`: what the runtime has; `mountpoints`: of the runtime's images and writable
+    layers, None = not known yet."""
 
     def __init__(
         self,
@@ -37,10 +38,10 @@ class UsageReader:
         files: FileUsage,
         pods: OwnedStream[RuntimePod],
         *,
-        imagefs: Callable[[], str | None],
+        mountpoints: Callable[[], Mountpoints | None],
     ) -> None:
         self._bus, self._clock, self._source, self._files = context.bus, context.clock, source, files
-        self._runtime_pods, self._imagefs = pods, imagefs
+        self._runtime_pods, self._mountpoints = pods, mountpoints
         self._node = self._bus.own(NODE_USAGE)
         self._pods: list[PodUsage] = []  # without files
         self._pods_read_at = self._asked_at = -inf
@@ -84,8 +85,8 @@ class UsageReader:
             self._files.begin(self._pods)
         else:
             await self._files.refresh(self._pods, request.max_age_files_seconds)
-        node, imagefs = self._files.of_node(node), self._imagefs()
-        pods = tuple(self._files.of_pod(pod, node, imagefs) for pod in self._pods)
+        node, mountpoints = self._files.of_node(node), self._mountpoints()
+        pods = tuple(self._files.of_pod(pod, node, mountpoints) for pod in self._pods)
         return FoundUsage(node=node, pods=pods, complete=self._complete)
 
     def close(self) -> None:
@@ -94,7 +95,7 @@ class UsageReader:
         self._source.close()
 
     async def _read_node(self) -> NodeUsage:
-        node = self._files.of_node(self._rates.of_node(await self._source.read_node(self._imagefs())))
+        node = self._files.of_node(self._rates.of_node(await self._source.read_node(self._mountpoints())))
         self._node.put("node", node, "read")
         self._node.mark_complete()
         return node

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bus.messages.usage import MOST, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
-from shared.cri.interface import FilesystemFiles
+from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
+from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
 from shared.frozen_copy import replace
 
 
@@ -37,14 +38,18 @@ def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
 
 
 def with_files(
-    pod: PodUsage, files: PodFiles | None, layers: Mapping[str, FilesystemFiles], node: NodeUsage, imagefs: str | None
+    pod: PodUsage,
+    files: PodFiles | None,
+    layers: Mapping[str, FilesystemFiles],
+    node: NodeUsage,
+    mountpoints: Mountpoints | None,
 ) -> PodUsage:
-    """Return the usage with what is known of its files; `layers`: writable layers by container id; `imagefs`: mount
-    point of the node's filesystem of images."""
+    """Return the usage with what is known of its files; `layers`: writable layers by container id; `mountpoints`:
+    of the runtime, None = not known yet."""
     containers = tuple(
         replace(
             container,
-            rootfs=_rootfs(container, layers.get(container.id), node, imagefs),
+            rootfs=_rootfs(container, layers.get(container.id), node, mountpoints),
             logs=_on(node.nodefs, files.time, files.logs.get(container.name, DiskUse())) if files else None,
         )
         for container in pod.containers
@@ -59,20 +64,27 @@ def with_files(
     return replace(pod, containers=containers, volumes=files.volumes, ephemeral_storage=ephemeral)
 
 
-def with_images(node: NodeUsage, images: FilesystemFiles | None) -> NodeUsage:
-    """Return the usage with what the images use on their filesystem, which is that of writable layers as well."""
-    if images is None or node.imagefs is None:
-        return node
-    imagefs = replace(node.imagefs, used=images.used, inodes_used=images.inodes_used)
-    return replace(node, imagefs=imagefs, containerfs=imagefs)
+def with_runtime_files(node: NodeUsage, reported: RuntimeFilesystems) -> NodeUsage:
+    """Return the usage with what images and writable layers use; where the runtime keeps both in one place it is one
+    figure."""
+    images = next(iter(reported.images), None)
+    layers = next(iter(reported.containers), None) if mountpoints_of(reported).split else images
+    return replace(node, imagefs=_used(node.imagefs, images), containerfs=_used(node.containerfs, layers))
+
+
+def _used(filesystem: FilesystemUsage | None, files: FilesystemFiles | None) -> FilesystemUsage | None:
+    if filesystem is None or files is None:
+        return filesystem
+    return replace(filesystem, used=files.used, inodes_used=files.inodes_used)
 
 
 def _rootfs(
-    container: ContainerUsage, layer: FilesystemFiles | None, node: NodeUsage, imagefs: str | None
+    container: ContainerUsage, layer: FilesystemFiles | None, node: NodeUsage, mountpoints: Mountpoints | None
 ) -> FilesystemUsage | None:
     if layer is None:
         return None
-    below = node.imagefs if layer.mountpoint == imagefs else None
+    known = mountpoints or Mountpoints()
+    below = {known.images: node.imagefs, known.layers: node.containerfs}.get(layer.mountpoint)
     time = container.cgroup.time if container.cgroup else node.cgroup.time
     return replace(_on(below, time, DiskUse()), used=layer.used, inodes_used=layer.inodes_used)
 

@@ -37,6 +37,7 @@ from services.podsync.core.eviction.thresholds import (
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, NodePressureChanged, PodEvicted
 from services.podsync.core.pod.record import PodRecord
+from shared.config.gate_table import enabled
 from shared.metrics.family import counter
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class Eviction:
         self._transition_seconds = config.eviction_pressure_transition_period
         self._limits_storage = config.local_storage_capacity_isolation
         self._evictions = context.metrics.counter(EVICTIONS)
+        self._separate_disks = enabled(config.feature_gates, "KubeletSeparateDiskGC")
         self._layout: Layout | None = None
         self._thresholds: tuple[Threshold, ...] = ()
         self._memory = cycle.CycleState()
@@ -161,9 +163,10 @@ class Eviction:
         if usage.read_at <= self._read_at:
             return
         self._read_at = usage.read_at
-        if self._layout is None and (layout := layout_of(usage)) is not None:
-            self._layout = layout
-            self._thresholds = thresholds_of(self._configured, layout)
+        if self._layout is None:
+            self._layout = layout_of(usage, separate_disks=self._separate_disks)
+            if self._layout is not None:
+                self._thresholds = thresholds_of(self._configured, self._layout)
         self._readings = readings(usage)
         now = self._clock.monotonic()
         found = cycle.evaluate(self._memory, self._thresholds_now(), self._readings, now, self._transition_seconds)

@@ -24,6 +24,7 @@ from bus.messages.streams import (
 )
 from bus.messages.usage import CgroupUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from services.frame.launch import Context
+from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.node_observation import MachineReading
 from services.pleg.core.pod_files import DiskUse, PodFiles
 from services.pleg.service import Pleg
@@ -74,7 +75,7 @@ class StillUsage:
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
         self.notify = notify
 
-    async def read_node(self, imagefs: str | None) -> NodeUsage:
+    async def read_node(self, mountpoints: Mountpoints | None) -> NodeUsage:
         return replace(self.node, read_at=self._clock.monotonic())
 
     async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
@@ -82,7 +83,7 @@ class StillUsage:
         known = (self.pods.get(pod.uid) for pod in pods)
         return [replace(usage, read_at=self._clock.monotonic()) for usage in known if usage is not None]
 
-    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str | None) -> FoundCgroups:
+    async def read_cgroups(self, pods: Sequence[RuntimePod], mountpoints: Mountpoints | None) -> FoundCgroups:
         self.cgroup_readings.append([pod.uid for pod in pods])
         return FoundCgroups(machine=MACHINE, cgroups=())
 

@@ -36,6 +36,7 @@ class PressedStage(Stage):
     def __init__(self, directory: Path, runtime: FakeRuntime | None = None, **config: Any) -> None:
         super().__init__(directory, runtime or FakeRuntime(images=["busybox:1"]), **config)
         self.memory, self.disk, self.answers = 900 * MIB, 900 * MIB, True
+        self.images_apart = False  # the disk is split
         self.pods: dict[str, int] = {}
         self.readings = itertools.count()
         self.enough = 99  # evicted pods after which memory is available again
@@ -56,7 +57,8 @@ class PressedStage(Stage):
             imagefs=files,
             containerfs=files,
             nodefs_device="8:1",
-            imagefs_device="8:1",
+            imagefs_device="8:2" if self.images_apart else "8:1",
+            containerfs_device="8:1",
         )
 
     async def answer(self, request: GetUsage) -> FoundUsage:
@@ -238,6 +240,23 @@ async def test_a_full_disk_costs_unused_images_before_it_costs_a_pod(tmp_path: P
             assert stage.evicted() == [] and stage.pressed() == ["DiskPressure"]
         else:
             await stage.until(lambda: stage.evicted() == ["one"])
+
+
+@pytest.mark.parametrize("largest", ["a", "b"])
+async def test_on_a_split_disk_the_pod_with_the_largest_writable_layer_frees_the_root_directorys_disk(
+    tmp_path: Path, largest: str
+) -> None:
+    runtime = FakeRuntime(images=["busybox:1", "old:1"])
+    hard = {"nodefs.available": "10%"}
+    async with pressed_stage(tmp_path, runtime, image_minimum_gc_age=0.0, eviction_hard=hard) as stage:
+        stage.images_apart = True
+        await stage.pods_that_run("a", "b")
+        stage.pods[largest] = 500 * MIB
+        stage.disk = 50 * MIB
+        await stage.read()
+        await stage.until(stage.evicted)
+        assert stage.evicted() == [largest]
+        assert "old:1" in runtime.images  # images are on another disk: removing them frees nothing
 
 
 async def test_a_pod_that_fills_its_empty_dir_beyond_the_limit_is_evicted_at_once(tmp_path: Path) -> None:

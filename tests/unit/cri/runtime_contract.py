@@ -377,7 +377,7 @@ class RuntimeContract:
         assert await world.runtime.image_status("localhost/absent:1") is None
 
     async def test_the_image_filesystem_has_a_mountpoint(self, world: World) -> None:
-        (images, *_) = await world.runtime.image_fs_usage()
+        (images, *_) = (await world.runtime.filesystems()).images
         assert images.mountpoint.startswith("/") and images.used is not None and images.used >= 0
 
     async def test_a_running_container_has_a_writable_layer(self, world: World) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,19 @@ from bus.messages.usage import (
 from services.pleg.adapters import disk_usage as adapter
 from services.pleg.adapters.disk_usage import disk_usage, measure_pod
 from services.pleg.adapters.filesystem_reader import read_filesystem
-from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images, with_use
+from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
+from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_runtime_files, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
-from shared.cri.interface import FilesystemFiles
+from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
 
 UID = "u"
 VOLUMES = Path("pods", UID, "volumes")
 NODEFS = FilesystemUsage(time=1.0, available=50, capacity=100, used=50, inodes=10, inodes_free=4, inodes_used=6)
 IMAGEFS = FilesystemUsage(time=1.0, available=500, capacity=1000, used=500)
-NODE = NodeUsage(read_at=1.0, started_at=0.0, cgroup=CgroupUsage(time=2.0), nodefs=NODEFS, imagefs=IMAGEFS)
+NODE = NodeUsage(
+    read_at=1.0, started_at=0.0, cgroup=CgroupUsage(time=2.0), nodefs=NODEFS, imagefs=IMAGEFS, containerfs=IMAGEFS
+)
+TOGETHER = Mountpoints("/images", "/images")
 POD = PodUsage(
     uid=UID,
     name="web",
@@ -120,7 +125,7 @@ def test_ephemeral_storage_is_the_sum_of_what_counts() -> None:
         other=DiskUse(3, 2),
     )
     layers = {"c": FilesystemFiles(mountpoint="/images", used=7, inodes_used=4)}
-    pod = with_files(POD, files, layers, NODE, "/images")
+    pod = with_files(POD, files, layers, NODE, TOGETHER)
     (container,) = pod.containers
     assert container.rootfs == FilesystemUsage(time=2.0, available=500, capacity=1000, used=7, inodes_used=4)
     assert container.logs is not None and (container.logs.used, container.logs.capacity) == (10, 100)
@@ -132,16 +137,35 @@ def test_ephemeral_storage_is_the_sum_of_what_counts() -> None:
 
 def test_a_pod_that_was_not_measured_has_its_writable_layers_alone() -> None:
     layers = {"c": FilesystemFiles(mountpoint="/elsewhere", used=7)}
-    pod = with_files(POD, None, layers, NODE, "/images")
+    pod = with_files(POD, None, layers, NODE, TOGETHER)
     assert pod.containers[0].rootfs == FilesystemUsage(time=2.0, used=7)
     assert (pod.containers[0].logs, pod.ephemeral_storage, pod.volumes) == (None, None, ())
 
 
-def test_images_use_what_the_runtime_reports() -> None:
-    node = with_images(NODE, FilesystemFiles(mountpoint="/images", used=9, inodes_used=2))
-    assert node.imagefs is not None and node.imagefs == node.containerfs
-    assert (node.imagefs.used, node.imagefs.inodes_used, node.imagefs.capacity) == (9, 2, 1000)
-    assert with_images(NODE, None) == NODE
+def test_images_and_layers_in_one_place_use_what_the_runtime_reports() -> None:
+    images = FilesystemFiles(mountpoint="/images", used=9, inodes_used=2)
+    for reported in (RuntimeFilesystems(images=(images,)), RuntimeFilesystems(images=(images,), containers=(images,))):
+        assert mountpoints_of(reported) == TOGETHER and not TOGETHER.split
+        node = with_runtime_files(NODE, reported)
+        assert node.imagefs is not None and node.imagefs == node.containerfs
+        assert (node.imagefs.used, node.imagefs.inodes_used, node.imagefs.capacity) == (9, 2, 1000)
+    assert with_runtime_files(NODE, RuntimeFilesystems()) == NODE
+    assert mountpoints_of(RuntimeFilesystems()) == Mountpoints("", "")
+
+
+def test_on_a_split_disk_images_and_writable_layers_have_figures_of_their_own() -> None:
+    images = FilesystemFiles(mountpoint="/images", used=9)
+    layers = FilesystemFiles(mountpoint="/containers", used=4, inodes_used=1)
+    reported = RuntimeFilesystems(images=(images,), containers=(layers,))
+    split = mountpoints_of(reported)
+    assert split == Mountpoints("/images", "/containers") and split.split
+    node = with_runtime_files(replace(NODE, containerfs=NODEFS), reported)
+    assert node.imagefs is not None and node.containerfs is not None
+    assert (node.imagefs.used, node.imagefs.capacity) == (9, 1000)
+    assert (node.containerfs.used, node.containerfs.inodes_used, node.containerfs.capacity) == (4, 1, 100)
+    pod = with_files(POD, None, {"c": FilesystemFiles(mountpoint="/containers", used=7)}, node, split)
+    rootfs = pod.containers[0].rootfs
+    assert rootfs is not None and (rootfs.used, rootfs.capacity) == (7, 100)
 
 
 def test_figures_that_no_message_can_hold_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,11 +42,16 @@ def readings(usage: NodeUsage) -> dict[str, SignalObservation]:
     return found
 
 
-def layout_of(usage: NodeUsage) -> Layout | None:
-    """Whether images and writable layers are on the filesystem of the root directory; None = not known yet."""
-    if not usage.nodefs_device or not usage.imagefs_device:
+def layout_of(usage: NodeUsage, *, separate_disks: bool = True) -> Layout | None:
+    """Whether images and writable layers are on the filesystem of the root directory; None = not known yet. Images on
+    that of the root directory make one filesystem, wherever the layers are (node.md 5.7). `separate_disks`: the feature
+    gate KubeletSeparateDiskGC."""
+    images, layers = usage.imagefs_device, usage.containerfs_device or usage.imagefs_device
+    if not usage.nodefs_device or not images or usage.containerfs is None:
         return None
-    return Layout.SINGLE if usage.nodefs_device == usage.imagefs_device else Layout.DEDICATED_IMAGES
+    if images == usage.nodefs_device:
+        return Layout.SINGLE
+    return Layout.SPLIT if separate_disks and layers != images else Layout.DEDICATED_IMAGES
 
 
 def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, SignalObservation]:

@@ -169,6 +169,15 @@ def test_images_are_on_a_filesystem_of_their_own_where_its_device_differs() -> N
     assert layout_of(node()) is Layout.SINGLE
     assert layout_of(node(images=100)) is Layout.DEDICATED_IMAGES
     assert layout_of(replace(node(), imagefs_device="")) is None
+    assert layout_of(replace(node(), containerfs=None)) is None
+
+
+def test_a_disk_is_split_where_writable_layers_are_not_with_the_images() -> None:
+    split = replace(node(images=100), containerfs_device="8:1")
+    assert layout_of(split) is Layout.SPLIT
+    assert layout_of(split, separate_disks=False) is Layout.DEDICATED_IMAGES
+    assert layout_of(replace(split, containerfs_device="8:2")) is Layout.DEDICATED_IMAGES
+    assert layout_of(replace(node(), containerfs_device="8:2")) is Layout.SINGLE
 
 
 def test_a_threshold_is_hard_without_a_grace_period() -> None:
