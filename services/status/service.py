@@ -84,11 +84,10 @@ class Status:
         self._clients = clients = None if clients is None else gated(clients)
         sink: EventSink | None = None
         if clients is not None:
-            run_dir, name = Path(self._config.run_dir), self._config.node_name
-            sink = EventSink(clients.events, self._clock, name, run_dir, chance=chance)
+            run_dir = Path(self._config.run_dir)
+            sink = EventSink(clients.events, self._clock, self._config.node_name, run_dir, chance=chance)
         events = EventIntake(context, sink)
-        place = Path("status")
-        records = Checkpoint(Path(self._config.root_dir) / place, Path(self._config.run_dir) / place)
+        records = Checkpoint(Path(self._config.root_dir, "status"), Path(self._config.run_dir, "status"))
         self.node_conditions = conditions = NodeConditionEvaluator(context, records, events.record_node_event)
         reviews = Reviews(context, clients)
         ClaimStatuses(context, clients)
