@@ -9,23 +9,40 @@ MASK = "<masked>"
 
 # JSON in a string of JSON has a backslash before each quote, and more of them the deeper it is.
 _QUOTE = r"""(?: \\{0,15} ["'] )?"""
+_OBJECT = rf"(?! {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} [a-z0-9-]{{1,63}}/[a-z0-9.-]{{1,253}} (?![\w+/=]) )"
 _NAMES = r"password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key | client-key-data | auth[_-]?token"
+# Ends of names. A name that is `key` alone is one of a label; `secret=namespace/name` is a Kubernetes object.
+_ENDS = (
+    rf"token | secret {_OBJECT} | [_-]key | (?: private|encryption|signing )key | passphrase | credentials? | pwd(?!=/)"
+)
+_NAME = rf"[\w.-]{{0,64}} (?: {_NAMES} | {_ENDS} )"
+_IN_QUOTES = r""" (?P<open> \\{0,15} ["'] ) ) (?: (?! (?<!\\) (?P=open) ) . )+"""
+_BARE = r"""(?! (?: true|false|null|none|nil ) \b | <masked> ) (?: [^\s"',;&\\{\[|>] | \\+ (?!["'\\abfnrtvx0-9u]) )+"""
+_WORDS = (
+    r"(?! (?: is|are|was|to|and|or|not|in|of|for|with|from|has|must|needs|cannot|file ) \b )"  # after a flag in prose
+)
+
+# Each form of a credential, and what replaces it.
 _PATTERNS = (
-    # PEM, with line breaks as they are or escaped.
+    # PEM, with line breaks as they are or escaped; its base64, which begins otherwise for a certificate.
     (re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
+    (re.compile(r"LS0tLS1CRUdJTiB[^D\W_](?:[\w+/=]|\s{1,40}(?=[\w+/]{60}))*"), MASK),
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),  # a JSON web token
+    # Of clouds and forges, by how they begin; a bootstrap token.
+    (re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), MASK),
+    (re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|sk_live_)[\w-]{10,}"), MASK),
+    (re.compile(r"(?<![\w.-])[a-z0-9]{6}\.(?=[a-z]{0,15}\d)[a-z0-9]{16}(?![\w.-])"), MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[\w.~+/=-]{8,}"), rf"\1\2{MASK}"),
+    (re.compile(r"(?i)\b((?:set-)?cookie:[ \t]{0,4})[^\s\"'][^\r\n\"']*"), rf"\1{MASK}"),
     (re.compile(r"(?i)(://[^\s/:@]{1,256}:)[^\s/@]{1,1024}(@)"), rf"\1{MASK}\2"),  # a password in a URL
+    (re.compile(r"(://)[^\s/:@?#\"'<>]{16,256}(@)"), rf"\1{MASK}\2"),  # a token in place of the user
     (
         re.compile(r"(?i)([?&][\w.-]{0,32}(?:token|signature|sig|secret|key|credential)=)[^\s\"'&#]+"),
         rf"\1{MASK}",
     ),  # a parameter of a URL that permits to read it
     # In quotes: to the next quote with as many backslashes before it, for one with more is part of the value.
     (
-        re.compile(
-            rf"""(?ix) ( (?: {_NAMES} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} (?P<open> \\{{0,15}} ["'] ) )
-                    (?: (?! (?<!\\) (?P=open) ) . )+"""
-        ),
+        re.compile(rf"""(?ix) ( (?: {_NAMES} | {_ENDS} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_IN_QUOTES}"""),
         rf"\1{MASK}",
     ),
     (
@@ -35,6 +52,42 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
+    (re.compile(rf"""(?ix) ( (?: {_ENDS} ) = ) {_BARE}"""), rf"\1{MASK}"),
+    # A line of YAML, also of YAML in a string of JSON. In prose a colon after `secret` or `token` begins a message.
+    (
+        re.compile(
+            rf"""(?imx) ( (?: ^ | \\n ) [ \t]{{0,64}} (?: -[ ] )?
+                    [\w.-]{{0,64}} (?: {_ENDS} ) : [ \t]{{1,4}} ) {_BARE}"""
+        ),
+        rf"\1{MASK}",
+    ),
+    # A variable of a container: the value follows its name, as YAML or JSON.
+    (
+        re.compile(
+            rf"""(?ix) ( \bname {_QUOTE} \s{{0,4}} : \s{{0,4}} {_QUOTE} {_NAME} {_QUOTE}
+                    (?: ,\s{{0,40}} | \s{{1,40}} | \\n[ ]{{0,40}} ) {_QUOTE} value {_QUOTE}
+                    \s{{0,4}} : \s{{0,4}} {_IN_QUOTES}"""
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(
+            rf"""(?ix) ( \bname: [ ]{{1,4}} {_NAME}
+                    (?: \s{{1,40}} | \\n[ ]{{0,40}} ) value: [ ]{{1,4}} ) {_BARE}"""
+        ),
+        rf"\1{MASK}",
+    ),
+    # A flag and its value, as two words or two strings of a list.
+    (
+        re.compile(
+            rf"""(?ix) ( (?<![\w-]) --?[\w-]{{0,64}} (?: {_NAMES} | {_ENDS} )
+                    (?: [ ]{{1,4}} | \\{{0,15}}["'] ,? \s{{1,40}} \\{{0,15}}["'] | \\{{0,15}}["'],\\{{0,15}}["'] ) )
+                    {_WORDS} (?!-) {_BARE}"""
+        ),
+        rf"\1{MASK}",
+    ),
+    # Of an image registry in a docker configuration: the base64 of user and password.
+    (re.compile(r"""(?x) ( (?<![\w-]) auth \\{0,15}["'] \s{0,4} : \s{0,4} \\{0,15}["'] ) [\w+/=]{8,}"""), rf"\1{MASK}"),
 )
 
 

@@ -1,5 +1,7 @@
 """Credentials are masked in texts, and nothing else is."""
 
+import base64
+
 import pytest
 
 from services.cli.config.masking import MASK, without_credentials
@@ -37,12 +39,104 @@ def test_a_credential_is_masked(text: str, expected: str) -> None:
     assert without_credentials(text) == expected
 
 
+SECRET = "Zq7-hunter2_9xKfTT"
+PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqh" * 8).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"DB_TOKEN={SECRET}",
+        f"API_SECRET='{SECRET}'",
+        f"ENCRYPTION_KEY={SECRET}",
+        f"pwd={SECRET} next",
+        f"passphrase: {SECRET}",
+        f"    token: {SECRET}",
+        f'  "signing-key": "{SECRET}"',
+        f'{{"clientSecret": "{SECRET}", "token":"x{SECRET}"}}',
+        rf'{{"message": "kind: Config\n  token: {SECRET}\n"}}',
+        f'{{"name": "DB_PASSWORD", "value": "{SECRET}"}}',
+        rf'"{{\"name\":\"DB_PASSWORD\",\"value\":\"{SECRET}\"}}"',
+        f"- name: API_TOKEN\n  value: {SECRET}\n",
+        f"--token={SECRET} next",
+        f"--db-password {SECRET} next",
+        f"-client-secret={SECRET}",
+        f'["--api-token", "{SECRET}"]',
+        rf'"[\"--api-token\",\"{SECRET}\"]"',
+        f"X-Auth-Token: {SECRET}",
+        f"Authorization:[Bearer {SECRET}]",
+        f"Set-Cookie: session={SECRET}; Path=/",
+        f"https://{SECRET}@git.example/team/app",
+        f"Server=db;User Id=a;Password={SECRET};",
+    ],
+)
+def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
+    assert SECRET not in without_credentials(text) and MASK in without_credentials(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f"tls.key: {PEM_AS_BASE64} next", PEM_AS_BASE64[20:]),
+        (f'{{"auths": {{"r.example": {{"auth": "{"dXNlcjpodW50ZXIy"}"}}}}}}', "dXNlcjpodW50ZXIy"),
+        ("id AKIAIOSFODNN7EXAMPLE end", "AKIAIOSFODNN7EXAMPLE"),
+        ("by ghp_0123456789abcdefghijABCDEFGHIJ012345 end", "0123456789abcdefghijABCDEFGHIJ012345"),
+        ("kubeadm join 10.0.0.1:6443 of abcdef.0123456789abcdef", "0123456789abcdef"),
+    ],
+)
+def test_a_credential_is_masked_by_its_own_form(text: str, secret: str) -> None:
+    assert secret not in without_credentials(text) and MASK in without_credentials(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'MountVolume.SetUp failed for volume "token": timed out',
+        'secret "default/web" not found',
+        '"Unable to retrieve pull secret" pod="default/web" secret="default/registry" err="not found"',
+        "E1124 secret: not found",
+        "failed to fetch token: the server did not answer",
+        "couldn't find key token in Secret default/web",
+        "the flag --token is gone",
+        "--token-file /etc/token",
+        '"secretKeyRef": {"name": "web", "key": "user"}',
+        '"secret": {"secretName": "web"}',
+        '"serviceAccountToken": {"path": "token"}',
+        "  secret:\n    secretName: web",
+        "automountServiceAccountToken: true",
+        "tokenExpirationSeconds: 3600",
+        "imagePullSecrets:\n- name: registry",
+        "tolerations:\n- key: node.kubernetes.io/not-ready",
+        "topologyKey: kubernetes.io/hostname",
+        "tlsPrivateKeyFile: /pki/kubelet.key",
+        "certificate-authority-data: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
+        "image registry.example/web:1@sha256:0123456789abcdef is pulled from http://registry.example/v2/",
+        '{"name": "HOME", "value": "/root"} PWD=/root',
+        'rest_client_requests_total{code="200",host="[::1]:6443"} 5',
+        "uid 3f0f2a3e-0000-4000-8000-000000000000 of web-5d4f8b7c9-abcde",
+    ],
+)
+def test_other_texts_stay_readable(text: str) -> None:
+    assert without_credentials(text) == text
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "part",
     [
         *("a", "-eyJ", "eyJ.", "://", "bearer ", "password", "-----BEGIN A", "basic \t", "://a:", "?a", "&token"),
-        *("\\", "password\\"),
+        *(
+            "\\",
+            "password\\",
+            "token",
+            "secret=a/",
+            "name: A_TOKEN\n",
+            "name: a_key\n value: ",
+            "--",
+            "--token ",
+            "\n  ",
+        ),
+        *("LS0tLS1CRUdJTiBQ\n ", "-key: ", "abcdef.", "a.", "cookie:", "\n- "),
     ],
 )
 def test_a_text_made_to_be_slow_is_not(part: str) -> None:
