@@ -14,7 +14,7 @@ from aiohttp import web
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.go_text import parse_query
-from services.server.core.routes import Endpoint
+from services.server.core.routes import Endpoint, is_of_another_site
 from shared.clock import Clock
 from shared.config.durations import parse_duration
 from shared.config.effective import EffectiveConfig
@@ -31,6 +31,7 @@ from shared.story.text import (
 )
 
 MOST_AT_ONCE = 2  # of the threads, which also read the logs of containers
+MOST_WAITING = 30  # requests
 
 Answer = tuple[list[str], Any]  # text lines, and the same as JSON data
 
@@ -40,7 +41,7 @@ class Explanations:
 
     def __init__(self, config: EffectiveConfig, clock: Clock, threads: ThreadPoolExecutor) -> None:
         self._root, self._run_dir, self._clock, self._threads = config.root_dir, config.run_dir, clock, threads
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._turns, self._asked = asyncio.Semaphore(MOST_AT_ONCE), 0
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
@@ -48,7 +49,10 @@ class Explanations:
         return {Endpoint.EXPLAIN: self.explain}
 
     async def explain(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /bulkhead/explain[/{namespace}/{pod} | /node | /image?name=...], with `output` text or json, `since`."""
+        """GET /bulkhead/explain[/{namespace}/{pod} | /node | /image?name=...], with `output` text or json, `since`.
+        A page of another site, which could only keep the threads busy, gets 403."""
+        if is_of_another_site(request.headers):
+            return plain(403, "explain answers no other site\n")
         query = parse_query(request.rel_url.raw_query_string)
         form, since = query.get("output", ["text"])[0], query.get("since", [""])[0]
         if form not in ("text", "json"):
@@ -66,11 +70,18 @@ class Explanations:
             lines, data = answer
             return json.dumps(data) + "\n" if form == "json" else "".join(f"{line}\n" for line in lines)
 
+        if self._asked >= MOST_AT_ONCE + MOST_WAITING:
+            refused = plain(503, f"{self._asked} requests of explain wait already\n")
+            refused.headers["Retry-After"] = "5"
+            return refused
+        self._asked += 1
         try:
             async with self._turns:
                 text = await asyncio.get_running_loop().run_in_executor(self._threads, body)
         except OSError as error:
             return plain(500, f"the record cannot be read: {error.strerror}\n")
+        finally:
+            self._asked -= 1
         if text is None:
             return plain(404, f"no record of {'/'.join(parameters)}\n")
         if form == "json":

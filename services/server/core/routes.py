@@ -238,9 +238,11 @@ def is_loopback_host(host: str) -> bool:
 
 
 def is_of_another_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser requests it for a page of another origin, by what browsers send and pages cannot change. A
-    link that the user follows is none."""
+    """Whether a browser requests it for a page of another origin, by what browsers send and pages cannot change: the
+    origin where a browser is too old for Sec-Fetch-Site. A link that the user follows is none."""
     site, mode, target = (headers.get(f"Sec-Fetch-{name}", "") for name in ("Site", "Mode", "Dest"))
+    if not site and (origin := headers.get("Origin", "")):
+        return origin.partition("://")[2].lower() != headers.get("Host", "").lower()
     return site in ("cross-site", "same-site") and (mode, target) != ("navigate", "document")
 
 

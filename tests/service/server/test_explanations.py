@@ -5,13 +5,14 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator
+from itertools import islice
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from services.server.controllers import explanations
-from services.server.controllers.explanations import MOST_AT_ONCE
+from services.server.controllers.explanations import MOST_AT_ONCE, MOST_WAITING
 from shared.checkpoint import Checkpoint
 from shared.places import LOCAL_SOCKET
 from shared.story.files import directory_of
@@ -33,10 +34,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Running]:
         yield server
 
 
-async def get(server: Running, path: str) -> tuple[int, str]:
+async def get(server: Running, path: str, **headers: str) -> tuple[int, str]:
     """Status and body over the local socket."""
     connector = aiohttp.UnixConnector(path=str(Path(server.config.run_dir) / LOCAL_SOCKET))
-    async with aiohttp.ClientSession(connector=connector) as client, client.get(f"http://local{path}") as response:
+    session = aiohttp.ClientSession(connector=connector, headers=headers)
+    async with session as client, client.get(f"http://local{path}") as response:
         return response.status, await response.text()
 
 
@@ -72,14 +74,31 @@ async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeyp
         return []
 
     monkeypatch.setattr(explanations, "newest_lines", read)
-    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(20)]
+    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(MOST_AT_ONCE + MOST_WAITING + 10)]
     async with asyncio.timeout(60):
         while most < MOST_AT_ONCE:
             await asyncio.sleep(0.02)
-        await asyncio.sleep(0.2)
+        refused = [await one for one in islice(asyncio.as_completed(asked), 10)]  # those beyond the queue wait for none
+        assert set(refused) == {(503, "32 requests of explain wait already\n")}
         go_on.set()
-        assert {status for status, _ in await asyncio.gather(*asked)} == {200}
-    assert most == MOST_AT_ONCE
+        statuses = [status for status, _ in await asyncio.gather(*asked)]
+    assert statuses.count(200) == MOST_AT_ONCE + MOST_WAITING and most == MOST_AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://local"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8001"}, 200),  # through a proxy of kubectl
+        ({}, 200),
+    ],
+)
+async def test_a_page_of_another_site_gets_no_story(server: Running, headers: dict[str, str], status: int) -> None:
+    assert (await get(server, EXPLAIN, **headers))[0] == status
 
 
 @pytest.mark.parametrize(

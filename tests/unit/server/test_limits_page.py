@@ -6,7 +6,7 @@ import pytest
 
 from services.frame import debugging, sampling
 from services.server.adapters import accepting, http_limits, remote_command, system_log_files
-from services.server.controllers import debug_endpoints, pod_resources, reviews, system_logs
+from services.server.controllers import debug_endpoints, explanations, pod_resources, reviews, system_logs
 from services.server.core import bearer, node_log_query
 from services.server.core.connections import HEALTHZ, LOCAL, MAIN, READ_ONLY
 from shared.plugin_grpc import serving
@@ -43,6 +43,7 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ, LOCAL
         ("bytes of a bearer token, which is ASCII", f"{bearer.LONGEST >> 10} KiB"),
         ("tokens under review; for one address", f"{reviews.TOKENS}; {reviews.TOKENS_OF_ADDRESS}"),
         ("access reviews under way; for one address", f"{reviews.ACCESSES}; {reviews.ACCESSES_OF_ADDRESS}"),
+        ("requests that are answered at once; that wait", f"{explanations.MOST_AT_ONCE}; {explanations.MOST_WAITING}"),
         ("entries of a listed directory", system_log_files.MOST_ENTRIES),
         ("queries of the journal at once", system_logs.MOST_QUERIES),
         ("seconds of a profile; profiles of a process at once", f"{debugging.LONGEST_PROFILE:.0f}; 1"),
