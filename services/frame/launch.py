@@ -17,8 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
-import uvloop
-
 import shared.codec_lookup  # noqa: F401  imports codecs while everything is imported
 from bus.interface import Bus
 from bus.lock import ServiceLock
@@ -30,6 +28,7 @@ from services.frame import draining
 from services.frame.configuration_in_force import ConfigurationInForce
 from services.frame.configuration_wait import ConfigurationWait
 from services.frame.debugging import Debugging
+from services.frame.event_loop import new_event_loop
 from services.frame.exit_codes import REFUSED
 from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
@@ -130,7 +129,7 @@ def launch(service: str, build: Callable[[Context], Service], startup: Startup |
     """
     os.umask(0o022)  # as the kubelet: monitoring without root reads cgroups and logs. What is secret has its own mode
     frame = _Frame(service, build, startup)
-    loop = uvloop.new_event_loop()
+    loop = new_event_loop()
     asyncio.set_event_loop(loop)
     code = 1
     try:
