@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from services.volume.core.csi_volume import CsiVolume
+from services.volume.core.outcome import DriverCall
 from shared.crash import crash_point
 from shared.plugin_grpc import csi_pb2 as csi
-from shared.plugin_grpc.connection import Answer, PluginConnection, PluginMessage, connected
+from shared.plugin_grpc.connection import Answer, PluginCallError, PluginConnection, PluginMessage, connected
 
 TIMEOUT = 120.0  # seconds of one operation
 # With these codes, the driver may have done what it was asked for, or be at it; with all others it has not.
@@ -43,10 +44,13 @@ class VolumeStats:
 
 
 class CsiClient:
-    """The calls of one operation. Raises PluginCallError."""
+    """The calls of one operation; each is passed to `called` once it has ended. Raises PluginCallError."""
 
-    def __init__(self, connection: PluginConnection) -> None:
+    def __init__(
+        self, connection: PluginConnection, driver: str = "", called: Callable[[DriverCall], None] = lambda _: None
+    ) -> None:
         self._connection, self._ends_by = connection, time.monotonic() + TIMEOUT
+        self._driver, self._called = driver, called
         self._capabilities: frozenset[str] | None = None
 
     def has(self, capability: str) -> bool:
@@ -143,17 +147,23 @@ class CsiClient:
 
     def _call(self, method: str, request: PluginMessage, answer: type[Answer]) -> Answer:
         crash_point(f"volume.csi.calling.{method}")
-        left = max(0.001, self._ends_by - time.monotonic())
-        found = self._connection.call(f"/csi.v1.Node/{method}", request, answer, left)
+        path, code, began = f"/csi.v1.Node/{method}", "OK", time.monotonic()
+        try:
+            found = self._connection.call(path, request, answer, max(0.001, self._ends_by - began))
+        except PluginCallError as error:
+            code = error.code
+            raise
+        finally:
+            self._called(DriverCall(self._driver, path, code, time.monotonic() - began))
         crash_point(f"volume.csi.answered.{method}")
         return found
 
 
 @contextmanager
-def csi_client(driver: str, endpoints: Endpoints) -> Iterator[CsiClient]:
-    """The client of a registered driver. Raises UnknownDriverError."""
+def csi_client(driver: str, endpoints: Endpoints, called: Callable[[DriverCall], None]) -> Iterator[CsiClient]:
+    """The client of a registered driver; `called` as for CsiClient. Raises UnknownDriverError."""
     socket = endpoints(driver)
     if socket is None:
         raise UnknownDriverError(driver)
     with connected(socket) as connection:
-        yield CsiClient(connection)
+        yield CsiClient(connection, driver, called)

@@ -24,7 +24,7 @@ from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.mount_events import of_plugin
-from services.volume.core.outcome import PluginEvent
+from services.volume.core.outcome import DriverCall, PluginEvent
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
@@ -131,9 +131,11 @@ class Reconciliation:
         """Record an event of a volume that is no end of an operation."""
         self._events.record(event)
 
-    def on_plugin_event(self, event: PluginEvent) -> None:
-        """Record what a plugin reports."""
-        if (found := of_plugin(event, self._reconciler.desired)) is not None:
+    def on_plugin_event(self, event: PluginEvent | DriverCall) -> None:
+        """Record what a plugin reports, and count its calls of drivers."""
+        if isinstance(event, DriverCall):
+            self._executor.driver_called(event)
+        elif (found := of_plugin(event, self._reconciler.desired)) is not None:
             self._events.record(found)
 
     def on_operation_end(self, events: Iterable[KubeEvent], uids: Iterable[str] | None) -> None:
@@ -283,7 +285,11 @@ class Reconciliation:
         return self._changed.is_set()
 
 
-def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[[PluginEvent], None], event: PluginEvent) -> None:
+def _call_in(
+    loop: asyncio.AbstractEventLoop,
+    function: Callable[[PluginEvent | DriverCall], None],
+    event: PluginEvent | DriverCall,
+) -> None:
     """Call the function in the loop's thread; nothing where the loop has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(function, event)

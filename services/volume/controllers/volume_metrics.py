@@ -1,15 +1,17 @@
-"""Counts volumes by plugin and certificates by signer, times operations on volumes, under the kubelet's names (node.md
-9.3)."""
+"""Counts volumes by plugin and certificates by signer, times operations on volumes and calls of drivers, under the
+kubelet's names (node.md 9.3)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 
 from services.volume.core.operations import ExpandVolume, MountVolume, Operation, UnmountDevice, UnmountVolume
-from services.volume.core.outcome import Outcome
+from services.volume.core.outcome import DriverCall, Outcome
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
+
+_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
 
 OPERATIONS = histogram(
     "storage_operation_duration_seconds",
@@ -18,7 +20,16 @@ OPERATIONS = histogram(
     "operation_name",
     "status",
     "migrated",
-    buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0),
+    buckets=_BUCKETS,
+)
+DRIVER_CALLS = histogram(
+    "csi_operations_seconds",
+    "Duration of a call of a CSI driver for a volume.",
+    "driver_name",
+    "method_name",
+    "grpc_status_code",
+    "migrated",
+    buckets=_BUCKETS,
 )
 TOTAL = gauge("volume_manager_total_volumes", "Volumes of pods, desired and actual.", "plugin_name", "state")
 CERTIFICATES = gauge(
@@ -48,6 +59,7 @@ class VolumeMetrics:
     ) -> None:
         self._reconciler, self._states = reconciler, certificates
         self._operations, self._total = metrics.histogram(OPERATIONS), metrics.gauge(TOTAL)
+        self._driver_calls = metrics.histogram(DRIVER_CALLS)
         self._certificates = metrics.gauge(CERTIFICATES)
         metrics.before_collecting(self._count_volumes)
         metrics.before_collecting(self._count_certificates)
@@ -60,6 +72,10 @@ class VolumeMetrics:
         if name and plugin:
             status = "fail-unknown" if outcome.error else "success"
             self._operations.observe(seconds, plugin, name, status, "false")
+
+    def driver_called(self, call: DriverCall) -> None:
+        """A call of a CSI driver has ended."""
+        self._driver_calls.observe(call.seconds, call.driver, call.method, call.code, "false")
 
     def _plugin(self, operation: Operation) -> str:
         match operation:

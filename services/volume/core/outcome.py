@@ -74,6 +74,17 @@ class PluginEvent:
 
 
 @dataclass(frozen=True)
+class DriverCall:
+    """One call of a CSI driver that has ended. `method`: as `/csi.v1.Node/NodePublishVolume`; `code`: Go's name of the
+    gRPC code, as `OK`; `seconds`: how long it took."""
+
+    driver: str
+    method: str
+    code: str
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions`, `refresh_at` and
     `old_files_at` (monotonic) of a volume of files: the objects used, when it falls due by age, and when its old files

@@ -18,7 +18,7 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
+from services.volume.core.outcome import DriverCall, FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.files import FilesPlugin
@@ -56,7 +56,7 @@ class PluginCalls:
         self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
-    def report_to(self, report: Callable[[PluginEvent], None]) -> None:
+    def report_to(self, report: Callable[[PluginEvent | DriverCall], None]) -> None:
         """Hand what plugins report to this function, which is called in their threads."""
         for plugin in self._plugins.values():
             plugin.report = report

@@ -142,7 +142,8 @@ class Cluster:
             sync_frequency=sync_frequency, feature_gates=gates or {},
         )  # fmt: skip
         bus = self.network.bus("volume")
-        service = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
+        context = Context("volume", config, bus, SystemClock(), asyncio.Event())
+        service, self.metrics = build(context), context.metrics
         async with running_service(self.network, bus, service):
             yield
 

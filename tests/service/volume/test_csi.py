@@ -178,6 +178,22 @@ async def test_an_error_of_the_driver_is_shown_and_a_final_one_leaves_nothing(cl
         assert cluster.driver.calls("NodeUnpublishVolume") == []
 
 
+async def test_the_calls_of_a_driver_are_counted_with_their_codes(cluster: CsiCluster) -> None:
+    cluster.driver.capabilities = (STAGE,)
+    cluster.bind()
+    cluster.driver.fault("NodePublishVolume", "UNAVAILABLE")
+    async with cluster.volume():
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        found = next(series for family, series in cluster.metrics.collect() if family.name == "csi_operations_seconds")
+        calls = {labels: sum(values[:-1]) for labels, values in found.items()}
+    for method, code in (("NodeStageVolume", "OK"), ("NodePublishVolume", "Unavailable"), ("NodePublishVolume", "OK")):
+        assert calls[DRIVER, f"/csi.v1.Node/{method}", code, "false"] == 1.0
+    assert {method for _, method, _, _ in calls} == {
+        f"/csi.v1.Node/{method}" for method in ("NodeGetCapabilities", "NodeStageVolume", "NodePublishVolume")
+    }
+
+
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "UNAVAILABLE after", "INTERNAL after", "twice"])
 async def test_a_call_with_an_uncertain_or_repeated_outcome_is_taken_away_in_the_end(
     cluster: CsiCluster, code: str
