@@ -28,7 +28,6 @@ class Attachments:
     # The volumesInUse of earlier processes that may be of something on disk that is not found yet; None = the Node was
     # not read yet.
     _earlier: frozenset[str] | None = None
-    _found: set[str] = field(default_factory=set)  # of which this process has found all that is there
     _reported_earlier: frozenset[str] = frozenset()
     _number: int = 0
     _since: dict[str, int] = field(default_factory=dict)  # unique name -> generation from which on it is in use
@@ -51,8 +50,7 @@ class Attachments:
             self._earlier = frozenset()
         elif self._earlier is None:
             return False
-        self._found |= now
-        now |= self._earlier - self._found
+        now |= self._earlier
         if now == self.in_use:
             return False
         self._number += 1
