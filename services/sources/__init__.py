@@ -23,7 +23,7 @@ Follows
     or more, at most with half of the rate limit; immutable objects take no watch and are not read again. Of a pod at
     most 2000 are read. A claim and its volume, which a node may not watch, are read every 0.25 to 2 s until they are
     bound, with at most 0.4 of the rate limit, then each sync period, with ten reads a second at most. Node and pods
-    have a rate limit of their own. Watches resume from their last version, also after an outage; a list follows only
+    pass the rate limit first. Watches resume from their last version, also after an outage; a list follows only
     where that version expired or the API server's store went back.
 
 Answers

@@ -20,6 +20,7 @@ from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.controllers.url_pods import UrlPods
 from shared.kube.client import kube_client
+from shared.kube.rate_share import rate_share
 from shared.manifests_api import DIRECTORY
 
 API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of its own
@@ -33,7 +34,7 @@ def build(context: Context) -> "Sources":
 
     refused = RefusedCredentials(context.bus)
 
-    qps, burst = config.kube_api_qps, config.kube_api_burst
+    qps, burst = rate_share("sources", config.kube_api_qps, config.kube_api_burst)
     # The caller decides when to repeat a request: a reflector waits for the time in a 429, and backs off.
     node = kube_client(
         config.run_dir,
@@ -46,7 +47,7 @@ def build(context: Context) -> "Sources":
         metrics=context.metrics,
         tracer=context.tracer,
     )
-    return Sources(context, Clients(node=node, objects=node.beside(qps=qps, burst=burst)))
+    return Sources(context, Clients(node=node, objects=node.behind(shares_connections=True)))
 
 
 class Part(Protocol):

@@ -28,6 +28,8 @@ from services.status.controllers.systemd import Systemd
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.kube.client import KubeClient, kube_client
+from shared.kube.rate_share import rate_share
+from shared.kube.request_queue import Urgency
 from shared.metrics.registry import Registry
 from shared.tracing.tracer import Tracer
 
@@ -56,14 +58,13 @@ def clients_of(
             run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused, metrics=metrics, tracer=tracer
         )
 
-    kube = client(config.kube_api_qps, config.kube_api_burst)
-    reviews = client(config.kube_api_qps, config.kube_api_burst)
+    kube = client(*rate_share("status", config.kube_api_qps, config.kube_api_burst))
     return Clients(
         heartbeat=client(NO_LIMIT, 0, timeout),
         kube=kube,
         tokens=kube.behind(),
-        reviews=reviews,
-        token_reviews=reviews.behind(),
+        reviews=kube.behind(Urgency.THIRD),
+        token_reviews=kube.behind(Urgency.FOURTH),
         events=client(config.event_record_qps, config.event_burst),
     )
 

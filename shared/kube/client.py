@@ -113,31 +113,27 @@ class KubeClient:
         self.refused: Refused | None = None
         self._current = CurrentConnection(run_dir, user_agent())
 
-    def behind(self) -> "KubeClient":
-        """Return a client with the same rate limit and time limit and its own connections; its requests pass the rate
-        limit after those of this one (`shared.kube.request_queue`)."""
-        other = self._like(qps=-1, burst=0)
-        other._queue, other._urgency, other.refused = self._queue, Urgency.LATER, self.refused
-        return other
+    def behind(self, urgency: Urgency = Urgency.SECOND, *, shares_connections: bool = False) -> "KubeClient":
+        """Return a client with the same rate limit and time limit; its requests pass the rate limit by their urgency,
+        after those of this one (`shared.kube.request_queue`).
 
-    def beside(self, *, qps: float, burst: int) -> "KubeClient":
-        """Return a client with a rate limit of its own and the connections of this one, so that the watches of both
-        share one. `qps`, `burst`: as of this class. `close` of either closes both."""
-        other = self._like(qps=qps, burst=burst)
-        other._current, other.refused = self._current, self.refused
-        return other
-
-    def _like(self, *, qps: float, burst: int) -> "KubeClient":
-        return KubeClient(
+        It has its own connections, or shares those of this one, and the watches of both share one; then `close` of
+        either closes both.
+        """
+        other = KubeClient(
             self._run_dir,
-            qps=qps,
-            burst=burst,
+            qps=-1,
+            burst=0,
             timeout=self._timeout,
             clock=self._clock,
             metrics=self._metrics,
             attempts=self._attempts,
             tracer=self._tracer,
         )
+        other._queue, other._urgency, other.refused = self._queue, urgency, self.refused
+        if shares_connections:
+            other._current = self._current
+        return other
 
     @property
     def shares_watches(self) -> bool:

@@ -16,7 +16,9 @@ class Urgency(IntEnum):
     """Which requests go first when the rate limit holds several back."""
 
     FIRST = 0
-    LATER = 1
+    SECOND = 1
+    THIRD = 2
+    FOURTH = 3
 
 
 class RequestQueue:

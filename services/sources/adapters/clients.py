@@ -7,8 +7,9 @@ from shared.kube.interface import ApiClient
 
 @dataclass(frozen=True)
 class Clients:
-    """Each with its own rate limit (kubeAPIQPS, kubeAPIBurst), both with the same connections. After an outage hundreds
-    of Secrets and ConfigMaps may be asked for at once, and a rate limit serves in the order of asking."""
+    """Both with the same connections and one rate limit, the share of sources in kubeAPIQPS and kubeAPIBurst
+    (`shared.kube.rate_share`). `node` passes it first: after an outage hundreds of Secrets and ConfigMaps may be asked
+    for at once."""
 
     node: ApiClient  # our Node and its pods
     objects: ApiClient  # everything that pods name or need: Secrets, ConfigMaps, Services, RuntimeClasses

@@ -12,8 +12,8 @@ from shared.podspec.references import Reference
 log = logging.getLogger(__name__)
 
 # As streams of shared HTTP/2 connections, of which each carries 100 or 250 as the API server permits. The limit is the
-# rate limit, which lets 50 requests a second through by default: after an outage 400 watches are resumed within 8 s. At
-# the start each costs a list and a watch in place of one read, and 1500 Secrets are still mounted within a minute.
+# rate limit of sources, by default 30 requests a second: after an outage 400 watches are resumed within 12 s. At the
+# start each costs a list and a watch in place of one read, and 1500 Secrets are mounted within 95 s.
 WATCHED_AT_MOST = 400
 # Without HTTP/2 each watch is a TCP and TLS connection of its own, at the API server, too: 70 KiB here in place of 7.
 WATCHED_WITHOUT_HTTP2 = 100

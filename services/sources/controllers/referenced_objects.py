@@ -15,12 +15,13 @@ from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemov
 from services.sources.core.fetched_object import time_to_live
 from services.sources.core.reference_counts import ReferenceCounts
 from shared.config.effective import EffectiveConfig
+from shared.kube.rate_share import rate_share
 from shared.podspec.references import MOST_REFERENCES, Reference, referenced_objects
 
 KINDS = ("Secret", "ConfigMap")
 # An object that is not watched, but shown in volumes, is read again each period; more rarely where the Node's
 # annotation sets a longer one, or where there are so many that the reads would take more than this share of the rate
-# limit: 1 400 objects at 50 requests a second are each read again within 56 s.
+# limit of sources: 1 400 objects at 30 requests a second are each read again within 94 s.
 REFRESH_PERIOD = 30.0  # seconds
 REFRESH_SHARE = 0.5
 FIRST_VERSIONS = 10.0  # seconds to wait for the first version of an object
@@ -51,7 +52,7 @@ class ReferencedObjects:
                     lambda: time_to_live(node.node),
                     self._counts.pods,
                     is_shown=is_shown,
-                    refreshing=Refreshing(REFRESH_SHARE * effective_qps(config.kube_api_qps), REFRESH_PERIOD),
+                    refreshing=Refreshing(REFRESH_SHARE * effective_qps(config), REFRESH_PERIOD),
                 )
                 self._store = BoundedObjects(watched, fetched, lambda: api.clients.objects.shares_watches)
 
@@ -123,6 +124,7 @@ class ReferencedObjects:
         self._stream.mark_complete()
 
 
-def effective_qps(qps: float) -> float:
-    """Requests a second that the client lets through; without a limit as many as by default."""
-    return 50.0 if qps < 0 else qps or 5.0
+def effective_qps(config: EffectiveConfig) -> float:
+    """Requests a second that the client of sources lets through; without a limit as many as by default."""
+    qps, _ = rate_share("sources", config.kube_api_qps, config.kube_api_burst)
+    return qps if qps > 0 else rate_share("sources", 50.0, 100)[0]

@@ -28,7 +28,7 @@ UNBOUND = Backoff(initial=0.25, cap=2.0)
 AT_ONCE = 8  # reads
 # Of all claims together; more of them are read more rarely. A bound claim takes two reads.
 BOUND_READS_PER_SECOND = 10.0
-UNBOUND_READS_SHARE = 0.4  # of the rate limit: 40 claims are each read within 2 s at 50 requests a second
+UNBOUND_READS_SHARE = 0.4  # of the rate limit of sources: 24 claims are each read within 2 s at 30 requests a second
 TIMEOUT = 4.0  # seconds for which a request waits for the read; the caller waits 10 s
 OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
 SPREAD = 1.0  # seconds over which claims are read after an outage
@@ -68,7 +68,7 @@ class VolumeClaims:
         self._by_pod: dict[str, frozenset[Name]] = {}
         self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
         self._bound: set[_Claim] = set()  # with a volume that names them
-        self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config.kube_api_qps)
+        self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config)
         self._room = asyncio.Semaphore(AT_ONCE)
 
     def on_pod(self, change: MergeChange) -> None:

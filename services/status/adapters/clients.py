@@ -11,13 +11,13 @@ from shared.kube.interface import ApiClient
 @dataclass(frozen=True)
 class Clients:
     """The kubelet's three clients (config.md 6.1), and what the other processes ask for apart from them.
-    Each has its own connections; `tokens` shares the rate limit of `kube`, and `token_reviews` that of `reviews`, and
-    comes after it."""
+    Each has its own connections. `kube`, `tokens`, `reviews` and `token_reviews` have one rate limit, the share of
+    status in kubeAPIQPS and kubeAPIBurst (`shared.kube.rate_share`), and pass it in this order."""
 
     heartbeat: ApiClient  # node status and lease: no rate limit, a short time limit
-    kube: ApiClient  # pods and mirror pods: kubeAPIQPS and kubeAPIBurst
+    kube: ApiClient  # pods and mirror pods
     tokens: ApiClient  # tokens of service accounts
-    reviews: ApiClient  # what a user may do: a rate limit of its own, by kubeAPIQPS and kubeAPIBurst
+    reviews: ApiClient  # what a user may do
     token_reviews: ApiClient  # whose a bearer token is: every client of the server's port can cause one
     events: ApiClient  # Events: eventRecordQPS and eventBurst
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from services.frame.launch import Context
-from services.sources.adapters.clients import Clients
-from services.sources.service import build
 from shared.kube import paths
 from shared.kube.interface import ApiUnansweredError
 from tests.fakes.virtual_time import on_virtual_time
@@ -121,23 +118,3 @@ async def test_pods_do_not_wait_behind_the_secrets_that_pods_name(tmp_path: Path
         node.api.bind(pod("comes"), NODE)
         node.api.up()
         await node.until(lambda: node.wanted() == ["comes", "web"], within=noticed_within(60.0) + 2.0)
-
-
-@on_virtual_time
-async def test_node_and_pods_have_a_rate_limit_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[dict[str, Any]] = []
-    given: list[Clients] = []
-
-    class Client:
-        def __init__(self, **config: Any) -> None:
-            made.append(config)
-
-        def beside(self, **config: Any) -> "Client":
-            return Client(**config)
-
-    monkeypatch.setattr("services.sources.service.kube_client", lambda _, **config: Client(**config))
-    monkeypatch.setattr("services.sources.service.Sources", lambda context, clients: given.append(clients))
-    node = ClusterNode(tmp_path, kube_api_qps=7, kube_api_burst=9)
-    build(Context("sources", node.config, node.network.bus("sources"), node.clock, asyncio.Event()))
-    assert [(config["qps"], config["burst"]) for config in made] == [(7, 9), (7, 9)]
-    assert given[0].node is not given[0].objects

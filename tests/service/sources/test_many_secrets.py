@@ -56,18 +56,18 @@ async def loaded(node: ClusterNode) -> None:
         put_secret(node, name)
     for number in range(PODS):
         node.api.bind(showing(f"web{number}", *NAMES[number::PODS]), NODE)
-    limited = LimitedClient(node.api.client(USER), node.clock, qps=50.0, burst=100)
+    limited = LimitedClient(node.api.client(USER), node.clock, qps=30.0, burst=60)  # the share of sources
     await node.start(node.api.client(USER), objects_client=limited)
 
 
 @pytest.mark.long
 @on_virtual_time
-async def test_1500_secrets_in_110_pods_are_mounted_in_a_minute_and_kept_in_step(tmp_path: Path) -> None:
+async def test_1500_secrets_in_110_pods_are_mounted_in_95_seconds_and_kept_in_step(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         await loaded(node)
         volumes = Volumes(node)
         mounting = [asyncio.create_task(volumes.mount(name)) for name in NAMES]
-        await node.until(lambda: len(volumes.mounted) == len(NAMES), within=60.0)
+        await node.until(lambda: len(volumes.mounted) == len(NAMES), within=95.0)
         assert reads(node) <= 1.1 * len(NAMES), "each was read once, and refreshes have only begun"
         await asyncio.gather(*mounting)
         watched = next(name for name in NAMES if not node.asked("GET", f"/secrets/{name}"))
@@ -75,14 +75,14 @@ async def test_1500_secrets_in_110_pods_are_mounted_in_a_minute_and_kept_in_step
         assert len(unwatched) == len(NAMES) - bounded_objects.WATCHED_AT_MOST
         newest = {name: put_secret(node, name) for name in (watched, unwatched[0], unwatched[700], unwatched[-1])}
         await node.until(lambda: version_of(node, watched) == newest[watched], within=2.0)
-        await node.until(lambda: all(version_of(node, name) == newest[name] for name in newest), within=60.0)
+        await node.until(lambda: all(version_of(node, name) == newest[name] for name in newest), within=90.0)
         before = reads(node)
         node.api.bind(showing("comes", "first"), NODE)
         put_secret(node, "first")
         asking = asyncio.create_task(volumes.mount("first"))
         await node.until(asking.done, within=1.0)
         await node.pass_time(59.0)
-        assert reads(node) - before < 0.55 * 50 * 60, "refreshes take half of the rate limit"
+        assert reads(node) - before < 0.55 * 30 * 60, "refreshes take half of the rate limit"
 
 
 @on_virtual_time

@@ -98,7 +98,7 @@ async def test_many_claims_that_are_not_bound_leave_most_of_the_rate_limit_to_ot
         await node.pass_time(60)
         before = reads(node)
         await node.pass_time(100)
-        assert 0 < reads(node) - before <= 100 * 50 * volume_claims.UNBOUND_READS_SHARE + 100
+        assert 0 < reads(node) - before <= 100 * 30 * volume_claims.UNBOUND_READS_SHARE + 100
 
 
 @on_virtual_time

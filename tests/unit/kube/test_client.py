@@ -344,7 +344,7 @@ async def test_requests_are_counted_by_code_and_timed(tmp_path: Path) -> None:
         server.handler = answer
         await client.get("/x")
         with pytest.raises(ApiStatusError):
-            await client.beside(qps=-1, burst=0).delete("/x")
+            await client.behind(shares_connections=True).delete("/x")
         host = server.url.partition("//")[2]
         put_credentials(tmp_path, 2, "https://127.0.0.1:1")
         with pytest.raises(ApiUnreachableError):

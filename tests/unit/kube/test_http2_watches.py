@@ -43,7 +43,7 @@ async def watching(directory: Path, count: int, **options: object) -> AsyncItera
 async def test_all_watches_of_a_process_share_a_connection_that_is_dialled_once(tmp_path: Path) -> None:
     async with serving_http2(tmp_path) as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url, ca_file=CA.pem, token_file=b"secret")
-        other = client.beside(qps=-1, burst=1)
+        other = client.behind(shares_connections=True)
         shared = [client.shares_watches]
         watches = [Watch(client if number % 2 else other, f"w{number}") for number in range(60)]
         await asyncio.gather(*(watch.opened.wait() for watch in watches))

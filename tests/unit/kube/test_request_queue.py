@@ -57,7 +57,7 @@ async def test_a_burst_passes_at_once_and_the_rest_in_order_at_the_rate() -> Non
 async def test_a_thousand_less_urgent_requests_delay_an_urgent_one_by_two_turns_at_most() -> None:
     passing = Passing(50, 100)
     for number in range(1000):
-        passing.enter(f"token{number}", Urgency.LATER)
+        passing.enter(f"token{number}", Urgency.SECOND)
     await passing.live(2)
     for number in range(20):
         passing.enter(f"status{number}")
@@ -72,7 +72,7 @@ async def test_a_thousand_less_urgent_requests_delay_an_urgent_one_by_two_turns_
 async def test_requests_that_go_first_all_the_time_leave_every_eighth_turn_to_the_one_that_waited_longest() -> None:
     passing = Passing(10, 1)
     for number in range(5):
-        passing.enter(f"later{number}", Urgency.LATER)
+        passing.enter(f"later{number}", Urgency.SECOND)
     for number in range(100):
         passing.enter(f"first{number}")
     await passing.live(4.2)
