@@ -71,6 +71,7 @@ class Oracle:
     attached: set[str] = field(default_factory=set)  # volumesAttached as this process has seen it
     node_version: int = 0  # of the Node that it has seen
     _first: set[tuple[str, str]] = field(default_factory=set)  # of which nothing was begun before
+    _released: set[tuple[str, str]] = field(default_factory=set)  # begun before another pod let go of the volume
     _waits: dict[tuple[str, str], _Wait] = field(default_factory=dict)
     _unknown_since: dict[str, float] = field(default_factory=dict)
 
@@ -210,12 +211,14 @@ class Oracle:
         name, uid, key = operation
         self.running.discard(operation)
         self._first.discard((uid, key))
+        self._released.discard((uid, key))
         self._waits.pop((uid, key), None)
         if name == SET_UP:
             self.mounted[uid, key] = "mounted"
         elif name == TEAR_DOWN:
             if self.touched[uid, key].device:  # another pod may have waited for this
                 self.may_retry(lambda _, volume: volume == key)
+                self._released |= {one[1:] for one in self.running if one[2] == key}
             self._forget(uid, key)
         elif name == MOUNT_DEVICE:
             self.devices[key] = "mounted"
@@ -229,7 +232,8 @@ class Oracle:
         name, uid, key = operation
         self.running.discard(operation)
         self._first.discard((uid, key))
-        self._failed(operation, now, answered=answered)
+        self._failed(operation, now, may_again=now if (uid, key) in self._released else None, answered=answered)
+        self._released.discard((uid, key))
         if name == SET_UP and self.mounted.get((uid, key)) == "mounted":
             self.remount.add((uid, key))  # volumes.md 9.5, 14.6: it stays mounted
         elif name == SET_UP and not (final and (uid, key) not in self.mounted):
