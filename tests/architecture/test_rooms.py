@@ -59,7 +59,7 @@ WHO_MAY_IMPORT = {
         "services/volume/adapters/plugin_sockets.py",
     ),
     "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
-    "uvloop": ("services/frame/launch.py",),
+    "uvloop": ("services/frame/event_loop.py",),
     "h2": ("shared/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
     "hpack": (),
     "hyperframe": ("shared/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
