@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from services.frame.generation import started_after_boot, supervisor_generation, supervisor_process
@@ -27,7 +28,7 @@ from services.status.controllers.reviews import Reviews
 from services.status.controllers.systemd import Systemd
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
-from shared.kube.client import KubeClient, kube_client
+from shared.kube.client import kube_client
 from shared.kube.rate_share import rate_share
 from shared.kube.request_queue import Urgency
 from shared.metrics.registry import Registry
@@ -52,20 +53,16 @@ def clients_of(
     """The clients of a cluster member, none of them connected yet. `refused` takes the version of credentials that got
     a 401."""
     run_dir, timeout = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
-
-    def client(qps: float, burst: int, timeout: float = REQUEST_TIMEOUT_SECONDS) -> KubeClient:
-        return kube_client(
-            run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused, metrics=metrics, tracer=tracer
-        )
-
-    kube = client(*rate_share("status", config.kube_api_qps, config.kube_api_burst))
+    client = partial(kube_client, run_dir, refused=refused, metrics=metrics, tracer=tracer)
+    qps, burst = rate_share("status", config.kube_api_qps, config.kube_api_burst)
+    kube = client(qps=qps, burst=burst, timeout=REQUEST_TIMEOUT_SECONDS)
     return Clients(
-        heartbeat=client(NO_LIMIT, 0, timeout),
+        heartbeat=client(qps=NO_LIMIT, burst=0, timeout=timeout),
         kube=kube,
         tokens=kube.behind(),
         reviews=kube.behind(Urgency.THIRD),
         token_reviews=kube.behind(Urgency.FOURTH),
-        events=client(config.event_record_qps, config.event_burst),
+        events=client(qps=config.event_record_qps, burst=config.event_burst, timeout=REQUEST_TIMEOUT_SECONDS),
     )
 
 

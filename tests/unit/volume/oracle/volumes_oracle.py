@@ -1,5 +1,5 @@
-"""Computes what a kubelet does about volumes after each event: written from the reference, volumes.md 2-6, and from
-nothing else. It shares no code with the product.
+"""Computes what a kubelet does about volumes after each event: written from volumes.md 2-6, and from nothing
+else. It shares no code with the product.
 
 Where the reference leaves the order free, or the product may be more careful, an operation is allowed and not required.
 """
@@ -257,8 +257,8 @@ class Oracle:
                 self.mounted[one] = "dropped"
 
     def shown(self, uid: str) -> tuple[set[str], set[str]]:
-        """Return the keys of the desired volumes that must be shown as mounted, and of those that may (volumes.md 2.2,
-        item 3)."""
+        """Return the keys of the desired volumes that must be shown as mounted, and of those that may (volumes.md
+        2.2.3)."""
         wanted = self.pods[uid].volumes if uid in self.pods else {}
         torn = {key for name, pod, key in self.running if name == TEAR_DOWN and pod == uid}
         must = {key for key in wanted if self.mounted.get((uid, key)) == "mounted"} - torn
@@ -271,7 +271,7 @@ class Oracle:
         return must, must | (found - torn)
 
     def in_use(self) -> tuple[set[str], set[str]]:
-        """Return which names volumesInUse must have, and which it may (volumes.md 4, items 2 and 3)."""
+        """Return which names volumesInUse must have, and which it may (volumes.md 4.2, 4.3)."""
         must = {ability.device for pod in self.pods.values() for ability in pod.volumes.values() if ability.attachable}
         must |= {ability.device for one, ability in self.touched.items() if ability.attachable and one in self.mounted}
         must |= self.devices.keys() & self.attachable
