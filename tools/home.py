@@ -14,7 +14,8 @@ from tools.leftovers import HOME_MARKER
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EXAMPLES = CHECKOUT / "examples" / "manifests"
-_WITH_EXAMPLES = "with the example pod\n"  # the marker's text once it was added
+# The marker's text before and after the example pod was added. It is empty in a home of an earlier version.
+_EXAMPLES_TO_COME, _WITH_EXAMPLES = "the example pod is to come\n", "with the example pod\n"
 LONGEST_SOCKET = 107  # bytes of a unix socket's path that the kernel takes
 
 
@@ -88,9 +89,9 @@ class Home:
                 remedy="choose an empty or a new directory",
             )
         self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if not marker.exists():
-            marker.touch()
-        elif self.manifests.exists() and any(self.manifests.glob("[!.]*")):  # the owner's, or a killed run added them
+        if not marker.exists() or not self.manifests.exists():
+            marker.write_text(_EXAMPLES_TO_COME)
+        elif marker.read_text() != _EXAMPLES_TO_COME or any(self.manifests.glob("[!.]*")):  # or a killed run added them
             marker.write_text(_WITH_EXAMPLES)
         self.log_dir.mkdir(exist_ok=True)
         self.manifests.mkdir(exist_ok=True)

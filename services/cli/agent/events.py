@@ -19,6 +19,7 @@ from shared.timestamps import local_text, parse_rfc3339
 
 Write = Callable[[str], None]
 Event = dict[str, Any]
+_MAX_IDENTITIES = 2 * KEPT * len(SERVICES)  # of events that were printed and are in no stream any more
 _LONGEST_WAIT = 3600.0  # seconds; a beat ends the wait long before
 
 
@@ -85,7 +86,7 @@ def list_events(
 def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str, out: Write) -> NoReturn:
     """Print the events, then those that follow. A service's stream is read when its beat shows another number."""
     seen: dict[str, tuple[str, int]] = {}  # service -> incarnation and number of its stream
-    printed = {_identity(event) for event in events}
+    printed = dict.fromkeys(map(_identity, events))  # the newest last: a stream that begins again shows them again
     if form == "text":
         out(_watch_line(*_HEADER))
     for event in choice.of(events):
@@ -102,7 +103,9 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
             seen[beat.service] = _number(beat)
             current = list(_of_service(beat.service, items))
             new = [event for event in current if _identity(event) not in printed]
-            printed = {one for one in printed if one[0] != beat.service} | {_identity(event) for event in current}
+            shown = dict.fromkeys(map(_identity, current))
+            kept = [identity for identity in printed if identity not in shown]
+            printed = dict.fromkeys(kept[-_MAX_IDENTITIES:]) | shown
             for event in choice.of(sorted(new, key=_time)):
                 out(_watched(event, form))
         agent.client.wait_for_beat(has_more, _LONGEST_WAIT)

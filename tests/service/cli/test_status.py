@@ -150,13 +150,14 @@ def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(s
         "--run-dir",
         str(stage.run_dir),
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    lines = process.stdout
 
-        def reasons(number: int) -> list[str]:
-            assert process.stdout
-            return [json.loads(process.stdout.readline())["reason"] for _ in range(number)]
+    def reasons(number: int) -> list[str]:
+        return [json.loads(lines.readline())["reason"] for _ in range(number)]
 
+    try:
         assert sorted(reasons(3)) == ["Failed", "Killing", "Pulling"]
         stage.processes["podsync"].send_signal(signal.SIGUSR1)
         assert reasons(1) == ["Added"]
@@ -166,6 +167,10 @@ def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(s
         assert reasons(1) == ["Added"]
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE) == 130
+    finally:
+        process.kill()
+        process.wait()
+        lines.close()
 
 
 def test_events_are_listed_by_their_age(stage: Stage) -> None:

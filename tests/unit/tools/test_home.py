@@ -7,7 +7,7 @@ import pytest
 from shared.config.evaluation import evaluate
 from shared.errors import OperatorError
 from tools.home import CHECKOUT, Home, render_supervisord_conf
-from tools.leftovers import check_marker, remove_home
+from tools.leftovers import HOME_MARKER, check_marker, remove_home
 
 
 def test_a_new_home_holds_the_example_and_everything_points_into_it(tmp_path: Path) -> None:
@@ -54,6 +54,15 @@ def test_a_first_run_that_was_killed_before_its_example_gets_it_from_the_next_on
     home.make()
     home.add_example()
     assert [path.name for path in home.manifests.iterdir()] == ["hello.yaml"]
+
+
+def test_a_home_of_an_earlier_version_without_manifests_gets_no_example(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.manifests.mkdir(parents=True)  # its owner has removed the example
+    (home.path / HOME_MARKER).touch()
+    home.make()
+    home.add_example()
+    assert not list(home.manifests.iterdir())
 
 
 def test_an_untouched_supervisord_conf_follows_the_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
