@@ -181,10 +181,14 @@ def test_a_release_takes_one_container_and_leaves_the_others(pod: Pod) -> None:
     assert (pod.bound(), pod.place.exists(), (pod.volume / "a").is_dir()) == ([], False, True)
 
 
-def test_what_is_in_use_is_unmounted_all_the_same(pod: Pod) -> None:
+def test_what_is_in_use_stays_bound_until_its_last_user_is_gone(pod: Pod) -> None:
+    """As in the kubelet: detached, it would hold the volume without being in the mount table."""
     target = pod.prepare("a")
     with (target / "open").open("w"):
-        pod.subpaths.release("u", "c")
+        with pytest.raises(OSError, match="busy"):
+            pod.subpaths.release("u", "c")
+        assert pod.bound() == ["v/c/0"]
+    pod.subpaths.release("u", "c")
     assert (pod.bound(), (pod.volume / "a" / "open").exists()) == ([], True)
 
 
