@@ -150,6 +150,8 @@ def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(s
         "--run-dir",
         str(stage.run_dir),
     ]
+    # What runs in the background of a shell ignores SIGINT, and so would the command that it starts.
+    command = ["env", "--default-signal=INT", *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     lines = process.stdout
