@@ -69,7 +69,8 @@ class PodStartMetrics:
 
     def _started(self, uid: str, pulls: Iterable[Interval]) -> None:
         record = self._record_of(uid)
-        created = None if record is None else parse_rfc3339(record.saved.pod["metadata"].get("creationTimestamp") or "")
+        metadata = {} if record is None else record.saved.pod.get("metadata") or {}
+        created = parse_rfc3339(metadata.get("creationTimestamp") or "")
         if record is None or created is None:
             return
         total = max(0.0, self._clock.wall() - created)  # the clock of the API server may be ahead of ours

@@ -250,7 +250,8 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
             retry = replace(record.retry, removal_at=retry_at, removal_error=event.text, refusals=refusals)
             return replace(record, retry=retry)
         case EndTasks():
-            endings = record.retry.endings + (event.code not in OUTCOME_UNKNOWN)
+            # A task that does not end within its time counts: a process that the kernel cannot kill may never end.
+            endings = record.retry.endings + (event.code not in ("Unavailable", "Canceled"))
             if event.code == "Unimplemented":  # the runtime is another one than containerd
                 endings = ENDINGS
             return replace(record, retry=replace(record.retry, removal_at=retry_at, refusals=0, endings=endings))

@@ -15,7 +15,7 @@ from shared.frozen_copy import replace
 
 REFUSALS = 2  # in a row, until the tasks are ended
 ENDINGS = 3  # of the tasks without a removal that succeeded, until the container is left behind
-MAX_LEFT_BEHIND = 5  # containers of one pod
+MAX_LEFT_BEHIND = 5  # containers of one pod that the runtime still has
 _NAMED = 3  # at most, in a text
 
 
@@ -42,7 +42,8 @@ def go_on_beside(record: PodRecord) -> Step | None:
     lost = record.observed.interrupted
     if record.retry.endings < ENDINGS or not record.retry.refusals:
         return None
-    if len(record.saved.left_behind) + len(lost) > MAX_LEFT_BEHIND:
+    still_there = tuple(c.id for c in record.observed.left_behind)
+    if len(still_there) + len(lost) > MAX_LEFT_BEHIND:
         return None
     runs_once = record.spec.get("restartPolicy", "Always") == "Never"
     if not record.alive and not (runs_once and record.instances):
@@ -51,7 +52,7 @@ def go_on_beside(record: PodRecord) -> Step | None:
             return Step(record=replace(record, retry=replace(record.retry, refusals=0)), call=stop)
     names = _listed([f"container {c.name} ({c.id[:12]})" for c in lost])
     text = f"{names} cannot be removed and was left behind, the pod goes on beside it: {record.retry.removal_error}"
-    saved = replace(record.saved, left_behind=(*record.saved.left_behind, *(c.id for c in lost)))
+    saved = replace(record.saved, left_behind=(*still_there, *(c.id for c in lost)))
     retry = replace(record.retry, refusals=0, endings=0)
     record = replace(record, saved=saved, retry=retry, observed=outdated(record.observed))
     return Step(record=record, call=LookAtPod(uid=record.uid), events=[("Warning", "FailedSync", text, "")])

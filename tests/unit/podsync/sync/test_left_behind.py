@@ -68,6 +68,24 @@ def test_where_nothing_ends_it_the_pod_goes_on_in_a_new_sandbox_beside_it() -> N
     assert not {"RemoveContainers", "RemoveSandboxes", "EndTasks", "RunPodSandbox"} & set(play.log)
 
 
+def test_a_task_that_does_not_end_in_time_is_left_behind_too() -> None:
+    """The kernel cannot kill a process that waits for a device: the end of its task is never answered in time."""
+    play = cut_off(a_pod(), ends_tasks=False)
+    play.fail_always["EndTasks"] = ("DeadlineExceeded", "context deadline exceeded")
+    play.later(300)
+    assert play.running("u1") == [("c", 1)]
+
+
+def test_a_runtime_that_is_away_is_no_reason_to_leave_anything_behind() -> None:
+    play = cut_off(a_pod())
+    play.fail_always["EndTasks"] = ("Unavailable", "connection refused")
+    play.later(60)
+    assert play.running("u1") == [] and len(play.sandboxes["u1"]) == 1
+    play.fail_always.clear()
+    play.later(30)
+    assert play.running("u1") == [("c", 0)]
+
+
 def test_a_restart_of_podsync_remembers_what_was_left_behind() -> None:
     play = cut_off(a_pod(), ends_tasks=False)
     play.later(120)
@@ -124,6 +142,20 @@ def test_what_is_left_behind_is_bounded() -> None:
         play.start()
         play.run()
     assert len(play.core.records["u1"].saved.left_behind) <= 5
+
+
+def test_what_the_runtime_has_removed_since_does_not_count() -> None:
+    play = cut_off(a_pod(), ends_tasks=False)
+    for _ in range(8):
+        play.later(200)
+        (runs,) = [c for c in play.containers["u1"] if c.state is ContainerState.RUNNING]
+        play.containers["u1"] = [replace(runs, **NEVER_RAN)]  # the ones before have ended at last
+        play.tasks_left = {runs.id}
+        play.disk["u1"]["starting"] = {"c": runs.id}
+        play.start()
+        play.run()
+    play.later(200)
+    assert len(play.running("u1")) == 1 and len(play.core.records["u1"].saved.left_behind) <= 2
 
 
 @pytest.mark.parametrize("ends_tasks", [True, False])
