@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 PLACES = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 CALLS_PER_DRIVER = 4  # of the places for devices
 OWNERSHIP_PLACES = 64  # changes of the group of all files of a volume, which take as long as there are files
+OWNERSHIP_PER_DRIVER = 16  # of these
 UNMOUNT_PLACES = 64  # unmounts by a driver or from a server, which wait for it
 UNMOUNTS_PER_DRIVER = 16  # of these; of a plugin whose volumes have no driver, in all
 HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
@@ -236,7 +237,9 @@ class OperationExecutor:
         finally:
             self._removals.pop(operation, None)
         if rest is not None:
-            async with self._ownership.turn() as turn:
+            async with self._ownership.turn(
+                self.calls.directory(operation.uid), _share_of_ownership(operation)
+            ) as turn:
                 await turn.call(f"{_what(operation)} of pod {self._described(operation.uid)}, its fsGroup,", rest)
         return outcome
 
@@ -358,6 +361,12 @@ def _share(operation: Operation) -> Share | None:
         return Share(driver_of(operation.volume_name) or operation.plugin, CALLS_PER_DRIVER)
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice | ExpandVolume) else ""
     return Share(server, CALLS_PER_DRIVER) if server else None
+
+
+def _share_of_ownership(operation: Operation) -> Share | None:
+    """What changes of groups on volumes of one driver or server may occupy: one that hangs leaves places for others."""
+    server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice) else ""
+    return Share(server, OWNERSHIP_PER_DRIVER) if server else None
 
 
 def _path(operation: Operation) -> str:

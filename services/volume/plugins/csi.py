@@ -104,14 +104,15 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs) -> str:
         """See VolumePlugin."""
         target, give_to_group = self.begin_set_up(uid, volume, source, gathered)
-        give_to_group()
+        if give_to_group is not None:
+            give_to_group()
         return target
 
     def begin_set_up(
         self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs
-    ) -> tuple[str, Callable[[], None]]:
+    ) -> tuple[str, Callable[[], None] | None]:
         """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away. The rest
-        gives it to the pod's fsGroup."""
+        gives it to the pod's fsGroup, where neither the driver has done so nor the pod's policy excludes it."""
         self._directories.make(uid)
         directory = self._directories.volume(uid, self.name, volume)
         target = directory / _TARGET
@@ -131,7 +132,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 if is_new and is_final(error.code):
                     self._remove_published(directory)
                 raise
-        return str(target), partial(self._give_to_group, uid, source, target, group)
+        if group or source.fs_group is None or not source.applies_fs_group():
+            return str(target), None
+        return str(target), partial(self._give_to_group, uid, source, target, source.fs_group)
 
     def takes_labels(self, path: str) -> bool:
         """See VolumePlugin: the driver may mount a file system without labels, or with one for all files."""
@@ -249,14 +252,12 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         except PluginCallError as error:
             raise OSError(errno.EIO, str(error)) from None
 
-    def _give_to_group(self, uid: str, source: CsiVolume, target: Path, group: str) -> None:
-        if group or source.fs_group is None or not source.applies_fs_group():
-            return
-        if not source.always_change_group and belongs_to_group(target, source.fs_group):
+    def _give_to_group(self, uid: str, source: CsiVolume, target: Path, group: int) -> None:
+        if not source.always_change_group and belongs_to_group(target, group):
             return
         try:
             change = OwnershipChange(uid, target, self._clock, self.report)
-            give_to_group(target, source.fs_group, visited=change.visited)
+            give_to_group(target, group, visited=change.visited)
         except OSError as error:
             why = f"applyFSGroup failed for vol {source.handle}: {error.strerror}"
             raise OSError(error.errno, f"{_SET_UP} to set fsGroup: {why}") from None

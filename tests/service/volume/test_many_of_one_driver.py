@@ -10,6 +10,7 @@ import pytest
 from bus.messages.podsync import PodState
 from services.volume.adapters.csi_client import CsiClient
 from services.volume.adapters.ownership import give_to_group
+from services.volume.controllers import operation_executor
 from services.volume.controllers.operation_executor import CALLS_PER_DRIVER
 from services.volume.plugins import csi
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
@@ -74,3 +75,29 @@ async def test_the_volumes_of_pods_that_end_together_are_unpublished_together(
             cluster.run(uid, PodState.FINISHED, inline=INLINE)
         await cluster.until_nothing_is_left()
     assert not together.broken
+
+
+async def test_changes_of_groups_on_volumes_of_one_driver_leave_places_for_others(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server of files that does not answer holds up the volumes of its own driver alone."""
+    changing, may_end = list[Path](), threading.Event()
+
+    def hang(root: Path, group: int, **more: Any) -> None:
+        changing.append(root)
+        assert may_end.wait(DEADLINE)
+
+    monkeypatch.setattr(csi, "give_to_group", hang)
+    monkeypatch.setattr(operation_executor, "OWNERSHIP_PER_DRIVER", 2)
+    uids = [f"pod-{number}" for number in range(4)]
+    async with cluster.volume():
+        try:
+            for uid in uids:
+                cluster.run(uid, inline=INLINE, group=1000)
+            await cluster.until(lambda: len(changing) == 2)
+            cluster.run("small", inline=INLINE)
+            await cluster.until_mounted("small")
+            assert len(changing) == 2
+        finally:
+            may_end.set()
+        await cluster.until_mounted(*uids)
