@@ -99,12 +99,11 @@ def _writes(outage: float, chance: random.Random) -> tuple[float, int, list[floa
         if now >= renewed:
             gate.reached()
         elif now >= failed:
-            gate.failed("refused", by_heartbeat=True)
+            gate.heartbeat_failed("refused")
         if not gate.error and now >= outage:
             return renewed, sent, times + [now] * STATUSES
         if not gate.error:
             sent += 1
-            gate.failed("refused", by_heartbeat=False)
         queue.unanswered(key, now)
 
 

@@ -88,10 +88,10 @@ class GatedClient:
         try:
             answer = await request()
         except ApiUnreachableError as error:
-            if error.is_outage:
-                self._outage.failed(str(error), by_heartbeat=self._is_heartbeat)
-            else:
+            if not error.is_outage:
                 self._outage.reached()
+            elif self._is_heartbeat:
+                self._outage.heartbeat_failed(str(error))
             raise
         except ApiStatusError:
             self._outage.reached()

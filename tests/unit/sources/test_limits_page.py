@@ -5,7 +5,6 @@ from pathlib import Path
 from services.sources.adapters import manifest_socket, manifest_url
 from services.sources.core import reflector, submitted, url_source
 from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES
-from services.status.core.outage import MAX_FAILURES
 from shared.podspec.static_pod import LARGEST_POD
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -37,7 +36,6 @@ def test_the_rows_for_an_outage_are_what_the_code_has() -> None:
     rows = (
         f"| {pauses}, then {reflector.PROBES.delay(9):.0f}; by chance up to twice as long |",
         f"| seconds over which the watches of one node resume after it was noticed | {reflector.SPREAD:.0f} |",
-        f"not of the lease or the Node's status, that hold the others back | {MAX_FAILURES} |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]
     assert f"up to {reflector.MAX_PROBE_PAUSE:.0f} s after the return" in PAGE.read_text()
