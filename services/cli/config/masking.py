@@ -9,7 +9,7 @@ MASK = "<masked>"
 
 # JSON in a string of JSON has a backslash before each quote, and more of them the deeper it is.
 _QUOTE = r"""(?: \\{0,15} ["'] )?"""
-_OBJECT = rf"(?! {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} [a-z0-9-]{{1,63}}/[a-z0-9.-]{{1,253}} (?![\w+/=]) )"
+_OBJECT = rf"(?! {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} (?-i:[a-z0-9-]{{1,63}}/[a-z0-9.-]{{1,253}}) (?![\w+/=]) )"
 _NAMES = r"password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key | client-key-data | auth[_-]?token"
 # Ends of names. A name that is `key` alone is one of a label; `secret=namespace/name` is a Kubernetes object.
 _ENDS = (
@@ -17,7 +17,9 @@ _ENDS = (
 )
 _NAME = rf"[\w.-]{{0,64}} (?: {_NAMES} | {_ENDS} )"
 _IN_QUOTES = r""" (?P<open> \\{0,15} ["'] ) ) (?: (?! (?<!\\) (?P=open) ) . )+"""
-_BARE = r"""(?! (?: true|false|null|none|nil ) \b | <masked> ) (?: [^\s"',;&\\{\[|>] | \\+ (?!["'\\abfnrtvx0-9u]) )+"""
+_BARE = (
+    r"""(?! (?: true|false|null|none|nil ) \b | <masked> | [{\[|>] ) (?: [^\s"',;&\\] | \\+ (?!["'\\abfnrtvx0-9u]) )+"""
+)
 _WORDS = (
     r"(?! (?: is|are|was|to|and|or|not|in|of|for|with|from|has|must|needs|cannot|file ) \b )"  # after a flag in prose
 )

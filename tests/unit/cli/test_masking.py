@@ -82,6 +82,10 @@ def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
         ("id AKIAIOSFODNN7EXAMPLE end", "AKIAIOSFODNN7EXAMPLE"),
         ("by ghp_0123456789abcdefghijABCDEFGHIJ012345 end", "0123456789abcdefghijABCDEFGHIJ012345"),
         ("kubeadm join 10.0.0.1:6443 of abcdef.0123456789abcdef", "0123456789abcdef"),
+        ("client_secret=AbCd1234/EfGh5678IjKl", "EfGh5678IjKl"),  # base64, and no namespace and name
+        ("client_secret: AbCd1234/EfGh5678IjKl", "EfGh5678IjKl"),
+        ('{"clientSecret": "AbCd1234/EfGh5678IjKl"}', "EfGh5678IjKl"),
+        ("token=abc|def{ghi[jkl>mno next", "ghi[jkl>mno"),
     ],
 )
 def test_a_credential_is_masked_by_its_own_form(text: str, secret: str) -> None:
