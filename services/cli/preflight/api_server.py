@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import urllib3
 from urllib3.exceptions import HTTPError, InsecureRequestWarning
+from urllib3.util import parse_url
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_environment
@@ -37,10 +38,11 @@ class ReadError(Exception):
 
 
 class ApiServer:
-    """A connection to `server`. `deadline`: CLOCK_MONOTONIC seconds at which every request has ended."""
+    """A connection to `server`. `deadline`: CLOCK_MONOTONIC seconds at which every request has ended. `direct`: no
+    proxy is between, whatever the environment has, as for a server of this machine."""
 
-    def __init__(self, server: str, credentials: ResolvedCredentials, deadline: float) -> None:
-        self._server, self._credentials, self._deadline = server, credentials, deadline
+    def __init__(self, server: str, credentials: ResolvedCredentials, deadline: float, *, direct: bool = False) -> None:
+        self._server, self._credentials, self._deadline, self._direct = server, credentials, deadline, direct
 
     def __enter__(self) -> Self:
         if self._credentials.insecure_skip_tls_verify:  # which the kubeconfig has, or this command for a kubelet
@@ -49,7 +51,9 @@ class ApiServer:
         if self._credentials.tls_server_name:
             options["server_hostname"] = self._credentials.tls_server_name
         try:
-            proxy = self._credentials.proxy_url or proxy_of_environment(self._server)
+            proxy = "" if self._direct else self._credentials.proxy_url or proxy_of_environment(self._server)
+            if proxy and (user := parse_url(proxy).auth):
+                options["proxy_headers"] = urllib3.make_headers(proxy_basic_auth=unquote(user))
             self._pools = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
         except UnsupportedProxyError as error:
             raise ReadError(f"cannot be reached: {error}") from None

@@ -129,7 +129,7 @@ def _from_kubelet(
         servers.append((f"https://{host}:{config.port}", pair))
     for server, used in servers:
         try:
-            with ApiServer(server, used, deadline) as kubelet:
+            with ApiServer(server, used, deadline, direct=True) as kubelet:
                 pods = items_of(kubelet.get("/pods"))
             return replace(found, pods=tuple(pods), origin=f"the kubelet ({server})")
         except ReadError as error:

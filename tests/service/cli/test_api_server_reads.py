@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import urllib3
 import yaml
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
@@ -275,3 +276,20 @@ def test_the_commands_that_read_the_api_server_load_no_client_that_costs_more_th
     code = "import sys, services.cli.preflight.examination, services.cli.takeover.exchange; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
     assert not {"aiohttp", "cryptography", "kubernetes", "requests", "supervisor"} & set(loaded)
+
+
+def test_a_proxy_gets_the_user_and_password_of_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://joe:pass%20word@127.0.0.1:1")
+    with ApiServer("http://api.test", ResolvedCredentials(server=""), time.monotonic() + DEADLINE) as api:
+        assert isinstance(api._pools, urllib3.ProxyManager)
+        authorization = api._pools.proxy_headers["proxy-authorization"]
+    assert base64.b64decode(authorization.removeprefix("Basic ")) == b"joe:pass word"
+
+
+def test_the_kubelet_of_this_machine_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    credentials, until = ResolvedCredentials(server=""), time.monotonic() + DEADLINE
+    with ApiServer("http://10.0.0.5:10255", credentials, until) as through_proxy:
+        assert through_proxy._pools.proxy is not None
+    with ApiServer("http://10.0.0.5:10255", credentials, until, direct=True) as kubelet:
+        assert kubelet._pools.proxy is None
