@@ -16,11 +16,12 @@ _SCHEDSTAT = Path("/proc/thread-self/schedstat")  # of the main thread: ns on a 
 
 @dataclass(frozen=True)
 class Usage:
-    """A moment of this process: `wall`, `cpu` (its own, and of children that have ended), `ready` (the main thread was
-    ready to run, without a CPU), in seconds."""
+    """A moment of this process, in seconds: `wall`, `cpu` (its own), `children` (CPU time of those that have ended),
+    `ready` (the main thread was ready to run, without a CPU)."""
 
     wall: float
     cpu: float
+    children: float
     ready: float
 
 
@@ -32,7 +33,7 @@ def read_usage() -> Usage:
         ready = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         ready = 0.0
-    return Usage(time.monotonic(), times.user + times.system + children.ru_utime + children.ru_stime, ready)
+    return Usage(time.monotonic(), times.user + times.system, children.ru_utime + children.ru_stime, ready)
 
 
 def waited_seconds(begin: Usage, end: Usage, load: float) -> float:
@@ -40,5 +41,5 @@ def waited_seconds(begin: Usage, end: Usage, load: float) -> float:
 
     `load`: how many processes want each CPU, at least 1: child processes take that many times their CPU time.
     """
-    worked = (end.cpu - begin.cpu) * max(1.0, load)
+    worked = end.cpu - begin.cpu + (end.children - begin.children) * max(1.0, load)
     return max(0.0, end.wall - begin.wall - worked - (end.ready - begin.ready))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import OperatorError
+from shared.files import write_atomically
 from tools.leftovers import HOME_MARKER
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ class Home:
         for example in () if self.has_examples else EXAMPLES.iterdir():
             shutil.copy(example, self.manifests / f".{example.name}")
             (self.manifests / f".{example.name}").rename(self.manifests / example.name)
-        (self.path / HOME_MARKER).write_text(_WITH_EXAMPLES)
+        write_atomically(self.path / HOME_MARKER, _WITH_EXAMPLES.encode())
 
     @property
     def has_examples(self) -> bool:
@@ -90,9 +91,9 @@ class Home:
             )
         self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not marker.exists() or not self.manifests.exists():
-            marker.write_text(_EXAMPLES_TO_COME)
+            write_atomically(marker, _EXAMPLES_TO_COME.encode())
         elif marker.read_text() != _EXAMPLES_TO_COME or any(self.manifests.glob("[!.]*")):  # or a killed run added them
-            marker.write_text(_WITH_EXAMPLES)
+            write_atomically(marker, _WITH_EXAMPLES.encode())
         self.log_dir.mkdir(exist_ok=True)
         self.manifests.mkdir(exist_ok=True)
         if not (self.path / "kubelet.yaml").exists():

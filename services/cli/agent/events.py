@@ -99,7 +99,8 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
         for beat in [beat for beat in agent.client.beats.values() if has_more(beat)]:
             items = agent.streams(f"events/{beat.service}")[f"events/{beat.service}"]
             if items is None:
-                continue  # it has ended meanwhile; the beat of the next process begins with another incarnation
+                del agent.client.beats[beat.service]  # it has not answered: its next beat leads to another question
+                continue
             seen[beat.service] = _number(beat)
             current = list(_of_service(beat.service, items))
             new = [event for event in current if _identity(event) not in printed]

@@ -78,8 +78,8 @@ def next_step(
 
 
 def may_precede_reload(step: Step) -> bool:
-    """Whether systemd may still have to read a change of the drop-in, after a command that saved this step and was
-    then killed, at the latest before it saved the next one."""
+    """Return whether systemd may not have read the newest change of the drop-in, where `step` is the last one that a
+    killed command has saved."""
     return step in (Step.WRITE, Step.REMOVE, Step.RELOAD)
 
 

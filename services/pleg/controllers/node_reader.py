@@ -32,7 +32,6 @@ class NodeReader:
         self._runtime, self._bus, self._clock, self._facts = runtime, context.bus, context.clock, facts
         self._stream, self._trouble, self._machine = stream, trouble, machine
         self._nodefs = context.config.root_dir
-        # Mount point of the images; "" = the filesystem of the root directory, None = not known yet.
         self.mountpoints: Mountpoints | None = None  # None = not known yet
         self._version: RuntimeVersion | None = None
         self._features = RuntimeFeatures()

@@ -20,11 +20,15 @@ def test_work_of_this_process_and_of_a_child_is_no_wait() -> None:
         pass
     subprocess.run([sys.executable, "-c", "sum(range(20_000_000))"], check=True)
     end = read_usage()
-    worked = end.cpu - begin.cpu
+    worked = end.cpu - begin.cpu + end.children - begin.children
     assert worked > 0.2
     assert waited_seconds(begin, end, 1.0) <= max(0.0, end.wall - begin.wall - worked)
 
 
 def test_time_without_a_cpu_is_no_wait() -> None:
-    assert waited_seconds(Usage(0.0, 0.0, 0.0), Usage(9.0, 1.0, 6.0), 1.0) == 2.0
-    assert waited_seconds(Usage(0.0, 0.0, 0.0), Usage(9.0, 3.0, 0.0), 3.0) == 0.0
+    begin = Usage(0.0, 0.0, 0.0, 0.0)
+    assert waited_seconds(begin, Usage(9.0, 1.0, 0.0, 6.0), 1.0) == 2.0
+    assert (
+        waited_seconds(begin, Usage(9.0, 1.0, 0.0, 0.0), 6.0) == 8.0
+    )  # its own work takes no longer than its CPU time
+    assert waited_seconds(begin, Usage(9.0, 0.0, 3.0, 0.0), 3.0) == 0.0
