@@ -1,8 +1,8 @@
 """The serving certificate and the client CA, made or checked in a short-lived child that imports `cryptography`.
 
 Rules: config.md 5.2. A readable pair is used as it is, even when expired or made for another host; half a
-pair is refused; only where both are absent, and only for the self-signed names, a pair is made. Seeds, which serve
-until the API server has issued a pair, may be absent. Key material never leaves the two files.
+pair is refused; only where both are absent, and only for the self-signed names, a pair is made. Key material never
+leaves the two files.
 """
 
 import ipaddress
@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.config.effective import EffectiveConfig
 from shared.files import sync_directory, write_atomically
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ _TIMEOUT = 120.0  # seconds; RSA keys on a busy machine
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """What to look at. A file name "" = no pair at all; `may_create` = these are the self-signed names; `seeds` = they
-    serve until the API server has issued a pair."""
+    """What to look at. A file name "" = no pair at all; `self_signed` = the agent makes this pair where it is absent;
+    `checks_only` = nothing is written, and a pair that would be made may be absent."""
 
     certificate_file: str
     private_key_file: str
-    may_create: bool
+    self_signed: bool
     host_name: str
     client_ca_file: str
-    seeds: bool = False
+    checks_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,24 @@ class PairReport:
     remarks: tuple[str, ...] = ()
     not_after: str = ""
     created: bool = False
+
+
+def is_self_signed(config: EffectiveConfig) -> bool:
+    """Return whether the agent makes the serving pair of this configuration itself."""
+    return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt" and not config.server_tls_bootstrap
+
+
+def pair_request(config: EffectiveConfig, *, checks_only: bool = False) -> PairRequest:
+    """What to ask about this configuration's serving pair; one that is asked for is CertificateKeeper's to look at."""
+    asked_for = config.server_tls_bootstrap
+    return PairRequest(
+        certificate_file="" if asked_for else config.tls_cert_file,
+        private_key_file="" if asked_for else config.tls_private_key_file,
+        self_signed=is_self_signed(config),
+        host_name=config.node_name,
+        client_ca_file=config.client_ca_file,
+        checks_only=checks_only,
+    )
 
 
 def ensure_pair_in_child(request: PairRequest) -> PairReport:
@@ -71,14 +90,15 @@ def ensure_pair(request: PairRequest) -> PairReport:
     certificate, key = Path(request.certificate_file), Path(request.private_key_file)
     created = False
     try:
-        if request.may_create:
+        if request.self_signed and request.checks_only:
+            if _will_be_made(certificate, key):
+                return PairReport(problems=tuple(problems))
+        elif request.self_signed:
             _finish_creation(certificate, key)
             if not certificate.exists() and not key.exists():
                 _create(certificate, key, request.host_name)
                 created = True
-        if request.seeds and not certificate.exists() and not key.exists():
-            return PairReport(problems=tuple(problems))
-        ends = _check(certificate, key, "remove both to have a pair made" if request.may_create else "set neither")
+        ends = _check(certificate, key, "remove both to have a pair made" if request.self_signed else "set neither")
         remarks = () if ends > datetime.now(UTC) else (f"{certificate} has expired on {ends:%F %T} UTC (renew it)",)
         not_after = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
         return PairReport(problems=tuple(problems), remarks=remarks, not_after=not_after, created=created)
@@ -141,6 +161,11 @@ def _create(certificate: Path, key: Path, host_name: str) -> None:
 
 def _pending(certificate: Path) -> Path:
     return certificate.with_name(f".{certificate.name}.pending")
+
+
+def _will_be_made(certificate: Path, key: Path) -> bool:
+    """Return whether a start makes this pair, or completes what a crash in `_create` left."""
+    return not certificate.exists() and (not key.exists() or _pending(certificate).exists())
 
 
 def _finish_creation(certificate: Path, key: Path) -> None:

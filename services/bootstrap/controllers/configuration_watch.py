@@ -15,11 +15,11 @@ from asyncinotify import Inotify, Mask
 from bus.interface import OwnedStream
 from bus.lock import ServiceLock
 from bus.messages.bootstrap import CertificateState
-from services.bootstrap.adapters.serving_pair import ensure_pair_in_child
+from services.bootstrap.adapters.serving_pair import ensure_pair_in_child, pair_request
 from services.bootstrap.controllers import startup
 from services.bootstrap.controllers.node_config_choice import with_since
 from services.bootstrap.controllers.reload import reload
-from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since, pair_request
+from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since
 from services.frame.launch import Context
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError

@@ -21,7 +21,7 @@ from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import containerd_host, supervisord, taken_ports
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_contention import take_lock
-from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, ensure_pair_in_child
+from services.bootstrap.adapters.serving_pair import PairReport, ensure_pair_in_child, is_self_signed, pair_request
 from services.bootstrap.controllers.node_config_choice import Choice, choose, reject_crashing, with_since
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.core.containerd_config import render_config, render_network
@@ -91,30 +91,14 @@ def _complete(
     return Evaluation(replace(resolved, found=found), pair)
 
 
-def pair_request(config: EffectiveConfig) -> PairRequest:
-    """What to ask about this configuration's serving pair; one that is asked for is CertificateKeeper's to look at."""
-    asked_for = config.server_tls_bootstrap
-    return PairRequest(
-        certificate_file="" if asked_for else config.tls_cert_file,
-        private_key_file="" if asked_for else config.tls_private_key_file,
-        may_create=_is_self_signed(config),
-        host_name=config.node_name,
-        client_ca_file=config.client_ca_file,
-    )
-
-
 def certificate_state(config: EffectiveConfig, pair: PairReport) -> CertificateState:
     """The message about a pair that was found good."""
     return CertificateState(
         certificate_file=config.tls_cert_file,
         private_key_file=config.tls_private_key_file,
         not_after=pair.not_after,
-        self_signed=_is_self_signed(config),
+        self_signed=is_self_signed(config),
     )
-
-
-def _is_self_signed(config: EffectiveConfig) -> bool:
-    return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt" and not config.server_tls_bootstrap
 
 
 class BootstrapStartup:

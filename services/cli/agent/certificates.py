@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.x509 import load_pem_x509_certificates
+from cryptography import x509
 
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
@@ -104,25 +104,27 @@ def read_rows(source: CertificateSource, now: float) -> list[CertificateRow]:
             text = file.read(_MAX_FILE_BYTES + 1)
         if len(text) > _MAX_FILE_BYTES:
             raise OperatorError(f"is longer than {_MAX_FILE_BYTES} bytes", where=source.file, remedy="shorten it")
-        found = load_pem_x509_certificates(text)
+        found = x509.load_pem_x509_certificates(text)
+        chosen = found[:_MAX_CERTIFICATES] if source.complete else found[:1]
+        return [_row(source, one, now) for one in chosen]  # a bad field of a certificate is found as it is read
     except OSError as error:
         remedy = "bulkhead logs --service bootstrap"
         raise OperatorError(f"cannot be read: {error.strerror}", where=source.file, remedy=remedy) from error
     except ValueError:
-        raise OperatorError("holds no PEM certificate", where=source.file, remedy="replace it") from None
-    chosen = found[:_MAX_CERTIFICATES] if source.complete else found[:1]
-    return [
-        CertificateRow(
-            certificate=source.certificate,
-            subject=one.subject.rfc4514_string(),
-            not_before=rfc3339(one.not_valid_before_utc.timestamp()),
-            not_after=rfc3339(one.not_valid_after_utc.timestamp()),
-            expired=one.not_valid_after_utc.timestamp() <= now,
-            renewed=source.renewed,
-            file=source.file,
-        )
-        for one in chosen
-    ]
+        raise OperatorError("holds no readable PEM certificate", where=source.file, remedy="replace it") from None
+
+
+def _row(source: CertificateSource, certificate: x509.Certificate, now: float) -> CertificateRow:
+    ends = certificate.not_valid_after_utc.timestamp()
+    return CertificateRow(
+        certificate=source.certificate,
+        subject=certificate.subject.rfc4514_string(),
+        not_before=rfc3339(certificate.not_valid_before_utc.timestamp()),
+        not_after=rfc3339(ends),
+        expired=ends <= now,
+        renewed=source.renewed,
+        file=source.file,
+    )
 
 
 def _sources(agent: Agent, config: EffectiveConfig) -> list[CertificateSource]:

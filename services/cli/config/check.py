@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
-from services.bootstrap.adapters.serving_pair import PairRequest, ensure_pair_in_child
+from services.bootstrap.adapters.serving_pair import ensure_pair_in_child, pair_request
 from services.cli.terminal.output import dump
 from shared.config.document import read_documents
 from shared.config.drop_ins import read_text
@@ -92,23 +92,11 @@ def _kubeconfig_problems(resolved: Resolved) -> Iterable[Finding]:
 
 
 def _certificate_problems(resolved: Resolved) -> Iterable[Finding]:
-    """Return what is wrong with the client CA and the serving pair; a pair that the agent makes or requests may be
-    absent."""
-    config = resolved.config
-    made = f"{config.cert_dir}/kubelet.crt" == config.tls_cert_file
-    pair = PairRequest(
-        certificate_file=config.tls_cert_file,
-        private_key_file=config.tls_private_key_file,
-        may_create=False,
-        host_name="",
-        client_ca_file=config.client_ca_file,
-        seeds=made or config.server_tls_bootstrap,
-    )
-    if config.client_ca_file or not made or Path(config.tls_cert_file).exists():
-        for line in ensure_pair_in_child(pair).problems:
-            key, _, what = line.partition(": ")
-            origin = resolved.layers.origins.get(key)
-            yield Finding(ERROR, key, what, place=origin.place if origin else "")
+    """Return what a start would refuse of the client CA and the serving pair."""
+    for line in ensure_pair_in_child(pair_request(resolved.config, checks_only=True)).problems:
+        key, _, what = line.partition(": ")
+        origin = resolved.layers.origins.get(key)
+        yield Finding(ERROR, key, what, place=origin.place if origin else "")
 
 
 def _root_directory_warnings(resolved: Resolved) -> Iterable[Finding]:

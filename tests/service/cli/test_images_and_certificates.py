@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from ssl import DER_cert_to_PEM_cert, PEM_cert_to_DER_cert
 
 import pytest
 from cryptography import x509
@@ -108,13 +109,20 @@ def test_certificates_of_a_cluster_are_shown_with_the_first_to_expire_first(stag
     assert found[3]["file"] == "/etc/kubernetes/kubelet.conf"
 
 
-def test_a_file_without_a_certificate_is_named_and_the_others_are_shown(stage: Stage) -> None:
+def damaged(certificate: str) -> str:
+    """The certificate with a subject that is no UTF-8."""
+    content = PEM_cert_to_DER_cert(certificate)
+    return DER_cert_to_PEM_cert(content.replace(b"clients", b"cli\xff\xff\xff\xff"))
+
+
+@pytest.mark.parametrize("content", ["no PEM", damaged(pem("clients", ENDS))], ids=["text", "subject"])
+def test_a_file_without_a_certificate_is_named_and_the_others_are_shown(stage: Stage, content: str) -> None:
     wrong = stage.run_dir.parent / "clients.crt"
-    wrong.write_text("no PEM")
+    wrong.write_text(content)
     configure(stage, client_ca_file=str(wrong))
     answer = stage.command("certs")
     assert answer.returncode == 1 and "serving" in answer.stdout
-    assert answer.stderr == f"client CA: {wrong}: holds no PEM certificate (replace it)\n"
+    assert answer.stderr == f"client CA: {wrong}: holds no readable PEM certificate (replace it)\n"
 
 
 @pytest.mark.parametrize(("kind", "command"), [("pods", "pods"), ("po", "pods"), ("ev", "events"), ("cert", "certs")])

@@ -30,15 +30,15 @@ def pem() -> tuple[bytes, bytes]:
     return make_self_signed("node-1", NOW)
 
 
-def ask(directory: Path, *, may_create: bool = True, seeds: bool = False, client_ca: str = "") -> PairReport:
+def ask(directory: Path, *, self_signed: bool = True, checks_only: bool = False, client_ca: str = "") -> PairReport:
     return ensure_pair(
         PairRequest(
             certificate_file=str(directory / "kubelet.crt"),
             private_key_file=str(directory / "kubelet.key"),
-            may_create=may_create,
+            self_signed=self_signed,
             host_name="node-1",
             client_ca_file=client_ca,
-            seeds=seeds,
+            checks_only=checks_only,
         )
     )
 
@@ -117,22 +117,31 @@ def test_half_a_pair_is_refused(tmp_path: Path, pem: tuple[bytes, bytes], half: 
 
 
 def test_a_given_pair_is_never_made(tmp_path: Path) -> None:
-    [line] = ask(tmp_path, may_create=False).problems
+    [line] = ask(tmp_path, self_signed=False).problems
     assert "does not exist (put both files there, or set neither)" in line
     assert list(tmp_path.iterdir()) == []
 
 
-def test_seeds_may_be_absent_but_not_bad(tmp_path: Path, pem: tuple[bytes, bytes]) -> None:
-    assert ask(tmp_path, may_create=False, seeds=True) == PairReport()
-    (tmp_path / "kubelet.crt").write_bytes(pem[0])
-    [line] = ask(tmp_path, may_create=False, seeds=True).problems
-    assert "kubelet.key is missing while" in line
+def test_a_check_accepts_what_a_start_completes_and_writes_nothing(tmp_path: Path, pem: tuple[bytes, bytes]) -> None:
+    assert ask(tmp_path, checks_only=True) == PairReport() and list(tmp_path.iterdir()) == []
+    write(tmp_path, pem)
+    (tmp_path / "kubelet.crt").rename(tmp_path / ".kubelet.crt.pending")  # what a kill before the last step leaves
+    assert ask(tmp_path, checks_only=True) == PairReport()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".kubelet.crt.pending", "kubelet.key"]
+    assert not ask(tmp_path).problems
+
+
+@pytest.mark.parametrize("half", ["kubelet.crt", "kubelet.key"])
+def test_a_check_refuses_what_a_start_refuses(tmp_path: Path, pem: tuple[bytes, bytes], half: str) -> None:
+    write(tmp_path, pem)
+    (tmp_path / half).unlink()
+    assert ask(tmp_path, checks_only=True) == ask(tmp_path) != PairReport()
 
 
 @pytest.mark.parametrize("unset", ["certificate_file", "private_key_file"])
 def test_one_file_of_two_set_is_no_pair_and_none_is_made(tmp_path: Path, unset: str) -> None:
     settings = {"certificate_file": str(tmp_path / "x.crt"), "private_key_file": str(tmp_path / "x.key"), unset: ""}
-    request = PairRequest(**settings, may_create=True, host_name="node-1", client_ca_file="")  # type: ignore[arg-type]
+    request = PairRequest(**settings, self_signed=True, host_name="node-1", client_ca_file="")  # type: ignore[arg-type]
     assert ensure_pair(request) == PairReport()
     assert list(tmp_path.iterdir()) == []
 
@@ -198,7 +207,7 @@ def test_the_child_reports_what_it_found(tmp_path: Path, pem: tuple[bytes, bytes
     request = PairRequest(
         certificate_file=str(tmp_path / "kubelet.crt"),
         private_key_file=str(tmp_path / "kubelet.key"),
-        may_create=True,
+        self_signed=True,
         host_name="node-1",
         client_ca_file="",
     )
