@@ -31,13 +31,14 @@ class NodeHistory:
 
     def add(self, at: float, values: Values) -> None:
         """Add the sample of `at` (seconds since the epoch); the oldest makes room for it. Where the clock was set
-        back, the others are dropped."""
-        if self._at and at < self._at[-1] - 1:
+        back, the others are dropped; by less than two intervals, they stay, and this sample gets the second after
+        the newest. No two samples have the same moment: a page selects samples by their moments."""
+        if self._at and at < self._at[-1] - INTERVAL:
             self._at.clear()
             self._values.clear()
         for name in values.keys() - self._values.keys():
             self._values[name] = deque([None] * len(self._at), maxlen=LENGTH)
-        self._at.append(round(at))
+        self._at.append(max(round(at), self._at[-1] + 1) if self._at else round(at))
         for name, series in self._values.items():
             series.append(_short(values.get(name)))
         while self._at[0] < at - _HOUR:  # the machine was suspended, or the clock was set forward
@@ -47,11 +48,13 @@ class NodeHistory:
 
     def restore(self, saved: Any, wall: float) -> bool:
         """Take the samples of the last hour before `wall` from what `data` returned in an earlier process. False = it
-        is something else, or newer than now: the clock was set back."""
+        is something else, or more than an interval newer than now: the clock was set back."""
         moments, values = (saved.get("at"), saved.get("values")) if isinstance(saved, dict) else (None, None)
         if not (isinstance(moments, list) and isinstance(values, dict)) or not 0 < len(moments) <= LENGTH:
             return False
-        if not all(type(one) is int for one in moments) or moments != sorted(moments) or moments[-1] > wall + 1:
+        if not all(type(one) is int for one in moments) or moments != sorted(set(moments)):
+            return False
+        if moments[-1] > wall + INTERVAL + 1:
             return False
         series = [one for one in values.values() if isinstance(one, list) and len(one) == len(moments)]
         if len(series) != len(values) or len(series) > _MOST_SERIES:

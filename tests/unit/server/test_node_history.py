@@ -47,6 +47,17 @@ def test_a_clock_that_is_set_back_begins_the_history_again_on_the_page_as_well()
     assert added(before, history.data())["at"] == [10, 20]
 
 
+def test_samples_in_one_second_or_after_a_small_step_back_of_the_clock_have_moments_of_their_own() -> None:
+    history = NodeHistory()
+    for at in (100, 109.6, 110.4, 103, 120):
+        before = history.data()
+        history.add(at, {"a": at})
+        assert added(before, history.data()) == {"at": [history.data()["at"][-1]], "values": {"a": [at]}}
+    assert history.data()["at"] == [100, 110, 111, 112, 120]
+    assert NodeHistory().restore(history.data(), wall=119.5)
+    assert not NodeHistory().restore({"at": [100, 100], "values": {"a": [1, 2]}}, wall=119.5)
+
+
 def test_a_series_has_a_value_or_none_at_each_moment() -> None:
     history = NodeHistory()
     history.add(10.2, {"old": 1.23456})
