@@ -141,6 +141,16 @@ def weight(cpu_shares: int) -> int:
     return 10000 if cpu_shares >= MAX_SHARES else 1 + (cpu_shares - 2) * 9999 // 262142
 
 
+def milli_of_shares(cpu_shares: int) -> int:
+    """Thousandths of a core for cpu.shares, rounded up (node.md 4.2)."""
+    return -(-cpu_shares * 1000 // 1024)
+
+
+def shares_of_weight(cpu_weight: int) -> int:
+    """cpu.shares for a cgroup v2 cpu.weight, by the kubelet's formula (node.md 4.2); `weight` may give less for it."""
+    return (cpu_weight - 1) * 262142 // 9999 + 2
+
+
 def is_extended(name: str) -> bool:
     """An extended resource: of a domain that is not Kubernetes' own."""
     domain, slash, _ = name.partition("/")

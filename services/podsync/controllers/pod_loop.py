@@ -165,6 +165,7 @@ class PodLoop:
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in record.instances},
             host_ips=self.core.node_ips,
+            resources=record.status.get("resources") or {},
         )
         began = self._metrics.calling(call)
         outcome = await self._calls.perform(call, view)

@@ -38,6 +38,7 @@ from services.podsync.core.pod.results import (
     PartListed,
     PodListed,
     PodPrepared,
+    PodResized,
     Result,
 )
 from services.podsync.core.pod.retry import after_failure, after_look, start_later
@@ -111,7 +112,7 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
             record = replace(record, retry=retry).with_event("Warning", "FailedSync", text, "")
             return _observed(record, result, at)
         case ResizePod():
-            return _resized(record, event.call)
+            return _with_resources(_resized(record, event.call), result)
         case ReleasePod():
             return replace(record, setup=replace(record.setup, released=True))
         case RemovePodLogs():
@@ -119,7 +120,12 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
         case _:
             if isinstance(result, PodListed) and result.cgroup_missing:
                 record = replace(record, setup=replace(record.setup, prepared=False))
-            return _observed(record, result, at)
+            return _observed(_with_resources(record, result), result, at)
+
+
+def _with_resources(record: PodRecord, result: Result | None) -> PodRecord:
+    read = result.resources if isinstance(result, PodListed | PodResized) else None
+    return record if read is None else replace(record, setup=replace(record.setup, resources=read))
 
 
 def _later(record: PodRecord, at: float) -> PodRecord:

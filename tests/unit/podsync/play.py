@@ -37,7 +37,7 @@ from services.podsync.core.pod.published import Published
 from shared.model.probes import ProbeResult
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step
-from tests.unit.podsync.runtime_model import RuntimeModel
+from tests.unit.podsync.runtime_model import RuntimeModel, WriteRefusedError
 
 __all__ = ["KilledError", "Play", "Pod", "a_container", "a_pod", "every_step"]
 
@@ -223,7 +223,7 @@ class Play(RuntimeModel):
         failure = self.fail.pop(name, None) or self.fail_always.get(name) or self.refusal(call)
         try:
             done = self.effect(call) if failure is None else None
-        except MemoryInUseError as error:
+        except (MemoryInUseError, WriteRefusedError) as error:
             failure, done = ("", str(error)), None
         if failure is not None or done is None:
             code, text = failure or ("", "")

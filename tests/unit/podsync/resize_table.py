@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 
 MI = 1 << 20
@@ -87,7 +88,9 @@ def check_shown(play: Play, texts: dict[str, str]) -> None:
     for status in (*shown.get("initContainerStatuses", ()), *shown["containerStatuses"]):
         own = amounts(texts[status["name"]])
         assert not own or (status["resources"], status["allocatedResources"]) == (own, own["requests"])
-    if "pod" in texts:
+    if POD_LEVEL_RESIZE in play.facts.gates_off:
+        assert not {"resources", "allocatedResources"} & shown.keys()
+    elif "pod" in texts:
         assert shown["resources"] == amounts(texts["pod"])
 
 

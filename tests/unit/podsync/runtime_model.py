@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values
+from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.cri.container_resources import container_resources
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod import results
@@ -37,6 +38,10 @@ from tests.unit.podsync.pods import Pod
 from tests.unit.podsync.resize_model import NODE
 
 
+class WriteRefusedError(Exception):
+    """The kernel did not take a value of the pod's cgroup."""
+
+
 @dataclass
 class RuntimeModel:
     """The outside of one podsync process after another; `core` is the one that runs now."""
@@ -58,6 +63,7 @@ class RuntimeModel:
     cgroups: dict[str, CgroupValues] = field(default_factory=dict)  # pod's UID -> what its cgroup has
     resources: dict[str, dict[str, Any]] = field(default_factory=dict)  # container id -> LinuxContainerResources
     usage: dict[str, int] = field(default_factory=dict)  # container id, or "" for the pod -> bytes of memory
+    refused: str = ""  # begin of the writes that the kernel refuses, such as "pod cpu"
     writes: list[str] = field(default_factory=list)  # see `resize_model.perform`
     core: PodSync = field(init=False)
     ids: int = field(default=0, init=False)
@@ -160,7 +166,8 @@ class RuntimeModel:
                 others = (
                     [other for other in self.sandboxes if other != uid and self.sandboxes[other]] if namesakes else ()
                 )
-                listed = results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside)
+                read = self._actual_resources(uid) if call.resources else None
+                listed = results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside, resources=read)
                 return replace(done, result=replace(listed, namesakes=tuple(map(self.look, others))))
         return replace(done, result=results.PodListed(pod=self.look(uid)))
 
@@ -192,9 +199,21 @@ class RuntimeModel:
         """The process may end after each write."""
         pod = self.core.records[call.uid].saved.pod
         for write in resize_model.writes(call, pod, self.cgroups[call.uid], self.usage):
-            self.writes.append(resize_model.perform(write, call, self.cgroups, self.resources))
+            before = dict(self.cgroups)
+            written = resize_model.perform(write, call, self.cgroups, self.resources)
+            if self.refused and written.startswith(self.refused):
+                self.cgroups = before
+                raise WriteRefusedError(f"{written}: invalid argument")
+            self.writes.append(written)
             self.point()
-        return done
+        return replace(done, result=results.PodResized(resources=self._actual_resources(call.uid)))
+
+    def _actual_resources(self, uid: str) -> dict[str, Any] | None:
+        if uid not in self.cgroups:
+            return None
+        record = self.core.records[uid]
+        shown = record.status.get("resources") or {}
+        return actual_resources(record.saved.pod, self.cgroups[uid], NODE, shown)
 
     def _change(self, uid: str, container_id: str, state: ContainerState) -> None:
         for i, c in enumerate(self.containers[uid]):

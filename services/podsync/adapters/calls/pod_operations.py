@@ -56,6 +56,7 @@ class PodView:
     quiet: bool = False  # nothing of it is known to run, so a call that starts one thing changes that one
     sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
     host_ips: tuple[str, ...] = ()  # the node's, as the pod's status shows them
+    resources: Mapping[str, Any] = field(default_factory=dict)  # of the pod, as its status shows them
 
     @property
     def description(self) -> str:

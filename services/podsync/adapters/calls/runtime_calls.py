@@ -52,7 +52,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
-from services.podsync.core.pod.results import NodeRead, PartListed, PodListed
+from services.podsync.core.pod.results import NodeRead, PartListed, PodListed, PodResized
 from shared import cgroup_layout
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
@@ -132,7 +132,11 @@ class RuntimeCalls(PodOperations):
                 seen = await self.look(call.uid)
                 others = await self.uids_of(view) - {call.uid} if call.namesakes else ()
                 namesakes = tuple([await self.look(uid) for uid in sorted(others)])
-                return replace(done, result=PodListed(pod=seen, cgroup_missing=missing, namesakes=namesakes))
+                listed = PodListed(pod=seen, cgroup_missing=missing, namesakes=namesakes)
+                if call.resources and view.pod:
+                    resources = await self.cgroups.resources_of(view.pod, view.resources)
+                    listed = replace(listed, resources=resources)
+                return replace(done, result=listed)
             case FetchNode():
                 return replace(done, result=NodeRead(node=await self.cluster.node()))
             case PreparePod():
@@ -156,7 +160,8 @@ class RuntimeCalls(PodOperations):
             case ResizePod():
                 with waiting_for("the resize"):
                     await resizing.resize_pod(self, self.cgroups, call, view)
-                return done
+                resources = await self.cgroups.resources_of(view.pod, view.resources)
+                return replace(done, result=PodResized(resources=resources))
             case ReleasePod():
                 await self.cgroups.release(view.uid, view.pod)
                 await asyncio.to_thread(self.user_namespaces.release, call.uid)

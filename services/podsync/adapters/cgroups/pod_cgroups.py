@@ -6,9 +6,10 @@ configuration decides. Decides no value.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from services.podsync.adapters.cgroups import cgroup_reads
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
@@ -23,6 +24,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
     qos_cgroup_names,
     qos_cgroup_values,
 )
+from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.node.node_facts import NodeFacts
 from shared import cgroup_layout
 from shared.cgroup_layout import Hierarchies
@@ -34,6 +36,7 @@ from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
+from shared.podspec.resources import status_resources
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +120,18 @@ class PodCgroups:
             return await asyncio.to_thread(cgroup_reads.read_values, self.hierarchies, name)
         except ValueError as error:
             raise OSError(f"cannot read the values of the pod's cgroup: {error}") from error
+
+    async def resources_of(self, pod: Object, shown: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The resources of the pod as its cgroup has them, see `actual_resources`; None = it cannot be read. Raises
+        RuntimeCallError."""
+        if not self.facts.cgroups_per_qos:
+            return dict(status_resources(pod)["resources"])
+        await self.driver()
+        try:
+            values = await self.values_of(pod)
+        except OSError:
+            return None
+        return actual_resources(pod, values, self.facts, shown) if values is not None else None
 
     async def memory_usage(self, pod: Object, container_id: str) -> int | None:
         """Bytes in use in the pod's cgroup, or in this container's below it ("" = the pod's); None = not known."""

@@ -141,7 +141,6 @@ def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> Mac
         allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,
         limited_swap=_swap_controller(cgroup_v2=True)
         and value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
-        resizes_pod_level=enabled(config.feature_gates, "InPlacePodLevelResourcesVerticalScaling"),
         declares_features=enabled(config.feature_gates, "NodeDeclaredFeatures"),
         gates_off=gates_off(config.feature_gates),
     )

@@ -23,7 +23,6 @@ class MachineFacts:
     apparmor: bool = False  # enabled on the host
     allowed_unsafe_sysctls: tuple[str, ...] = ()  # exact names, or prefixes ending in *
     limited_swap: bool = False  # containers of Burstable pods get swap in proportion to their memory request
-    resizes_pod_level: bool = True  # gate InPlacePodLevelResourcesVerticalScaling
     declares_features: bool = True  # gate NodeDeclaredFeatures
     gates_off: frozenset[str] = frozenset()  # of `gated_fields.POD_GATES`
 

@@ -6,7 +6,7 @@ from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.predicates import Taken, in_unit
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, same_amounts
-from services.podsync.core.pod.gated_fields import RESIZE_INIT_CONTAINERS
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESIZE_INIT_CONTAINERS
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.containers import init_containers
@@ -22,7 +22,7 @@ from shared.podspec.resources import (
 )
 
 SWAP = "In-place resize of containers with swap is not supported."
-POD_LEVEL = "InPlacePodLevelResourcesVerticalScaling is disabled"
+POD_LEVEL = f"{POD_LEVEL_RESIZE} is disabled"
 INIT_CONTAINERS = f"{RESIZE_INIT_CONTAINERS} is disabled"
 _COUNTED = ("memory", "cpu")
 
@@ -61,7 +61,7 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
     """Why the node will never allocate it, "" = it may."""
     if view.facts.limited_swap and _resizes_swap(wanted, allocated):
         return SWAP
-    if not view.facts.resizes_pod_level and any(
+    if POD_LEVEL_RESIZE in view.facts.gates_off and any(
         pod_level(wanted, kind) != pod_level(allocated, kind) for kind in ("requests", "limits")
     ):
         return POD_LEVEL

@@ -27,7 +27,6 @@ from services.podsync.core.pod.instructions import Call, CreateContainer, Prepar
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
 from shared.frozen_copy import replace
-from shared.podspec.resources import status_resources
 
 FIRST_RETRY_SECONDS = 30.0
 RETRY_SECONDS = 180.0
@@ -88,9 +87,6 @@ class Resizes:
         if verdict.victims and not self._admissions.sources_complete:
             return []  # some of the pods in the way may not be listed any more
         del self._waiting[record.uid]
-        before = record.saved.resize
-        unwritten = before is not None and not before.cgroup_written
-        given = before.given if before is not None and unwritten else status_resources(record.saved.pod)["resources"]
         saved = replace(
             record.saved,
             pod=wanted,
@@ -99,7 +95,7 @@ class Resizes:
                 record.saved.actuated, record.saved.allocation or pending.wanted, pending.wanted, wanted
             ),
             pending_resize=None,
-            resize=ResizeInProgress(generation=pending.generation, given=given),
+            resize=ResizeInProgress(generation=pending.generation),
             victims=(*record.saved.victims, *verdict.victims),
         )
         record = replace(record, saved=saved, retry=replace(record.retry, resize_at=0.0))

@@ -52,7 +52,6 @@ class ResizeInProgress:
     generation: int  # of the pod's object that listed them
     cgroup_written: bool = False  # the pod's cgroup has them
     error: str = ""  # of the newest attempt
-    given: Resources = field(default_factory=dict)  # what the cgroup of the pod has until it is written; {} = not known
 
 
 def allocation_of(pod: Object) -> Allocation:

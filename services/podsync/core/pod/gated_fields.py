@@ -17,6 +17,7 @@ ENV_FILES = "EnvFiles"
 HOSTNAME = "HostnameOverride"
 POD_LEVEL_RESOURCES = "PodLevelResources"
 SANDBOX_CONDITION = "PodReadyToStartContainersCondition"
+POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
 RESIZE_INIT_CONTAINERS = "InPlacePodVerticalScalingInitContainers"
 DECLARED_FEATURES = "NodeDeclaredFeatures"
 POD_GATES = (
@@ -26,6 +27,7 @@ POD_GATES = (
     HOSTNAME,
     POD_LEVEL_RESOURCES,
     SANDBOX_CONDITION,
+    POD_LEVEL_RESIZE,
     RESIZE_INIT_CONTAINERS,
     DECLARED_FEATURES,
 )

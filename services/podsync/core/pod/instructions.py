@@ -85,10 +85,11 @@ class Call(Instruction):
 class LookAtPod(Call):
     """List and inspect what the runtime has of this pod. `new_to_node`: pleg, whose list is complete and fresh, knows
     nothing of it and neither did we ever, so there is nothing to look at. `namesakes`: also the other pods of its name,
-    which another agent may have started."""
+    which another agent may have started. `resources`: also those that the pod's cgroup has."""
 
     new_to_node: bool = False
     namesakes: bool = False
+    resources: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

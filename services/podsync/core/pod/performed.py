@@ -3,6 +3,7 @@
 None of it is saved: the next process makes and publishes it again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,6 +20,7 @@ class PodSetup:
 
     prepared: bool = False  # directories and cgroup
     cgroup_missing: bool = False  # while containers run: they are stopped before it is made
+    resources: Mapping[str, Any] | None = None  # as the pod's cgroup has them; None = not read by this process
     released: bool = False  # the cgroup was destroyed
     logs_removed: bool = False
     stopped_sandboxes: frozenset[str] = frozenset()  # ids; StopPodSandbox succeeded

@@ -1,6 +1,8 @@
 """What a call that succeeded found or made: one type for each kind of call, and None where only the success counts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object
@@ -13,6 +15,7 @@ class PodListed:
 
     pod: RuntimePod
     cgroup_missing: bool = False  # LookAtPod: the pod's cgroup does not exist
+    resources: Mapping[str, Any] | None = None  # LookAtPod: as of PodResized; None = not read
     namesakes: tuple[RuntimePod, ...] = ()  # LookAtPod: the other pods of its name
 
 
@@ -30,6 +33,13 @@ class PodPrepared:
 
     log_attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt among its log files
     cgroup_missing: bool = False  # the pod's cgroup does not exist and was not made
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodResized:
+    """Of ResizePod."""
+
+    resources: Mapping[str, Any] | None = None  # of the pod, as its cgroup has them; None = they cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,4 +74,4 @@ class ContainerCreated:
     log_path: str = ""
 
 
-Result = PodListed | PartListed | PodPrepared | NodeRead | ImageInspected | ImagePulled | ContainerCreated
+Result = PodListed | PartListed | PodPrepared | PodResized | NodeRead | ImageInspected | ImagePulled | ContainerCreated

@@ -34,12 +34,7 @@ _NAMES: dict[type[Any], dict[str, str]] = {
 _PENDING: dict[str, type | tuple[type, ...]] = {
     "generation": int, "decided": bool, "reason": str, "message": str, "since": (float, int)
 }  # fmt: skip
-_IN_PROGRESS: dict[str, type | tuple[type, ...]] = {
-    "generation": int,
-    "cgroup_written": bool,
-    "error": str,
-    "given": dict,
-}
+_IN_PROGRESS: dict[str, type | tuple[type, ...]] = {"generation": int, "cgroup_written": bool, "error": str}
 _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
 
 

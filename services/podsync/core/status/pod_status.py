@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.gated_fields import SANDBOX_CONDITION
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, SANDBOX_CONDITION
 from services.podsync.core.pod.pod_addresses import addresses
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.status.conditions import conditions
@@ -53,9 +53,10 @@ def pod_status(
         **of_pod,
         **addresses(record, node_ips),
     }
-    resize = record.saved.resize
-    if resize is not None and resize.given and not resize.cgroup_written and phase == "Running":
-        status["resources"] = dict(resize.given)  # the cgroup still has them (pods.md 9.2)
+    if phase == "Running":
+        status["resources"] = _actual_resources(record) or of_pod["resources"]
+    if POD_LEVEL_RESIZE in gates_off:
+        status = {key: value for key, value in status.items() if key not in ("resources", "allocatedResources")}
     if record.saved.ending and phase == "Failed":
         status |= {"reason": record.saved.ending["reason"], "message": record.saved.ending["message"]}
         return status
@@ -63,6 +64,13 @@ def pod_status(
         if record.status.get(key) and record.status.get("phase") == phase:
             status[key] = record.status[key]
     return status
+
+
+def _actual_resources(record: PodRecord) -> Json | None:
+    """What the pod's cgroup has (pods.md 9.2). Until this process has read it, what was shown of the running pod."""
+    if record.setup.resources is not None:
+        return dict(record.setup.resources)
+    return record.status.get("resources") if record.status.get("phase") == "Running" else None
 
 
 def _mounts_recursively(record: PodRecord, handlers: tuple[RuntimeHandler, ...] | None) -> bool:

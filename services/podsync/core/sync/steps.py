@@ -92,7 +92,10 @@ def _look(record: PodRecord, inputs: StepInputs) -> Step:
         starting = SavedContainer(starting=start_mark(0))
         record = replace(record, saved=replace(record.saved, containers={str(name): starting for name in named}))
     namesakes = record.is_static and not record.observed.since_start and not new_to_node
-    return Step(record=record, call=LookAtPod(uid=record.uid, new_to_node=new_to_node, namesakes=namesakes))
+    # The cgroup of a pod without resources of its own is read while a resize of its containers changes it.
+    resources = bool(record.spec.get("resources") or record.saved.resize)
+    call = LookAtPod(uid=record.uid, new_to_node=new_to_node, namesakes=namesakes, resources=resources)
+    return Step(record=record, call=call)
 
 
 def _sync(record: PodRecord, inputs: StepInputs) -> Step:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE
 from tests.unit.podsync.play import Play, a_container, a_pod
 from tests.unit.podsync.resize_table import MI, Row, amounts, check_resized, check_shown, condition, listed
 
@@ -79,7 +80,7 @@ INFEASIBLE = [
         {"pod": "200m/- -/-", "a": "100m/- -/-"},
         {"pod": "300m/- -/-", "a": "100m/- -/-"},
         "InPlacePodLevelResourcesVerticalScaling is disabled",
-        resizes_pod_level=False,
+        gates_off=frozenset({POD_LEVEL_RESIZE}),
     ),
     infeasible(
         "the memory request of a container that may swap",
@@ -219,7 +220,7 @@ def test_a_deferred_resize_that_is_taken_back_changes_nothing(case: Refused) -> 
 @pytest.mark.parametrize("declares", [True, False])
 def test_a_resize_that_needs_a_feature_the_node_does_not_declare_is_an_event_of_its_own(declares: bool) -> None:
     row = next(case.row for case in INFEASIBLE if "gate is off" in case.row.name)
-    facts = MachineFacts(allocatable=ALLOCATABLE, resizes_pod_level=False, declares_features=declares)
+    facts = MachineFacts(allocatable=ALLOCATABLE, gates_off=frozenset({POD_LEVEL_RESIZE}), declares_features=declares)
     play = Play(source="api", facts=facts)
     for generation in (1, 2):
         play.want(listed(row, generation))
