@@ -177,8 +177,8 @@ class GetUsage:
     """Request to pleg: a reading of the node and, with `pods`, of every pod.
 
     Cgroups and filesystems were read at most `max_age_seconds` ago. Files of pods (writable layers, logs, volumes) are
-    measured again where their figure is older than `max_age_files_seconds`; None = the last figure will do. A figure
-    that takes longer than 3 s to measure is the one before, or absent.
+    measured again where their figure is older than `max_age_files_seconds`; None = the last figure will do. Of files
+    that take longer than 3 s to measure it is the one before or what is counted so far, whichever is more, or absent.
     """
 
     max_age_seconds: float = 15.0

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _DIRECTORY | os.O_NOFOLLOW
 
 
-def statuses(root: Path) -> Iterator[os.stat_result]:
+def statuses(root: Path) -> Generator[os.stat_result, None, None]:
     """The status of a directory, then of everything below it on its filesystem, in no particular order. Symlinks are
     not followed. What cannot be read, is removed or is moved away meanwhile is left out."""
     try:

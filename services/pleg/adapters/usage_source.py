@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from bus.messages.cgroup_details import FoundCgroups, HostFilesystem
 from bus.messages.usage import NodeUsage, PodUsage
 from services.pleg.adapters.cgroup_details_reader import CgroupDetailsReader
-from services.pleg.adapters.disk_usage import measure_pod
+from services.pleg.adapters.disk_usage import PodCount
 from services.pleg.adapters.filesystem_reader import FilesystemReader
 from services.pleg.adapters.memory_notifications import MemoryNotifications
 from services.pleg.adapters.usage_reading import UsageReading
@@ -24,7 +23,24 @@ from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.runtime import RuntimePod
 
-FILES_PLACES = 16  # pods whose files are measured at the same time: one takes a place, several where some hang
+FILES_PLACES = 16  # pods whose files are counted at the same time: one takes a place, several where some hang
+
+
+class FilesCount(Protocol):
+    """The files of one pod, which are counted in turns."""
+
+    async def count(self, seconds: float) -> bool:
+        """Count for about so long; whether everything is counted. Lasts as long as a mount of the pod does not answer;
+        delays no other pod while fewer than FILES_PLACES count."""
+        ...
+
+    def found(self) -> PodFiles:
+        """What was counted so far, without what was not begun."""
+        ...
+
+    def close(self) -> None:
+        """Count no more, between two turns."""
+        ...
 
 
 class UsageSource(Protocol):
@@ -46,9 +62,8 @@ class UsageSource(Protocol):
         """Read every number of every cgroup of the pods, and of those above them."""
         ...
 
-    async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
-        """Measure the files of a pod; without `volumes` only its logs and etc-hosts. Lasts as long as a mount of the
-        pod does not answer; delays no other one while fewer than FILES_PLACES are under way."""
+    def count_files(self, pod: PodUsage, *, volumes: bool) -> FilesCount:
+        """Begin to count the files of a pod; without `volumes` only its logs and etc-hosts."""
         ...
 
     def close(self) -> None:
@@ -126,11 +141,11 @@ class HostUsage:
         found = await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods)
         return replace(found, filesystems=tuple(by_device.values()))
 
-    async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
+    def count_files(self, pod: PodUsage, *, volumes: bool) -> FilesCount:
         """See UsageSource."""
         logs = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}"
-        call = partial(measure_pod, self._root_dir, logs, pod.uid, self._clock.wall(), volumes=volumes)
-        return await asyncio.get_running_loop().run_in_executor(self._files_threads, call)
+        count = PodCount(self._root_dir, logs, pod.uid, self._clock.wall(), volumes=volumes)
+        return _CountInThreads(count, self._files_threads, self._clock)
 
     def close(self) -> None:
         """See UsageSource."""
@@ -151,3 +166,16 @@ class HostUsage:
         paths = list(dict.fromkeys((root, images, layers)))
         read = dict(zip(paths, await asyncio.gather(*(self._filesystem.read(p, wall) for p in paths)), strict=True))
         return read[root], read[images], read[layers]
+
+
+class _CountInThreads:
+    """A FilesCount whose turns are each taken in one of the threads."""
+
+    def __init__(self, pod: PodCount, threads: ThreadPoolExecutor, clock: Clock) -> None:
+        self._pod, self._threads, self._clock = pod, threads, clock
+        self.found, self.close = pod.found, pod.close
+
+    async def count(self, seconds: float) -> bool:
+        """See FilesCount."""
+        call = self._pod.count
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, seconds, self._clock.monotonic)

@@ -1,6 +1,8 @@
 """Keeps what the files of pods use: begins to measure pods one after the other, each once in a period.
 
-A pod whose files take long to measure is measured less often, so that measuring takes at most a twentieth of the time.
+The files of a pod are counted in turns, for which pods wait in a queue. After each turn what was counted so far is the
+least that the pod uses, so that a pod exceeds its limits even if it keeps the count from ending. A pod whose files take
+long is counted less often, and with pauses in a long count, so that this takes at most a twentieth of the time.
 The next pod does not wait for one with a mount that does not answer: that one is not begun again until it returns.
 """
 
@@ -8,15 +10,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from bus.interface import NoAnswerError, RequestRefusedError
 from bus.messages.usage import NodeUsage, PodUsage, VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
-from services.pleg.adapters.usage_source import FILES_PLACES, UsageSource
+from services.pleg.adapters.usage_source import FILES_PLACES, FilesCount, UsageSource
 from services.pleg.core.mountpoints import Mountpoints
-from services.pleg.core.pod_files import PodFiles, with_files, with_runtime_files
+from services.pleg.core.pod_files import PodFiles, at_least, with_files, with_runtime_files
 from shared.cri.interface import FilesystemFiles, Runtime, RuntimeCallError, RuntimeFilesystems
 from shared.frozen_copy import replace
 
@@ -25,7 +28,10 @@ log = logging.getLogger(__name__)
 PERIOD_WITHOUT_VOLUMES = 60.0  # seconds between two measurements of logs, where volumes are not measured
 PAUSES = 20  # a measurement of 1 s is repeated after 20 s at the earliest
 LONGEST_PAUSE = 3600.0  # seconds, also after a measurement that hung for hours
-TURN_SECONDS = 2.0  # that the next pod waits for one that is measured
+NEXT_SECONDS = 2.0  # that the next pod waits for one that is measured
+TURN_SECONDS = 1.0  # that the files of a pod are counted before the next one in the queue has its turn
+LONG_SECONDS = 30.0  # of counting without a pause; then a pod pauses after each turn as after a measurement
+LONG_PODS = 4  # that do so at the same time; more of them share what these may take
 VOLUME_SECONDS = 2.5  # that volume has to answer
 VOLUME_REQUESTS = 32  # to volume at the same time
 REFRESH_SECONDS = 3.0  # that a request waits for figures
@@ -35,7 +41,7 @@ REFRESH_SECONDS = 3.0  # that a request waits for figures
 class _Measured:
     files: PodFiles | None  # None = each measurement failed
     began_at: float
-    due: float
+    due: float  # inf = it is being measured
 
 
 class FileUsage:
@@ -51,6 +57,9 @@ class FileUsage:
         self._present: frozenset[str] = frozenset()
         self._measured: dict[str, _Measured] = {}
         self._measuring: dict[str, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(FILES_PLACES)
+        self._begun: set[str] = set()  # pods that had a turn, until they are measured
+        self._long: set[str] = set()  # those that pause
         self._by_plugins: dict[str, tuple[VolumeUsage, ...]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._requests = asyncio.Semaphore(VOLUME_REQUESTS)
@@ -65,8 +74,7 @@ class FileUsage:
 
     def of_pod(self, pod: PodUsage, node: NodeUsage, mountpoints: Mountpoints | None) -> PodUsage:
         """Return the usage with that of its files, as far as it was measured; `mountpoints`: of the runtime."""
-        measured = self._measured.get(pod.uid)
-        files = measured.files if measured else None
+        files = self._files(pod.uid)
         if files is not None and files.measured_by_plugins:
             files = replace(files, volumes=(*files.volumes, *self._by_plugins.get(pod.uid, ())))
         return with_files(pod, files, self._layers, node, mountpoints)
@@ -99,18 +107,19 @@ class FileUsage:
             if task is not None:
                 task.cancel()
 
+    def _files(self, uid: str) -> PodFiles | None:
+        measured = self._measured.get(uid)
+        return measured.files if measured else None
+
     def _begin(self, pods: Sequence[PodUsage], is_due: Callable[[_Measured], bool]) -> asyncio.Task[None] | None:
-        """Return the round under way, else a new one for the pods that are due; None = none is, or no place is free. A
-        pod that has ended since the caller's list was read is left out: its figures are not kept."""
+        """Return the round under way, else a new one for the pods that are due; None = none is. A pod that has ended
+        since the caller's list was read is left out: its figures are not kept."""
         if self._round is None or self._round.done():
-            present = [pod for pod in pods if pod.uid in self._present] if self._has_place() else []
+            present = [pod for pod in pods if pod.uid in self._present]
             idle = [pod for pod in present if pod.uid not in self._measuring]
             due = [pod for pod in idle if (old := self._measured.get(pod.uid)) is None or is_due(old)]
             self._round = asyncio.create_task(self._measure(due), name="measure files") if due else None
         return self._round
-
-    def _has_place(self) -> bool:
-        return len(self._measuring) < FILES_PLACES
 
     async def _measure(self, pods: Sequence[PodUsage]) -> None:
         try:
@@ -119,37 +128,62 @@ class FileUsage:
         except RuntimeCallError as error:  # the relists report it
             log.debug("could not read the use of writable layers and images: %s", error)
         for pod in pods:
-            if not self._has_place():
-                return  # a later round measures the others
-            done, _ = await asyncio.wait({self._begin_pod(pod)}, timeout=TURN_SECONDS)
+            done, _ = await asyncio.wait({self._begin_pod(pod)}, timeout=NEXT_SECONDS)
             if done:
                 self._late.discard(pod.uid)
-            elif pod.uid not in self._late:
+            elif pod.uid in self._begun and pod.uid not in self._late:
                 self._late.add(pod.uid)
-                text = "measuring the files of pod %s/%s (%s) takes longer than %.0f s: its figures stay the last ones"
-                text += " until that ends; see whether a file system that is mounted in its volumes answers"
-                log.warning(text, pod.namespace, pod.name, pod.uid, TURN_SECONDS)
+                text = "measuring the files of pod %s/%s (%s) takes longer than %.0f s: until that ends its figures are"
+                text += " the last ones, or what is counted so far where that is more; see how many files its volumes"
+                text += " have, and whether a file system that is mounted in them answers"
+                log.warning(text, pod.namespace, pod.name, pod.uid, NEXT_SECONDS)
 
     def _begin_pod(self, pod: PodUsage) -> asyncio.Task[None]:
         measuring = asyncio.create_task(self._measure_pod(pod), name=f"measure files of pod {pod.uid}")
         self._measuring[pod.uid] = measuring
-        measuring.add_done_callback(lambda _: self._measuring.pop(pod.uid, None))
+        measuring.add_done_callback(lambda _: self._end_pod(pod.uid))
         return measuring
+
+    def _end_pod(self, uid: str) -> None:
+        self._measuring.pop(uid, None)
+        self._begun.discard(uid)
+        self._long.discard(uid)
 
     async def _measure_pod(self, pod: PodUsage) -> None:
         began_at = self._clock.monotonic()
-        old = self._measured.get(pod.uid)
-        files = old.files if old else None
+        took, complete = 0.0, False
         with self._errors.contained(pod.uid, "the measurement of its files"):
-            files = await self._source.measure(pod, volumes=self._volumes)
-        took = self._clock.monotonic() - began_at
+            count = self._source.count_files(pod, volumes=self._volumes)
+            while not complete and pod.uid in self._present:
+                seconds, complete = await self._take_turn(pod.uid, count)
+                took += seconds
+                found = count.found() if complete else at_least(count.found(), self._files(pod.uid))
+                self._measured[pod.uid] = _Measured(found, began_at, inf)
+                if took > LONG_SECONDS and not complete:
+                    await self._pause(pod.uid, seconds)
+            count.close()
         due = began_at + max(self._period, min(PAUSES * took, took + LONGEST_PAUSE))
+        files = self._files(pod.uid)
         self._measured[pod.uid] = _Measured(files, began_at, due)
         if pod.uid not in self._present:
             self._forget(pod.uid)
         elif files is not None and files.measured_by_plugins and pod.uid not in self._asking:
             self._asking[pod.uid] = asyncio.create_task(self._ask_volume(pod.uid), name=f"volumes of pod {pod.uid}")
             self._asking[pod.uid].add_done_callback(lambda _: self._asking.pop(pod.uid, None))
+
+    async def _take_turn(self, uid: str, count: FilesCount) -> tuple[float, bool]:
+        """Count once a place is free; return the seconds, and whether everything is counted."""
+        async with self._places:
+            began_at = self._clock.monotonic()
+            self._begun.add(uid)
+            complete = await count.count(TURN_SECONDS)
+            return self._clock.monotonic() - began_at, complete
+
+    async def _pause(self, uid: str, seconds: float) -> None:
+        """Leave the time to others after a turn that took so long."""
+        self._long.add(uid)
+        share = PAUSES * max(1.0, len(self._long) / LONG_PODS)
+        await asyncio.sleep(min((share - 1) * seconds, LONGEST_PAUSE))
 
     async def _ask_volume(self, uid: str) -> None:
         """Store the usage that volume reads; without its answer the volumes have none. No measurement waits for it."""

@@ -19,6 +19,10 @@ class DiskUse:
     def __add__(self, other: "DiskUse") -> "DiskUse":
         return DiskUse(self.used + other.used, self.inodes + other.inodes)
 
+    def at_least(self, other: "DiskUse") -> "DiskUse":
+        """The larger of both bytes, and of both inodes."""
+        return DiskUse(max(self.used, other.used), max(self.inodes, other.inodes))
+
 
 @dataclass(frozen=True, kw_only=True)
 class PodFiles:
@@ -30,6 +34,24 @@ class PodFiles:
     volumes: tuple[VolumeUsage, ...]
     other: DiskUse
     measured_by_plugins: bool = False  # there are volumes whose figures only volume can read
+
+
+def at_least(counted: PodFiles, before: PodFiles | None) -> PodFiles:
+    """Return what was counted so far of files that are still being counted, each figure at least as large as before: a
+    lower bound, which lowers nothing. Parts that are not counted yet keep their figures."""
+    if before is None:
+        return counted
+    names = dict.fromkeys((*before.logs, *counted.logs))
+    none = DiskUse()
+    logs = {name: counted.logs.get(name, none).at_least(before.logs.get(name, none)) for name in names}
+    volumes = {volume.name: volume for volume in before.volumes}
+    for volume in counted.volumes:
+        if (old := volumes.get(volume.name)) is not None:
+            use = _use(volume.filesystem).at_least(_use(old.filesystem))
+            volume = replace(volume, filesystem=with_use(volume.filesystem, use))
+        volumes[volume.name] = volume
+    other = counted.other.at_least(before.other)
+    return replace(counted, logs=logs, volumes=tuple(volumes.values()), other=other)
 
 
 def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
@@ -59,7 +81,7 @@ def with_files(
     total = files.other
     parts = [part for container in containers for part in (container.rootfs, container.logs) if part]
     for part in (*parts, *(volume.filesystem for volume in files.volumes if volume.ephemeral)):
-        total += DiskUse(part.used or 0, part.inodes_used or 0)
+        total += _use(part)
     ephemeral = _on(node.nodefs, files.time, total)
     return replace(pod, containers=containers, volumes=files.volumes, ephemeral_storage=ephemeral)
 
@@ -70,6 +92,10 @@ def with_runtime_files(node: NodeUsage, reported: RuntimeFilesystems) -> NodeUsa
     images = next(iter(reported.images), None)
     layers = next(iter(reported.containers), None) if mountpoints_of(reported).split else images
     return replace(node, imagefs=_used(node.imagefs, images), containerfs=_used(node.containerfs, layers))
+
+
+def _use(filesystem: FilesystemUsage) -> DiskUse:
+    return DiskUse(filesystem.used or 0, filesystem.inodes_used or 0)
 
 
 def _used(filesystem: FilesystemUsage | None, files: FilesystemFiles | None) -> FilesystemUsage | None:

@@ -70,6 +70,8 @@ class StillUsage:
         self.cgroup_readings: list[list[str]] = []  # UIDs of pods
         self.measured: list[str] = []  # UIDs of pods whose files were measured
         self.by_plugins = False  # pods have volumes that only plugins can measure
+        self.endless: set[str] = set()  # UIDs of pods that make files ahead of those who count them
+        self.counted_seconds = 0.0  # of all turns of endless ones
         self.hung: dict[str, asyncio.Event] = {}  # by UID of a pod: measuring its files ends once this is set
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
@@ -87,18 +89,35 @@ class StillUsage:
         self.cgroup_readings.append([pod.uid for pod in pods])
         return FoundCgroups(machine=MACHINE, cgroups=())
 
-    async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
+    def count_files(self, pod: PodUsage, *, volumes: bool) -> "CountedFiles":
         self.measured.append(pod.uid)
-        if (answers := self.hung.get(pod.uid)) is not None:
+        return CountedFiles(self, pod.uid, len(self.measured), volumes)
+
+    def close(self) -> None: ...
+
+
+class CountedFiles:
+    """The files of a pod: one volume, which uses as many bytes as its number. Those of a pod in `endless` use one more
+    after each turn, and are never counted to their end."""
+
+    def __init__(self, host: StillUsage, uid: str, number: int, volumes: bool) -> None:
+        self._host, self._uid, self._volumes = host, uid, volumes
+        self._used = 0 if uid in host.endless else number
+
+    async def count(self, seconds: float) -> bool:
+        if (answers := self._host.hung.get(self._uid)) is not None:
             await answers.wait()
-        found = VolumeUsage(name="v", filesystem=FilesystemUsage(time=1.0, used=len(self.measured)), ephemeral=True)
-        return PodFiles(
-            time=1.0,
-            logs={},
-            volumes=(found,) if volumes else (),
-            other=DiskUse(),
-            measured_by_plugins=self.by_plugins,
-        )
+        if self._uid in self._host.endless:
+            self._used += 1
+            await asyncio.sleep(seconds)
+            self._host.counted_seconds += seconds
+        return self._uid not in self._host.endless
+
+    def found(self) -> PodFiles:
+        found = VolumeUsage(name="v", filesystem=FilesystemUsage(time=1.0, used=self._used), ephemeral=True)
+        volumes = (found,) if self._volumes else ()
+        by_plugins = self._host.by_plugins
+        return PodFiles(time=1.0, logs={}, volumes=volumes, other=DiskUse(), measured_by_plugins=by_plugins)
 
     def close(self) -> None: ...
 

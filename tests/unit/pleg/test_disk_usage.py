@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from services.pleg.adapters import disk_usage as adapter
-from services.pleg.adapters.disk_usage import disk_usage, measure_pod
+from services.pleg.adapters import file_statuses
+from services.pleg.adapters.disk_usage import ENTRIES_AT_ONCE, PodCount
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
-from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_runtime_files, with_use
+from services.pleg.core.pod_files import DiskUse, PodFiles, at_least, with_files, with_runtime_files, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
 from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
+from tests.unit.pleg.counted import disk_usage, measure_pod
 
 UID = "u"
 VOLUMES = Path("pods", UID, "volumes")
@@ -90,7 +93,7 @@ def test_links_beyond_those_that_are_kept_count_by_their_shares(tmp_path: Path) 
 
 def test_what_is_not_there_uses_nothing(tmp_path: Path) -> None:
     assert disk_usage(tmp_path / "none") == DiskUse()
-    found = measure_pod(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
+    found = measure_pod(tmp_path, tmp_path / "none", UID)
     assert found == PodFiles(time=3.0, logs={}, volumes=(), other=DiskUse())
 
 
@@ -101,7 +104,7 @@ def test_logs_volumes_and_etc_hosts_are_counted_apart(tmp_path: Path) -> None:
     scratch = write(tmp_path / VOLUMES / "kubernetes.io~empty-dir" / "scratch" / "file")
     secret = write(tmp_path / VOLUMES / "kubernetes.io~secret" / "key" / "file")
     write(tmp_path / VOLUMES / "kubernetes.io~csi" / "pv" / "mount" / "file")
-    found = measure_pod(str(tmp_path), logs, UID, 3.0, volumes=True)
+    found = measure_pod(tmp_path, logs, UID)
     assert found.logs == {"main": DiskUse(blocks(log.parent, log), 2)}
     assert found.other == DiskUse(blocks(stray, hosts), 2)
     shown = {volume.name: (volume.filesystem.used, volume.ephemeral) for volume in found.volumes}
@@ -110,7 +113,41 @@ def test_logs_volumes_and_etc_hosts_are_counted_apart(tmp_path: Path) -> None:
         "key": (blocks(secret.parent, secret), False),
     }
     assert all((volume.filesystem.capacity or 0) > 0 for volume in found.volumes)
-    assert measure_pod(str(tmp_path), logs, UID, 3.0, volumes=False).volumes == ()
+    assert measure_pod(tmp_path, logs, UID, volumes=False).volumes == ()
+
+
+def test_a_volume_without_end_shows_what_was_counted_so_far_and_hides_no_other_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = tmp_path / VOLUMES / "kubernetes.io~empty-dir"
+    endless, others = write(plugin / "endless" / "file"), [write(plugin / name / "file") for name in "abc"]
+
+    def statuses(root: Path) -> Iterator[os.stat_result]:
+        yield from file_statuses.statuses(root)
+        while root.name == "endless":  # the pod makes files ahead of the count
+            yield endless.lstat()
+
+    monkeypatch.setattr(adapter, "statuses", statuses)
+    count, seconds, used = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True), itertools.count(), [-1]
+    for _ in range(2 + len(others)):
+        assert not count.count(1.0, lambda: float(next(seconds)))
+        shown = {volume.name: volume.filesystem.used or 0 for volume in count.found().volumes}
+        used.append(shown.pop("endless"))
+    assert shown == {file.parent.name: blocks(file.parent, file) for file in others}
+    assert used == sorted(used) and used[-1] >= 2 * ENTRIES_AT_ONCE * blocks(endless)
+
+
+def test_what_was_counted_so_far_lowers_no_figure() -> None:
+    def files(logs: dict[str, DiskUse], *volumes: VolumeUsage, other: int = 0) -> PodFiles:
+        return PodFiles(time=5.0, logs=logs, volumes=volumes, other=DiskUse(other, 1))
+
+    old = files({"main": DiskUse(10, 9), "side": DiskUse(3, 1)}, volume("a", 7, ephemeral=True), other=4)
+    new = files({"main": DiskUse(20, 2)}, volume("a", 6, ephemeral=True), volume("b", 1, ephemeral=True), other=3)
+    assert at_least(new, None) == new
+    together = at_least(replace(new, time=6.0), old)
+    assert together.logs == {"main": DiskUse(20, 9), "side": DiskUse(3, 1)}
+    assert {volume.name: volume.filesystem.used for volume in together.volumes} == {"a": 7, "b": 1}
+    assert (together.other, together.time) == (DiskUse(4, 1), 6.0)
 
 
 def volume(name: str, used: int, *, ephemeral: bool) -> VolumeUsage:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from services.pleg.adapters import file_statuses
-from services.pleg.adapters.disk_usage import disk_usage
 from services.pleg.adapters.file_statuses import statuses
+from tests.unit.pleg.counted import disk_usage
 
 LONG = "d" * 250
 LEVELS = 40  # 10000 bytes of path, where a system call takes 4096

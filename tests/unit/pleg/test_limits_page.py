@@ -20,12 +20,19 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("bytes of a cgroup file", f"{cgroup_reader.MOST_BYTES >> 10} KiB"),
         ("interfaces of a network namespace", network_counters.MOST_INTERFACES),
         (
-            "files with several links that are counted once; links of further ones count by shares",
+            "files of a directory with several links that are counted once; links of further ones count by shares",
             disk_usage.MAX_LINKED_FILES,
         ),
-        ("share of the time in which files are measured", f"1/{file_usage.PAUSES}"),
-        ("seconds that the next pod waits for one whose files are measured", f"{file_usage.TURN_SECONDS:.0f}"),
-        ("pods whose files are measured at the same time", usage_source.FILES_PLACES),
+        ("share of the time in which the files of a pod are measured", f"1/{file_usage.PAUSES}"),
+        ("seconds that the next pod waits for one whose files are measured", f"{file_usage.NEXT_SECONDS:.0f}"),
+        (
+            "seconds of a turn, in which the files of a pod are counted; pods that have a turn at the same time",
+            f"{file_usage.TURN_SECONDS:.0f}; {usage_source.FILES_PLACES}",
+        ),
+        (
+            "seconds that files are counted without pauses; pods beyond it that have 1/20 of the time each",
+            f"{file_usage.LONG_SECONDS:.0f}; {file_usage.LONG_PODS}",
+        ),
         ("bytes or inodes in a figure", f"2^{usage.MOST.bit_length()} - 1"),
         (
             "requests at once for the figures that volume's plugins read (CSI, NFS, local)",

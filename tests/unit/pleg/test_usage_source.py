@@ -3,19 +3,16 @@
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bus.messages.usage import PodUsage
-from services.pleg.adapters import usage_source
+from bus.messages.usage import FilesystemUsage, PodUsage
+from services.pleg.adapters import disk_usage
 from services.pleg.adapters.usage_source import HostUsage
-from services.pleg.core.pod_files import DiskUse, PodFiles
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 
 DEADLINE = 60.0  # seconds
-FILES = PodFiles(time=1.0, logs={}, volumes=(), other=DiskUse())
 
 
 def pod(uid: str) -> PodUsage:
@@ -27,12 +24,15 @@ async def test_a_pod_whose_mount_does_not_answer_takes_one_thread(
 ) -> None:
     answers = threading.Event()
 
-    def measure(root_dir: str, logs: Path, uid: str, wall: float, **_: Any) -> PodFiles:
-        if uid.startswith("hung"):
+    def read_filesystem(path: str, wall: float) -> FilesystemUsage:
+        if "hung" in path:
             answers.wait(2 * DEADLINE)
-        return FILES
+        return FilesystemUsage(time=wall)
 
-    monkeypatch.setattr(usage_source, "measure_pod", measure)
+    monkeypatch.setattr(disk_usage, "read_filesystem", read_filesystem)
+    uids = ["other", *(f"hung{number}" for number in range(15))]
+    for uid in uids:
+        (tmp_path / "pods" / uid / "volumes/kubernetes.io~empty-dir/v").mkdir(parents=True)
     config = EffectiveConfig(
         node_name="node1",
         root_dir=str(tmp_path),
@@ -42,15 +42,16 @@ async def test_a_pod_whose_mount_does_not_answer_takes_one_thread(
         container_runtime_endpoint="unix:///run/fake.sock",
     )
     usage = HostUsage(config, SystemClock())
-    hung = [asyncio.create_task(usage.measure(pod(f"hung{number}"), volumes=True)) for number in range(15)]
+    counts = [usage.count_files(pod(uid), volumes=True) for uid in uids]
+    other, *hung = [asyncio.create_task(count.count(DEADLINE)) for count in counts]
     try:
         async with asyncio.timeout(DEADLINE):
-            await asyncio.sleep(0)
-            assert await usage.measure(pod("other"), volumes=True) == FILES
+            assert await other
+            assert [volume.name for volume in counts[0].found().volumes] == ["v"]
         assert not any(task.done() for task in hung)
         answers.set()
         async with asyncio.timeout(DEADLINE):
-            assert await asyncio.gather(*hung) == [FILES] * len(hung)
+            assert all(await asyncio.gather(*hung))
     finally:
         answers.set()
         usage.close()
