@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
-from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.environment import ReferencedObject, References, environment_references
@@ -25,7 +25,7 @@ _SMALL = 256 << 10  # characters; every container may keep so much at the same t
 _LARGE_AT_ONCE = 4  # containers that keep more than _SMALL at the same time
 _DROPPED = ReferencedObject(None, error="not read: the objects before it are already larger than an environment may be")
 _MANY_SERVICES = 100  # whose variables are made in a thread, so that the other pods go on
-SECONDS = 5.0  # a sources that is being restarted is back within that
+SECONDS = 5.0  # for what sources has in memory; one that is being restarted is back within that
 
 
 class ClusterReads(Protocol):
@@ -170,7 +170,7 @@ class SourcesReads:
     async def _object(self, kind: str, space: str, name: str, *, fresh: bool = False) -> ReferencedObject:
         request = GetObject(kind=kind, namespace=space, name=name, fresh=fresh)
         try:
-            found = await self._bus.ask("sources", request, FoundObject, SECONDS)
+            found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
         except (NoAnswerError, RequestRefusedError) as error:
             return ReferencedObject(None, error=str(error))
         return ReferencedObject(found.object, found.not_found, found.error)

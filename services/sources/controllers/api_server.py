@@ -36,6 +36,7 @@ class WaitEnd(Flag):
     """What ends a wait for the API server early."""
 
     FAILURE = auto()  # the first request that failed
+    OUTAGE = auto()  # the network failed
     OUTAGE_OVER = auto()  # the API server answered a request after an outage
     WENT_BACK = auto()  # its store is of another history than what was seen before
 
@@ -105,6 +106,8 @@ class ApiServer:
         log.warning("%s", line)
         self.bus.trouble(OUTAGE, line)
         self._end(WaitEnd.FAILURE)
+        if error.is_outage:
+            self._end(WaitEnd.OUTAGE)
 
     def no_longer_asked(self, what: str) -> None:
         """No pod needs `what` any more."""

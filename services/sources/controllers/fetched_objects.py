@@ -6,26 +6,29 @@ as long as the list of objects that the pods of this node name. An object that n
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from bus.messages.sources import FoundObject
-from services.sources.controllers.api_server import ApiServer
-from services.sources.controllers.live_read import FORBIDDEN_RETRIES, TIMEOUT
+from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
+from services.sources.controllers.live_read import FORBIDDEN_RETRIES, WAIT
 from services.sources.controllers.object_store import Changed, not_registered, single
+from services.sources.controllers.read_places import ReadPlaces
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.fetched_object import FetchedObject
 from services.sources.core.read_order import ReadOrder
 from shared.kube import paths
-from shared.kube.interface import ApiStatusError, ApiUnreachableError
+from shared.kube.interface import READ_TIMEOUT, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 from shared.podspec.references import Reference
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16  # reads; the rest waits here, in the right order, and not in the client's queue
-ANSWER_SECONDS = 4.0  # a request waits so long for its turn and the read; the requesting service waits five
+KEPT_AFTER = 4.0  # seconds after which a request is answered with the object that is kept, where a failed read would be
+OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
 ABSENT = 5.0  # seconds for which an absent object is not looked for again where refreshes are spread
 
 Answer = asyncio.Future[FoundObject]
@@ -110,8 +113,11 @@ class FetchedObjects:
             answer = kept.waiting = kept.waiting or asyncio.get_running_loop().create_future()
             self._order.need(reference, self._pods(reference))
             self._turn()
-        if not self._api.away:
-            await asyncio.wait([answer], timeout=ANSWER_SECONDS)
+        keeps = self._refreshes and kept.known.object is not None
+        if not self._api.is_outage:
+            with contextlib.suppress(RetryRequestError):
+                async with self._api.waiting(WaitEnd.OUTAGE):
+                    await asyncio.wait([answer], timeout=KEPT_AFTER if keeps else WAIT)
         if answer.done():
             found = answer.result()
         else:
@@ -171,21 +177,21 @@ class FetchedObjects:
 
     async def _run(self) -> None:
         """Begin reads, in order, while there is room for them."""
-        room = asyncio.Semaphore(AT_ONCE)
+        places = ReadPlaces(AT_ONCE)
         while True:
-            await room.acquire()
+            await places.acquire()
             reference = await self._next()
             kept = self._kept[reference]
             kept.sent, kept.waiting, kept.outdated = kept.waiting or _unasked(), None, False
             kept.reading = asyncio.create_task(self._read(reference, kept), name=f"read {single(reference)}")
-            kept.reading.add_done_callback(lambda _: room.release())
+            kept.reading.add_done_callback(places.begin())
 
     async def _next(self) -> Reference:
         while True:
             self._wake.clear()
             now, ttl = self._api.clock.monotonic(), self._time_to_live()
-            if self._api.away:
-                await self._api.pause(ANSWER_SECONDS, interruptible=True)
+            if self._api.is_outage:
+                await self._api.pause(OUTAGE_PAUSE, interruptible=True)
                 continue
             if now >= self._held_until and (reference := self._order.take(now, ttl)) is not None:
                 return reference
@@ -233,7 +239,7 @@ class FetchedObjects:
         retries = iter(FORBIDDEN_RETRIES)
         while True:
             try:
-                obj = await self._api.clients.objects.get(path, query, timeout=TIMEOUT)
+                obj = await self._api.clients.objects.get(path, query, timeout=READ_TIMEOUT)
             except ApiUnreachableError as error:
                 self._api.failed(path, error)
                 return FoundObject(object=None, error=str(error))

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 
 from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer
-from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
+from shared.kube.interface import READ_TIMEOUT, ApiClient, ApiStatusError, ApiUnreachableError
 
-TIMEOUT = 4.0  # seconds from sending the request; the requesting service waits five
-WAIT = 5.0  # seconds in all, also for the rate limit: a read that no asker waits for any more leaves its queue
+# Seconds in all, also for the rate limit: a read that no asker waits for any more (REQUESTED_READ_TIMEOUT) leaves its
+# queue. A connection whose peer is gone breaks within ten seconds by itself (`shared.kube.dialing`).
+WAIT = READ_TIMEOUT + 5.0
+RETRIED_FOR = 5.0  # seconds after its beginning within which a read that the API server put off is sent again
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
 FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
 
@@ -30,17 +32,17 @@ async def live_read(
 async def _read(
     api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None, *, may_lag: bool
 ) -> FoundObject:
-    retries = iter(FORBIDDEN_RETRIES if may_lag else ())
+    retries, began = iter(FORBIDDEN_RETRIES if may_lag else ()), api.clock.monotonic()
     while True:
         if api.is_outage:  # the watch of our Node probes, and nothing else
             return FoundObject(object=None, error=api.away)
         try:
-            found = await client.get(path, query, timeout=TIMEOUT)
+            found = await client.get(path, query, timeout=READ_TIMEOUT)
             api.is_there()
             return FoundObject(object=found)
         except ApiStatusError as error:
             delay = next(retries, None) if error.forbidden else error.retry_after
-            if delay is None or delay >= WAIT:
+            if delay is None or api.clock.monotonic() + delay >= began + RETRIED_FOR:
                 return FoundObject(object=None, not_found=error.not_found, error=str(error))
             await asyncio.sleep(delay)
         except ApiUnreachableError as error:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject
-from services.sources.controllers.api_server import ApiServer
-from services.sources.controllers.live_read import live_read
+from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
+from services.sources.controllers.live_read import WAIT, live_read
+from services.sources.controllers.read_places import ReadPlaces
 from services.sources.controllers.referenced_objects import effective_qps
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.bound_claim import is_settled, volume_name
@@ -29,7 +30,6 @@ AT_ONCE = 8  # reads
 # Of all claims together; more of them are read more rarely. A bound claim takes two reads.
 BOUND_READS_PER_SECOND = 10.0
 UNBOUND_READS_SHARE = 0.4  # of the rate limit of sources: 24 claims are each read within 2 s at 30 requests a second
-TIMEOUT = 4.0  # seconds for which a request waits for the read; the caller waits 10 s
 OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
 SPREAD = 1.0  # seconds over which claims are read after an outage
 
@@ -69,7 +69,7 @@ class VolumeClaims:
         self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
         self._bound: set[_Claim] = set()  # with a volume that names them
         self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config)
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._places = ReadPlaces(AT_ONCE)
 
     def on_pod(self, change: MergeChange) -> None:
         """A pod of the API server is about to be published, or removed."""
@@ -89,9 +89,9 @@ class VolumeClaims:
             return FoundObject(object=None, error=f'object "{namespace}"/"{name}" not registered')
         if fresh:
             claim.nudge()
-        if not self._api.away:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TIMEOUT):
+        if not self._api.is_outage:
+            with contextlib.suppress(TimeoutError, RetryRequestError):
+                async with asyncio.timeout(WAIT), self._api.waiting(WaitEnd.OUTAGE):
                     await claim.is_read.wait()
         found = claim.claim if of_claim else claim.volume
         error = claim.claim_error if of_claim else claim.volume_error
@@ -143,11 +143,15 @@ class VolumeClaims:
     async def _follow(self, claim: _Claim) -> None:
         reads = 0  # that found it unbound
         while True:
-            while self._api.away and claim.claim is not None:
+            while self._api.is_outage and claim.claim is not None:
                 await self._api.pause(OUTAGE_PAUSE, interruptible=True, spread=SPREAD)
             claim.nudged.clear()
-            async with self._room:
+            await self._places.acquire()
+            end = self._places.begin()
+            try:
                 await self._read(claim)
+            finally:
+                end()
             if not claim.nudged.is_set():
                 claim.is_read.set()
             found = (found.object if found is not None else None for found in (claim.claim, claim.volume))

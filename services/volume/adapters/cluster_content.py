@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages import sources
-from bus.messages.sources import GetObject
+from bus.messages.sources import REQUESTED_READ_TIMEOUT, GetObject
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
 from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.core.object_key import ObjectKey
@@ -18,7 +18,6 @@ from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, 
 from services.volume.core.volume_spec import VolumeSpec
 from shared.clock import Clock
 
-SECONDS = 10.0  # timeout of a read; it is resent as soon as the other process is back
 # Texts of the node authorizer, of a cache, and of a sources that has just started: they do not have the pod yet.
 _LAG = (" is forbidden: ", "failed to sync ", "informer has not yet synced", " not registered")
 
@@ -105,7 +104,7 @@ class ClusterContent:
     async def _object(self, key: ObjectKey, *, fresh: bool = False) -> FoundObject:
         request = GetObject(kind=key.kind, namespace=key.namespace, name=key.name, fresh=fresh)
         try:
-            found = await self._bus.ask("sources", request, sources.FoundObject, SECONDS)
+            found = await self._bus.ask("sources", request, sources.FoundObject, REQUESTED_READ_TIMEOUT)
         except NoAnswerError as error:
             return FoundObject(problem=Problem(str(error), FailureKind.UNANSWERED))
         except RequestRefusedError as error:

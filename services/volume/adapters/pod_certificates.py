@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.event import KubeEvent
-from bus.messages.sources import FoundObject, GetObject
+from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, RequestedPodCertificate, RequestPodCertificate
 from services.volume.adapters.certificate_keys import KeyAndRequest, new_key
 from services.volume.core.payload import FailureKind, FoundCertificate, Problem
@@ -32,8 +32,6 @@ from shared.model import objects
 from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
-
-SECONDS = 10.0  # timeout of a read
 
 
 class _UnansweredError(Exception):
@@ -142,7 +140,7 @@ class PodCertificates:
         """The object; None = the API server has none."""
         request = GetObject(kind=kind, namespace=namespace, name=name)
         try:
-            found = await self._bus.ask("sources", request, FoundObject, SECONDS)
+            found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
         except (NoAnswerError, RequestRefusedError) as error:
             raise _UnansweredError(str(error)) from None
         if found.object is None and not found.not_found:

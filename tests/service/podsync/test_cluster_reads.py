@@ -91,3 +91,22 @@ async def test_only_a_few_containers_keep_a_large_environment_at_the_same_time(r
         leave.set()
         await asyncio.gather(*building)
     assert most_inside == 4
+
+
+async def test_an_object_that_is_read_slowly_is_waited_for() -> None:
+    network, answer = MemoryNetwork(), asyncio.Event()
+
+    class Slow(Sources):
+        async def _object(self, request: GetObject) -> FoundObject:
+            await answer.wait()
+            return await super()._object(request)
+
+    sources, bus = Slow(network), network.bus("podsync")
+    for one in (sources.bus, bus):
+        await one.start()
+    reading = asyncio.create_task(SourcesReads(bus, "n").secret("ns", "s"))
+    await network.advance(65.0)
+    answer.set()
+    assert (await reading).object is not None
+    for one in (sources.bus, bus):
+        await one.stop()

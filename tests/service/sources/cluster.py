@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.memory import MemoryNetwork
-from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
 from services.sources.adapters.clients import Clients
@@ -124,11 +124,13 @@ class ClusterNode:
             await self.pass_time(min(0.1, within - passed))
         return self.clock.monotonic() - began
 
-    async def ask(self, kind: str, name: str, *, namespace: str = "default", fresh: bool = False) -> FoundObject:
+    async def ask(
+        self, kind: str, name: str, *, namespace: str = "default", fresh: bool = False, within: float = 6.0
+    ) -> FoundObject:
         """GetObject, waited for on virtual time."""
         request = GetObject(kind=kind, namespace=namespace, name=name, fresh=fresh)
-        asking = asyncio.create_task(self._bus.ask("sources", request, FoundObject))
-        await self.until(asking.done, within=6.0)
+        asking = asyncio.create_task(self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT))
+        await self.until(asking.done, within)
         return asking.result()
 
     async def services_for(self, namespace: str) -> FoundServices:

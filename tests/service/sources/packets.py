@@ -54,8 +54,11 @@ class LossyClient:
         finally:
             lost.cancel()
             asking.cancel()
-        await asyncio.sleep(deadline - loop.time())
-        raise ApiUnansweredError(f"GET {path}: no answer in time")
+        if (left := deadline - loop.time()) < CONFIRMED:
+            await asyncio.sleep(left)
+            raise ApiUnansweredError(f"GET {path}: no answer in time")
+        await asyncio.sleep(CONFIRMED)
+        raise ApiUnreachableError(f"GET {path}: the connection broke: Connection timed out")
 
     @contextlib.asynccontextmanager
     async def watch(

@@ -10,7 +10,7 @@ from shared.kube import paths
 from shared.kube.interface import ApiUnansweredError
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
-from tests.service.sources.packets import LimitedClient, LossyClient
+from tests.service.sources.packets import DIAL, LimitedClient, LossyClient
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
 
 
@@ -19,7 +19,7 @@ async def notice(node: ClusterNode) -> None:
     assert (await node.ask("Secret", "s", fresh=True)).object is None
 
 
-@pytest.mark.parametrize("seconds", [4.5, 7.0, 9.1, 10.9, 13.7, 40.0, 61.3, 600.0])
+@pytest.mark.parametrize("seconds", [5.5, 7.0, 9.1, 10.9, 13.7, 40.0, 61.3, 600.0])
 @on_virtual_time
 async def test_watches_that_died_resume_from_their_versions(tmp_path: Path, seconds: float) -> None:
     async with cluster_node(tmp_path) as node:
@@ -34,7 +34,7 @@ async def test_watches_that_died_resume_from_their_versions(tmp_path: Path, seco
         node.api.delete(paths.pod("default", "goes"), grace=0)
         node.api.bind(showing("comes", "s"), NODE)
         newest = put_secret(node, "s")
-        await node.pass_time(seconds - 4.0)
+        await node.pass_time(seconds - DIAL)
         assert node.wanted() == ["goes", "stays"]
         client.restore()
         within = 10.0 + noticed_within(seconds)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bus.interface import NoAnswerError
-from bus.messages.sources import FoundObject, GetObject
+from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from services.sources.controllers import bounded_objects, referenced_objects
 from shared.kube import paths
 from shared.kube.interface import LONGEST_RETRY_AFTER
@@ -35,7 +35,7 @@ class Volumes:
         while name not in self.mounted:
             self.asks += 1
             try:
-                found = await self.node._bus.ask("sources", request, FoundObject, 10.0)
+                found = await self.node._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
             except NoAnswerError:
                 continue
             if found.object is not None:
@@ -115,10 +115,10 @@ async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, mon
         node.api.bind(showing("goes", *NAMES[:200]), NODE)
         limited = LimitedClient(node.api.client(USER), node.clock, qps=1.0, burst=1)
         await node.start(node.api.client(USER), objects_client=limited)
-        asking = [asyncio.create_task(node.ask("Secret", name)) for name in NAMES[:200]]
+        asking = [asyncio.create_task(node.ask("Secret", name, within=20.0)) for name in NAMES[:200]]
         await node.pass_time(10.0)
-        await asyncio.gather(*asking)
         node.api.delete(paths.pod("default", "goes"), grace=0)
+        assert any("not registered" in found.error for found in await asyncio.gather(*asking))
         node.api.bind(showing("comes", "new"), NODE)
         put_secret(node, "new")
         await node.settle()

@@ -1,16 +1,21 @@
 """An API server that is slow, throttles or stalls is no outage: watches go on, and nothing is listed again."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from services.sources.controllers import fetched_objects, read_places, volume_claims
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiUnreachableError
+from shared.model.objects import Object
 from tests.fakes.api_server import Received
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
 from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
+from tests.service.sources.test_volume_claims import put as put_claim
 
 SECRETS = [f"s{number}" for number in range(100)]
 
@@ -22,6 +27,17 @@ async def busy(node: ClusterNode) -> None:
     node.api.bind(showing("web", *SECRETS), NODE)
     await node.start()
     await node.pass_time(60.0)
+
+
+def reads_take(node: ClusterNode, seconds: Callable[[Received], float]) -> None:
+    """Each list and GET takes so long."""
+    arrive = node.api.arrive
+
+    async def delayed(received: Received, timeout: float | None) -> None:
+        node.api.slow(seconds(received) if received.method == "GET" else 0.0)
+        await arrive(received, timeout)
+
+    node.api.arrive = delayed  # type: ignore[method-assign]
 
 
 def lists(node: ClusterNode) -> int:
@@ -43,7 +59,7 @@ async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
         await busy(node)
         before, watches = lists(node), node.asked("WATCH", "/secrets")
         node.api.slow(6.0)
-        assert "no answer in time" in (await node.ask("Secret", "s0", fresh=True)).error
+        assert (await node.ask("Secret", "s0", fresh=True, within=6.1)).object is not None
         node.api.slow(0.0)
         await node.pass_time(30.0)
         assert (lists(node), node.asked("WATCH", "/secrets"), node.troubles()) == (before, watches, ())
@@ -52,13 +68,7 @@ async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_lists_that_take_twenty_seconds_each_are_read(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
-        arrive = node.api.arrive
-
-        async def delayed(received: Received, timeout: float | None) -> None:
-            node.api.slow(20.0 if received.method == "GET" else 0.0)
-            await arrive(received, timeout)
-
-        node.api.arrive = delayed  # type: ignore[method-assign]
+        reads_take(node, lambda _: 20.0)
         node.api.bind(pod("web"), NODE)
         await node.start()
         await node.until(lambda: node.wanted() == ["web"], within=120.0)
@@ -110,12 +120,13 @@ async def test_a_stall_of_twenty_seconds_costs_neither_lists_nor_many_requests(t
         await busy(node)
         before, secrets = lists(node), node.asked("WATCH", "/secrets")
         node.api.pause()
-        assert (await node.ask("Secret", "s0", fresh=True)).object is None
+        asking = asyncio.create_task(node.ask("Secret", "s0", fresh=True, within=21.0))
         node.api.bind(pod("comes"), NODE)
         newest = put_secret(node, "s7")
         requests = len(node.api.requests)
-        await node.pass_time(16.0)
+        await node.pass_time(20.0)
         node.api.resume()
+        assert (await asking).object is not None
         await node.until(lambda: "comes" in node.wanted() and version_of(node, "s7") == newest, within=1.0)
         await node.until(lambda: node.troubles() == (), within=10.0)
         await node.pass_time(30.0)
@@ -224,3 +235,75 @@ async def test_in_an_outage_only_the_list_of_our_node_is_sent_and_that_rarely(tm
         assert "not reachable" in (await node.ask("VolumeAttachment", "a", fresh=True)).error
         await node.pass_time(300.0)
         assert set(sent) == {f"GET {paths.NODES}"} and 4 <= len(sent) <= 10
+
+
+@pytest.mark.parametrize("strategy", ["Watch", "Cache", "Get"])
+@on_virtual_time
+async def test_objects_are_read_while_each_list_and_get_takes_twenty_seconds(tmp_path: Path, strategy: str) -> None:
+    async with cluster_node(tmp_path, change_detection_strategy=strategy) as node:
+        reads_take(node, lambda _: 20.0)
+        put_secret(node, "s")
+        put_claim(node, bound=True)
+        node.api.put(f"{paths.VOLUME_ATTACHMENTS}/csi-1", {"metadata": {"name": "csi-1"}})
+        web = showing("web", "s")
+        web["spec"]["volumes"].append({"name": "data", "persistentVolumeClaim": {"claimName": "data"}})
+        node.api.bind(web, NODE)
+        await node.start()
+        await node.until(lambda: node.wanted() == ["web"], within=120.0)
+        await node.pass_time(60.0 if strategy == "Watch" else 0.0)
+        asked = {
+            "Secret": node.ask("Secret", "s", within=45.0),
+            "PersistentVolumeClaim": node.ask("PersistentVolumeClaim", "data", within=45.0),
+            "VolumeAttachment": node.ask("VolumeAttachment", "csi-1", namespace="", within=45.0),
+            "VolumeSecret": node.ask("VolumeSecret", "s", within=45.0),
+            "Node": node.ask("Node", NODE, namespace="", fresh=True, within=45.0),
+        }
+        found = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+        assert {kind: answer.error for kind, answer in found.items()} == dict.fromkeys(asked, "")
+        volume = await node.ask("PersistentVolume", "pv-1", namespace="", within=45.0)
+        assert volume.object is not None
+
+
+PLACES = {"PersistentVolumeClaim": volume_claims.AT_ONCE, "Secret": fetched_objects.AT_ONCE}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@on_virtual_time
+async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp_path: Path, kind: str) -> None:
+    def showing_all(name: str, *names: str) -> Object:
+        made = showing(name, *names)
+        if kind != "Secret":
+            made["spec"]["volumes"] = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]
+        return made
+
+    slow = [f"slow{number}" for number in range(2 * PLACES[kind])]
+    more = [f"slow{number}" for number in range(len(slow), read_places.MAX_SLOW + 2 * PLACES[kind])]
+    async with cluster_node(tmp_path, change_detection_strategy="Get") as node:
+        sent = set[str]()
+
+        def seconds(received: Received) -> float:
+            sent.update({received.path} if "/slow" in received.path else ())
+            return 59.0 if "/slow" in received.path else 0.0
+
+        reads_take(node, seconds)
+        for name in [*slow, *more, "data"]:
+            put_secret(node, name)
+            put_claim(node, bound=True, name=name, volume=f"pv-{name}")
+        await node.start()
+        node.api.bind(showing_all("slow", *slow), NODE)
+        await node.settle()
+        asking = [asyncio.create_task(node.ask(kind, name, within=130.0)) for name in slow]
+        await node.pass_time(0.5)
+        node.api.bind(showing_all("web", "data"), NODE)
+        await node.settle()
+        assert (await node.ask(kind, "data", within=2 * read_places.SLOW_AFTER)).object is not None
+        node.api.bind(showing_all("more", *more), NODE)
+        await node.settle()
+        asking += [asyncio.create_task(node.ask(kind, name, within=130.0)) for name in more]
+        await node.pass_time(40.0)
+        assert 2 * PLACES[kind] < len(sent) <= read_places.MAX_SLOW + PLACES[kind]
+        node.api.delete(paths.pod("default", "slow"), grace=0)
+        node.api.delete(paths.pod("default", "more"), grace=0)
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)

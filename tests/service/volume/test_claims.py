@@ -196,6 +196,19 @@ async def test_a_claim_that_sources_could_not_read_is_requested_again(cluster: C
         await cluster.until_state("u", VolumeState.MOUNTED)
 
 
+async def test_a_claim_and_content_that_are_read_slowly_are_waited_for(cluster: ClaimCluster) -> None:
+    cluster.bound("1")
+    async with cluster.volume():
+        with cluster.delayed() as answer:
+            cluster.run("u")
+            await cluster.until_asked(CLAIM)
+            await cluster.network.advance(65.0)
+            answer.set()
+            await cluster.until_state("u", VolumeState.MOUNTED)
+        assert cluster.asked[CLAIM] == 1
+    assert not cluster.events.state
+
+
 async def test_a_teardown_after_a_restart_needs_no_answer_of_sources(cluster: ClaimCluster) -> None:
     cluster.bound("1")
     cluster.run("u")

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from services.sources.adapters import manifest_socket, manifest_url
+from services.sources.controllers import fetched_objects, read_places, volume_claims
 from services.sources.core import reflector, submitted, url_source
 from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES
+from shared.kube.interface import READ_TIMEOUT
 from shared.podspec.static_pod import LARGEST_POD
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -39,3 +41,10 @@ def test_the_rows_for_an_outage_are_what_the_code_has() -> None:
     )
     assert not [row for row in rows if row not in PAGE.read_text()]
     assert f"up to {reflector.MAX_PROBE_PAUSE:.0f} s after the return" in PAGE.read_text()
+
+
+def test_the_rows_for_single_reads_are_what_the_code_has() -> None:
+    numbers = f"{volume_claims.AT_ONCE}; {fetched_objects.AT_ONCE}; {read_places.MAX_SLOW}"
+    path = "services/sources/controllers/read_places.py"
+    assert f"that have taken over {read_places.SLOW_AFTER:.0f} s (`{path}`) | {numbers} |" in PAGE.read_text()
+    assert f"(a claim, a Secret that is not watched) | {READ_TIMEOUT:.0f}," in PAGE.read_text()

@@ -1,0 +1,43 @@
+"""How many single reads are under way at once: an API server that answers slowly must not hold up all the others."""
+
+import asyncio
+from collections.abc import Callable
+
+SLOW_AFTER = 6.0  # seconds, the wait for the rate limit included
+MAX_SLOW = 64  # reads; each answer has an object of at most 1.5 MiB
+
+
+class ReadPlaces:
+    """`places`: how many reads there are at once. One that is not answered within SLOW_AFTER leaves its place to
+    another, as long as no more than MAX_SLOW have done so and are under way."""
+
+    def __init__(self, places: int) -> None:
+        self._free = asyncio.Semaphore(places)
+        self._slow = 0
+
+    async def acquire(self) -> None:
+        """Wait for a place, in order of arrival."""
+        await self._free.acquire()
+
+    def begin(self) -> Callable[..., None]:
+        """A read begins in the place that was acquired. Return what is to be called, once, at its end; it may be the
+        callback of a task."""
+        is_slow = False
+
+        def leave_place() -> None:
+            nonlocal is_slow
+            if self._slow < MAX_SLOW:
+                is_slow = True
+                self._slow += 1
+                self._free.release()
+
+        timer = asyncio.get_running_loop().call_later(SLOW_AFTER, leave_place)
+
+        def end(_: object = None) -> None:
+            timer.cancel()
+            if is_slow:
+                self._slow -= 1
+            else:
+                self._free.release()
+
+        return end
