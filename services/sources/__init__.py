@@ -24,7 +24,9 @@ Follows
     most 2000 are read. A claim and its volume, which a node may not watch, are read every 0.25 to 2 s until they are
     bound, with at most 0.4 of the rate limit, then each sync period, with ten reads a second at most. Node and pods
     pass the rate limit first. Watches resume from their last version, also after an outage; a list follows only
-    where that version expired or the API server's store went back.
+    where that version expired or the API server's store went back. Lists are answered from the API server's cache, not
+    older than what was seen; only that of our Node, the first one of a node's pods, and those that the cache cannot
+    answer are quorum reads.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.
@@ -36,7 +38,8 @@ Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
     it was first seen and the path that its UID is made from: that of its first file, while its content stays. One
     record of the pods of the URL under `<root dir>/sources/url/`. One record for all API pods under `<root
-    dir>/sources/pods/`: when each was first seen. What was applied is one file for each object under `<root
+    dir>/sources/pods/`: when each was first seen, and the resourceVersion up to which they were read when something of
+    them was published last. What was applied is one file for each object under `<root
     dir>/bulkhead/manifests/`. Written before the pod is published; a file's is removed after its removal is published.
     Nothing else of the API server is kept on disk, least of all a Secret.
 
@@ -48,5 +51,7 @@ On restart
     complete new set. While the API server cannot be reached, static pods are published, but no stream is complete, so
     no process ends a pod. Killed between record and publish: the record is ahead, the next look publishes the same
     pod. Killed after an applied file was written and before the answer: the file counts, and the repeated request
-    changes nothing. Watches begin with a new list.
+    changes nothing. Watches begin with a new list, that of the pods not older than the record: an API server that is
+    behind is waited for, or read past its cache, and brings back neither a pod that is gone nor an older spec. Where
+    the store was restored meanwhile, the Node's list or the refused version shows it, and the newest state counts.
 """

@@ -318,8 +318,9 @@ async def _read(answer: Answer) -> bytes:
 
 
 def _wait_before_retry(error: ApiStatusError, header: str | None) -> float | None:
-    """Seconds to wait before the same request again; None = do not ask again."""
+    """Seconds to wait before the same request again; None = do not ask again. Where the server waited for a version and
+    did not reach it, the caller has a better request: that for the newest state."""
     seconds = retry_after_seconds(header)
     if error.code == 429:
         return _PUT_OFF if seconds is None else seconds
-    return seconds if error.code >= 500 else None
+    return seconds if error.code >= 500 and not error.too_large_version else None

@@ -120,7 +120,8 @@ class ApiClient(Protocol):
     `path` begins with `/`, `query` holds unescaped values. `timeout` in seconds from when the rate limit lets the
     request through, None = the client's own.
     Every method raises ApiStatusError or ApiUnreachableError, and nothing else for what the other side may do.
-    A 429, or a 5xx with Retry-After, is tried again after that time, at most ten times and within `timeout`.
+    A 429, or a 5xx with Retry-After, is tried again after that time, at most ten times and within `timeout`; not a
+    version that is too large.
     """
 
     @property
@@ -129,7 +130,9 @@ class ApiClient(Protocol):
         ...
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
-        """GET one object, or a list with its `items` and `metadata.resourceVersion`."""
+        """GET one object, or a list with its `items` and `metadata.resourceVersion`. A `resourceVersion` in `query`
+        permits an answer from the API server's cache: "0" of any age, else not older than that version; a cache that
+        does not reach it within three seconds is refused as too large."""
         ...
 
     async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object:

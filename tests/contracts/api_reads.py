@@ -119,6 +119,33 @@ async def a_list_of_the_node_is_as_new_as_all_that_was_seen_before(cluster: Clus
 
 
 @contract
+async def a_list_not_older_than_a_version_has_what_was_written_by_then(cluster: Cluster) -> None:
+    pod = await make_pod(cluster, "written")
+    listed = await cluster.node.get(paths.PODS, {**_ours(cluster), "resourceVersion": version_of(pod)})
+    assert [item["metadata"]["uid"] for item in listed["items"]] == [pod["metadata"]["uid"]]
+    assert int(version_of(listed)) >= int(version_of(pod))
+    query = {"fieldSelector": f"metadata.name={cluster.node_name}", "resourceVersion": "0"}
+    nodes = await cluster.node.get(paths.NODES, query)
+    assert [item["metadata"]["name"] for item in nodes["items"]] == [cluster.node_name]
+
+
+@contract
+async def a_list_from_the_cache_comes_in_one_part_whatever_its_limit(cluster: Cluster) -> None:
+    last = [await make_pod(cluster, f"part{number}") for number in range(3)][-1]
+    await cluster.node.get(paths.PODS, {**_ours(cluster), "resourceVersion": version_of(last)})  # the cache is there
+    listed = await cluster.node.get(paths.PODS, {**_ours(cluster), "resourceVersion": "0", "limit": "1"})
+    assert len(listed["items"]) == 3 and not listed["metadata"].get("continue")
+
+
+@contract
+async def a_version_that_is_not_reached_within_three_seconds_is_too_large(cluster: Cluster) -> None:
+    listed = await cluster.node.get(paths.PODS, _ours(cluster))
+    query = {**_ours(cluster), "resourceVersion": str(int(version_of(listed)) + 1_000_000)}
+    error = await refused(cluster.node.get(paths.PODS, query, timeout=_SECONDS))
+    assert (error.code, error.reason, error.too_large_version) == (504, "Timeout", True) and error.retry_after == 1.0
+
+
+@contract
 async def a_watch_from_nowhere_begins_with_what_there_is(cluster: Cluster) -> None:
     await make_pod(cluster, "present")
     async with cluster.node.watch(paths.PODS, {**_ours(cluster), "resourceVersion": "0"}, timeout=_SECONDS) as events:

@@ -39,14 +39,16 @@ class ApiRequests:
     def read(self, user: str, target: Target, query: Mapping[str, str]) -> Object:
         """GET of one object or of a list."""
         self._authorize(user, "get" if target.name else "list", target, query)
+        cached = bool(query.get("resourceVersion"))
         if target.name:
-            return self._present(target)
+            return self._present(target, cached=cached)
         selector = selector_of(target.resource, query, self.server)
-        items = self.store.selected(target, selector)
+        items = self.store.selected(target, selector, cached=cached)
         for item in items:  # as in every list of the API: only the list has their kind
             item.pop("kind", None)
             item.pop("apiVersion", None)
-        resource, metadata = target.resource, {"resourceVersion": str(self.store.revision)}
+        revision = self.store.cache[0] if cached else self.store.revision
+        resource, metadata = target.resource, {"resourceVersion": str(revision)}
         return {
             "kind": f"{resource.kind}List",
             "apiVersion": resource.api_version,
@@ -246,8 +248,8 @@ class ApiRequests:
         grace = int(spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted)
         return 1 if grace < 0 else grace
 
-    def _present(self, target: Target) -> Object:
-        obj = self.store.get(target.named(target.name).key)
+    def _present(self, target: Target, *, cached: bool = False) -> Object:
+        obj = self.store.get(target.named(target.name).key, cached=cached)
         if obj is None:
             message = f'{target.resource.qualified} "{target.name}" not found'
             raise ApiStatusError(404, "NotFound", message, details=_details(target))

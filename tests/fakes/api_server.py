@@ -194,6 +194,9 @@ class FakeApiServer:
             if refusal.left == 0:
                 self._refusals.pop(0)
             raise refusal.error
+        version = received.query.get("resourceVersion", "")
+        if received.method == "GET" and version.isdecimal():
+            await self.store.reach(int(version))
 
     def perform(self, received: Received, kind: PatchType) -> Object:
         """Handle the request."""
@@ -298,7 +301,7 @@ class FakeClient:
                 await self._server.arrive(received, deadline - loop.time())
                 return self._server.perform(received, kind)
             except ApiStatusError as error:
-                after = error.retry_after
+                after = None if error.too_large_version else error.retry_after
                 if after is None or attempt == self.tries - 1 or loop.time() + after >= deadline:
                     raise
                 await asyncio.sleep(after)

@@ -15,6 +15,7 @@ from tests.fakes.api_resources import Selector, Target
 from tests.fakes.json_copy import json_copy
 
 _HISTORY = 100_000
+_MAX_SECONDS_BEHIND = 3.0
 
 
 @dataclass(frozen=True)
@@ -38,26 +39,60 @@ class ApiStore:
         self._objects: dict[str, Object] = {}
         self._history: deque[Change] = deque(maxlen=_HISTORY)
         self._uids = itertools.count(1)
+        self._cache: tuple[int, dict[str, Object]] | None = None  # None = it has what the store has
+        self._moved = asyncio.Event()
 
-    def get(self, key: str) -> Object | None:
+    @property
+    def cache(self) -> tuple[int, dict[str, Object]]:
+        """Revision and objects of the watch cache, which answers requests that give a resourceVersion."""
+        return self._cache or (self.revision, self._objects)
+
+    @property
+    def is_behind(self) -> bool:
+        """The watch cache gets nothing of what is written, and so the watches get nothing."""
+        return self._cache is not None
+
+    def fall_behind(self, backup: tuple[int, dict[str, Object]] | None = None) -> None:
+        """The watch cache stays as it is now, or was at this backup, until `catch_up`: another API server answers."""
+        self._cache = backup or self.backup()
+
+    def catch_up(self) -> None:
+        """The watch cache has what the store has."""
+        self._cache = None
+        self._moved.set()
+        for stream in self.streams:
+            stream.wake()
+
+    async def reach(self, revision: int) -> None:
+        """Wait until the watch cache has reached the revision; 504 where that takes too long."""
+        try:
+            async with asyncio.timeout(_MAX_SECONDS_BEHIND):
+                while self.cache[0] < revision:
+                    self._moved.clear()
+                    await self._moved.wait()
+        except TimeoutError:
+            message = f"Timeout: Too large resource version: {revision}, current: {self.cache[0]}"
+            raise ApiStatusError(504, "Timeout", message, retry_after=1.0) from None
+
+    def get(self, key: str, *, cached: bool = False) -> Object | None:
         """The object at this path."""
-        found = self._objects.get(key)
+        found = (self.cache[1] if cached else self._objects).get(key)
         return json_copy(found) if found is not None else None
 
-    def below(self, target: Target) -> Iterator[tuple[str, Object]]:
+    def below(self, target: Target, *, cached: bool = False) -> Iterator[tuple[str, Object]]:
         """The objects a list path names, in the order of their paths, not copied."""
-        resource = target.resource
-        for key in sorted(self._objects):
+        resource, objects = target.resource, self.cache[1] if cached else self._objects
+        for key in sorted(objects):
             if target.namespace or not resource.namespaced:
                 inside = key.startswith(target.key + "/")
             else:
                 inside = key.startswith(f"{resource.prefix}/namespaces/") and key.split("/")[-2] == resource.plural
             if inside:
-                yield key, self._objects[key]
+                yield key, objects[key]
 
-    def selected(self, target: Target, selector: Selector) -> list[Object]:
+    def selected(self, target: Target, selector: Selector, *, cached: bool = False) -> list[Object]:
         """Copies of the selected objects."""
-        return [json_copy(obj) for _, obj in self.below(target) if selector.matches(obj)]
+        return [json_copy(obj) for _, obj in self.below(target, cached=cached) if selector.matches(obj)]
 
     def identity(self) -> Object:
         """The metadata a new object gets."""
@@ -108,9 +143,11 @@ class ApiStore:
         """Go back: no history, and revisions count from that of the backup."""
         self.revision, self._objects = backup[0], json_copy(backup[1])
         self._history.clear()
+        self.catch_up()
 
     def _changed(self, change: Change) -> None:
         self._history.append(change)
+        self._moved.set()
         for stream in list(self.streams):
             stream.take(change)
 
@@ -195,7 +232,7 @@ class WatchStream:
     async def __anext__(self) -> WatchEvent:
         while True:
             self._woken.clear()
-            if self._queue and not self.paused:
+            if self._queue and not (self.paused or self._store.is_behind):
                 return self._queue.popleft()
             if self._error is not None:
                 self.close()

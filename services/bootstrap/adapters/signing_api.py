@@ -128,6 +128,7 @@ async def _states(api: ApiClient, request: SubmittedRequest) -> AsyncGenerator[C
     """Yield the request as a list has it, and then each change of it, until the watch ends."""
     path = paths.certificate_signing_requests(request.version)
     query = {"fieldSelector": f"metadata.name={request.name}"}
+    # A quorum read of one key: a cache that does not have the request yet would show it as deleted.
     listed = await api.get(path, {**query, "limit": _LIMIT})
     items, metadata = listed.get("items") or [], listed.get("metadata") or {}
     if "items" not in listed or not isinstance(items, list) or not isinstance(metadata, dict):

@@ -13,9 +13,10 @@ from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.list_watch import ListWatch
 from services.sources.controllers.troubles import Troubles
 from services.sources.core import first_seen
+from services.sources.core.api_objects import is_older
 from services.sources.core.api_pods import ApiPods
-from services.sources.core.desired_pods import MergeChange
-from services.sources.core.reflector import PROMPT_PAUSE, Reflector
+from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
+from services.sources.core.reflector import NEWEST, PROMPT_PAUSE, Reflector
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
@@ -53,19 +54,24 @@ class ClusterPods:
             selector=f"spec.nodeName={config.node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE),
+            reflector=Reflector(longest_pause=PROMPT_PAUSE, oldest=NEWEST),
         )
         place = Path("sources") / "pods"
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
         self._recorded: dict[str, str] = {}  # UID -> first seen, as on disk
+        self._recorded_version = ""  # up to which these were read, as on disk
         self._saves = True  # the record on disk is not one that only a newer version can read
-        self._clock = api.clock
+        self._api, self._clock = api, api.clock
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
 
     async def run(self, node_read: asyncio.Event) -> None:
         """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
         await node_read.wait()
+        if not is_older(
+            self._api.newest, self._recorded_version
+        ):  # else the store went back while this one did not run
+            self._list_watch.reflector.oldest = self._recorded_version
         listing = asyncio.create_task(self._list_watch.run(), name="pods")
         merging = asyncio.create_task(self._merge_changes(), name="pods-merge")
         try:
@@ -101,8 +107,11 @@ class ClusterPods:
         self._pods.notices.clear()
         self._troubles.set_all("pods", {line: line for line in self._pods.problems}, logged=True)
         complete, mirrors, pods = self._pods.complete, self._pods.mirrors, self._pods.to_run
+        version = self._list_watch.reflector.oldest
         changes = self._desired.merge("api", pods)
-        await self._save([objects.uid(pod) for pod in pods], complete=complete)
+        if self._recorded_version and not any(isinstance(change, PodDesired | PodRemoved) for change in changes):
+            version = self._recorded_version  # what is to run is the same: no write for each status
+        await self._save([objects.uid(pod) for pod in pods], version or self._recorded_version, complete=complete)
         crash_point("sources.saved")
         for key, mirror in mirrors.items():
             if (shown := self._mirrors.get(key)) is None or shown.pod is not mirror.pod:
@@ -122,24 +131,25 @@ class ClusterPods:
             self._troubles.set("records of pods", f"the record of when pods were first seen cannot be read: {error}")
             return
         record = records.get(first_seen.KEY)
-        self._recorded = first_seen.decode(record)
+        self._recorded, self._recorded_version = first_seen.decode(record), first_seen.resource_version(record)
         self._saves = not first_seen.is_newer(record)
         if not self._saves:
             log.warning("the record of when pods were first seen is of a newer version of the agent and stays as it is")
         for uid, seen in self._recorded.items():
             self._desired.pods.remember(uid, seen)
 
-    async def _save(self, uids: list[str], *, complete: bool) -> None:
+    async def _save(self, uids: list[str], version: str, *, complete: bool) -> None:
+        """`version`: up to which the pods were read."""
         merged = ((uid, self._desired.pods.pod(uid, "api")) for uid in uids)
         seen = {uid: objects.annotations(pod)[SEEN] for uid, pod in merged if pod is not None}
         if not complete:  # pods that are not understood at the moment keep theirs
             seen = self._recorded | seen
-        if seen == self._recorded or not self._saves:
+        if (seen, version) == (self._recorded, self._recorded_version) or not self._saves:
             return
         line: str | None = None
         try:
-            await asyncio.to_thread(self._records.save, first_seen.KEY, first_seen.encode(seen))
-            self._recorded = seen
+            await asyncio.to_thread(self._records.save, first_seen.KEY, first_seen.encode(seen, version))
+            self._recorded, self._recorded_version = seen, version
         except OSError as error:
             line = f"the record of when pods were first seen cannot be saved: {error}"
         self._troubles.set("records of pods", line or self._records.trouble)

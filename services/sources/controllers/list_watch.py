@@ -57,8 +57,8 @@ class ListWatch:
                 continue
             try:
                 match self.reflector.next_step(self.api.chance()):
-                    case ListAll():
-                        await self._list()
+                    case ListAll(oldest):
+                        await self._list(oldest)
                     case WatchFrom(version, timeout):
                         await self._watch(version, timeout)
                     case Pause(seconds, interruptible):
@@ -86,8 +86,10 @@ class ListWatch:
     def _spread(self) -> float:
         return 0.0 if self.reflector.probes else SPREAD
 
-    async def _list(self) -> None:
-        query = {"fieldSelector": self.selector} if self.selector else {}
+    async def _list(self, oldest: str) -> None:
+        query = {"resourceVersion": oldest} if oldest else {}
+        if self.selector:
+            query["fieldSelector"] = self.selector
         newest, history, outages = self.api.newest, self.api.history, self.api.outages
         try:
             async with self.api.waiting(WaitEnd.OUTAGE_OVER):

@@ -65,6 +65,7 @@ class TrustBundles:
         """Begin to watch with the newest version that the API server has; a text = why not."""
         for version in VERSIONS:
             path = paths.cluster_trust_bundles(version)
+            # A list from the API server's cache would ignore the limit.
             found = await live_read(self._api, self._api.clients.objects, path, {"limit": "1"})
             if found.object is not None:
                 self._bundles = ListedObjects(self._api, "cluster trust bundles", path, on_change=self._publish)

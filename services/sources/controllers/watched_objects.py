@@ -17,7 +17,7 @@ from services.sources.controllers.list_watch import ListWatch
 from services.sources.controllers.live_read import live_read
 from services.sources.controllers.object_store import Changed, Failed, single
 from services.sources.core.api_objects import metadata_text
-from services.sources.core.reflector import Reflector
+from services.sources.core.reflector import FROM_CACHE, Reflector
 from shared.kube import paths
 from shared.model.objects import Object
 from shared.podspec.references import Reference
@@ -72,7 +72,10 @@ class _Watched:
             on_list=self._on_list,
             on_change=self._on_change,
             on_failure=lambda: self._failed(self.reference),
-            reflector=Reflector(shortest_watch=SHORTEST_WATCH),
+            reflector=Reflector(
+                shortest_watch=SHORTEST_WATCH,
+                oldest=metadata_text(self.object or self.read, "resourceVersion") or FROM_CACHE,
+            ),
         )
         self.synced = watch.synced
         self._running = asyncio.create_task(watch.run(), name=f"watch {single(self.reference)}")

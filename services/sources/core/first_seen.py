@@ -1,8 +1,12 @@
-"""The record of when this node first saw each API pod; pure.
+"""The record of when this node first saw each API pod, and of which version these pods are; pure.
 
 The annotation config.seen goes into sandboxes, so it must be the same after a restart of sources. The API does not have
 this time (a pod may be created long before it is bound), so it is saved before the pod is published: one record for
-all pods, because it is small and changes only when pods are added or removed.
+all pods, because it is small and changes only with what is to run.
+
+The version is the resourceVersion up to which the pods were read when something of them was published last. After a
+restart they are listed not older than it: the cache of an API server that is behind could lack a pod that runs here, or
+still have one that is gone.
 """
 
 from collections.abc import Mapping
@@ -12,9 +16,15 @@ VERSION = 1
 KEY = "first-seen"
 
 
-def encode(seen: Mapping[str, str]) -> dict[str, Any]:
+def encode(seen: Mapping[str, str], resource_version: str = "") -> dict[str, Any]:
     """The record of UID -> annotation."""
-    return {"version": VERSION, "pods": dict(seen)}
+    return {"version": VERSION, "pods": dict(seen), "resource_version": resource_version}
+
+
+def resource_version(record: Mapping[str, Any] | None) -> str:
+    """Up to which the pods of the record were read; "" = not recorded, as by earlier versions of the agent."""
+    found = (record or {}).get("resource_version")
+    return found if isinstance(found, str) and found.isdecimal() else ""
 
 
 def decode(record: Mapping[str, Any] | None) -> dict[str, str]:

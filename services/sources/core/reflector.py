@@ -1,8 +1,15 @@
 """What to ask the API server next to keep a copy of a list: list, watch, resume, or wait; pure (pods.md C).
 
-Always lists without a resourceVersion, so from the newest state: an answer out of an API server's old cache could lack
-a pod that runs here, and absence from a list ends pods. A watch that ends or breaks resumes at the last version seen,
-bookmarks included, also after an outage. Another list follows only
+A list is "not older than" a version, so that the API server answers it from its cache, as it does for the kubelet:
+- the first one than any ("0"), that of the pods than the version of the last record of them: an older cache could lack
+  a pod that runs here, and absence from a list ends pods (`services.sources.core.first_seen`);
+- a later one than the newest version seen;
+- only where the cache does not get there, where the store went back, and for our Node it is a quorum read: without a
+  version, from the newest state. That of the Node is of one key of etcd, and shows whether the store went back.
+A list of version "0" ignores `limit`; we never send one, so no list comes in parts, and each is bounded by the client.
+
+A watch that ends or breaks resumes at the last version seen, bookmarks included, also after an outage. Another list
+follows only
 - an expired version (410), or one that the API server has not reached, as it reports, or keeps refusing;
 - a store that went back (restored or emptied): the API server sends nothing on a watch from a version that it never
   reaches. So the watch of our Node, when its connection broke, begins with a list of that one object, whose version is
@@ -46,9 +53,14 @@ EARLY = 5.0  # seconds by which the end of a watch may come before the time agre
 REFUSED_FOR_LONG = 300.0  # seconds of nothing but 5xx for one version, and it is given up
 
 
+FROM_CACHE, NEWEST = "0", ""  # versions of a list: of whatever the API server's cache has; of the newest state
+
+
 @dataclass(frozen=True)
 class ListAll:
-    """Read the list."""
+    """Read the list as it was at version `oldest` or later, or FROM_CACHE, or NEWEST."""
+
+    oldest: str = FROM_CACHE
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,9 @@ class Reflector:
     longest_pause: float = PAUSES.cap
     longest_answer_timeout: float = LONGEST_ANSWER_TIMEOUT
     shortest_watch: float = SHORTEST_WATCH
-    probes: bool = False  # of our Node: sent in an outage; lists where a watch broke early, to see a store go back
+    oldest: str = FROM_CACHE  # that the next list may be: a version, FROM_CACHE or NEWEST
+    # Of our Node: sent in an outage; lists where a watch broke early, always the newest state, to see a store go back.
+    probes: bool = False
     answer_timeout: float = field(default=ANSWER_TIMEOUT, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
     _pause: Pause | None = field(default=None, init=False)
@@ -95,13 +109,14 @@ class Reflector:
             pause, self._pause = self._pause, None
             return pause
         if not self.version:
-            return ListAll()
+            return ListAll(NEWEST if self.probes else self.oldest)
         self._agreed = self.shortest_watch * (1 + chance)
         return WatchFrom(self.version, self._agreed)
 
     def listed(self, version: str) -> None:
         """The list was read."""
-        self.version, self._proven, self._outages = version, False, 0
+        self.version = self.oldest = version
+        self._proven, self._outages = False, 0
         self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
 
     def watch_opened(self) -> None:
@@ -113,13 +128,16 @@ class Reflector:
         self._failures = 0
 
     def went_back(self) -> None:
-        """The API server's store is of another history than our version, or may be: list."""
-        self.version = ""
+        """The API server's store is of another history than our version, or may be: list the newest state."""
+        self.version, self.oldest = "", NEWEST
 
     def saw(self, version: str) -> None:
         """The watch brought an object or a bookmark; "" when it had no version. One that goes back is of another
-        history than ours: list."""
-        self.version = "" if is_older(version, self.version) else version or self.version
+        history than ours: list the newest state."""
+        if is_older(version, self.version):
+            self.went_back()
+        elif version:
+            self.version = self.oldest = version
         self._proven, self._refused = True, 0
 
     def watch_ended(self, *, lasted: float, events: int, now: float, chance: float) -> None:
@@ -132,7 +150,12 @@ class Reflector:
         self._proven, self._refused = True, 0
 
     def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> None:
-        """The list could not be read; None: what came was no list."""
+        """The list could not be read; None: what came was no list. Where the API server does not take the version, or
+        its cache does not reach it, the newest state is listed at once."""
+        untaken = isinstance(error, ApiStatusError) and (error.gone or error.too_large_version or error.code == 400)
+        if untaken and self.oldest != NEWEST:
+            self.oldest = NEWEST
+            return
         self._adapt_timeout(error)
         self._fail(error, now, chance)
 
@@ -151,7 +174,8 @@ class Reflector:
                 self._fail(error, now, chance)
             return
         if status is not None and self._is_given_up(status, now):
-            self.version, self._refused, self._unserved_since = "", 0, None
+            self.went_back()
+            self._refused, self._unserved_since = 0, None
         self._fail(error, now, chance)
 
     def _adapt_timeout(self, error: ApiError | None) -> None:

@@ -112,7 +112,8 @@ def test_manifests_are_understood_in_both_directions(tmp_path: Path) -> None:
 def test_first_seen_times_are_understood_in_both_directions(tmp_path: Path) -> None:
     seen = {"u1": "2026-01-02T03:04:05Z"}
     assert first_seen.decode(recorded("first-seen", tmp_path)) == seen
-    assert readers.first_seen(written(first_seen.encode(seen), tmp_path)) == seen
+    assert first_seen.resource_version(recorded("first-seen", tmp_path)) == "", "the pods are listed by a quorum read"
+    assert readers.first_seen(written(first_seen.encode(seen, "17"), tmp_path)) == seen
 
 
 def test_conditions_are_understood_in_both_directions(tmp_path: Path) -> None:

@@ -136,6 +136,21 @@ async def test_what_the_server_puts_off_is_asked_again(tmp_path: Path, code: int
     assert server.bodies == [b'{"a":1}'] * 3
 
 
+async def test_a_version_that_the_server_does_not_reach_is_not_asked_for_again(tmp_path: Path) -> None:
+    async with serving() as server, client_of(tmp_path) as client:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(_: web.Request) -> web.Response:
+            response = status(504, "Timeout", "Timeout: Too large resource version: 7, current: 3")
+            response.headers["Retry-After"] = "0"
+            return response
+
+        server.handler = answer
+        with pytest.raises(ApiStatusError) as caught:
+            await client.get("/x", {"resourceVersion": "7"})
+    assert (len(server.requests), caught.value.too_large_version) == (1, True)
+
+
 async def test_ten_retries_are_the_end(tmp_path: Path) -> None:
     async with serving() as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url)

@@ -96,3 +96,9 @@ def test_a_record_of_first_sights_comes_back_and_an_odd_one_does_not() -> None:
     for odd in (None, {}, {"version": 0, "pods": {"a": "t0"}}, {"version": 1, "pods": []}):
         assert first_seen.decode(odd) == {}
     assert first_seen.decode({"version": 1, "pods": {"a": 1, "b": "t"}}) == {"b": "t"}
+
+
+def test_the_record_has_the_version_up_to_which_the_pods_were_read() -> None:
+    assert first_seen.resource_version(first_seen.encode({"a": "t0"}, "17")) == "17"
+    for odd in (None, {}, {"version": 1, "pods": {}}, {"resource_version": 17}, {"resource_version": "x"}):
+        assert first_seen.resource_version(odd) == ""

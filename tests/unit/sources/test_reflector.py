@@ -7,6 +7,8 @@ import pytest
 from services.sources.core.api_objects import read_list
 from services.sources.core.reflector import (
     ANSWER_TIMEOUT,
+    FROM_CACHE,
+    NEWEST,
     PROMPT_PAUSE,
     REFUSED_FOR_LONG,
     ListAll,
@@ -22,6 +24,8 @@ FORBIDDEN = ApiStatusError(403, "Forbidden", "no relationship found")
 BROKEN = ApiStatusError(500, "InternalError", "etcd")
 AWAY = ApiUnreachableError("connection refused")
 LATE = ApiUnansweredError("no answer in time")
+FUTURE = ApiStatusError(504, "Timeout", "Timeout: Too large resource version: 7, current: 3", retry_after=1.0)
+INVALID = ApiStatusError(400, "BadRequest", "invalid resource version")
 THROTTLED = ApiStatusError(429, "TooManyRequests", "slow", retry_after=1.0)
 
 
@@ -44,7 +48,7 @@ def test_it_lists_first_and_then_watches_from_the_lists_version() -> None:
     reflector = Reflector()
     first = reflector.next_step(0.0)
     reflector.listed("7")
-    assert (first, reflector.next_step(0.0)) == (ListAll(), WatchFrom("7", 300.0))
+    assert (first, reflector.next_step(0.0)) == (ListAll(FROM_CACHE), WatchFrom("7", 300.0))
 
 
 def test_watches_last_five_to_ten_minutes_by_chance() -> None:
@@ -72,16 +76,33 @@ def test_an_expired_version_lists_again_at_once_but_not_twice_in_a_row() -> None
     reflector = watching()
     reflector.saw("9")
     reflector.watch_failed(GONE, now=0.0, chance=0.0)
-    assert steps(reflector) == [ListAll()]
+    assert steps(reflector) == [ListAll("9")]
     reflector.listed("12")
     reflector.watch_failed(GONE, now=0.1, chance=0.0)
-    assert steps(reflector) == [Pause(0.8), ListAll()]
+    assert steps(reflector) == [Pause(0.8), ListAll("12")]
 
 
-def test_an_expired_list_is_listed_again_after_a_pause() -> None:
-    reflector = Reflector()
-    reflector.list_failed(GONE, now=0.0, chance=0.0)
-    assert steps(reflector) == [Pause(0.8), ListAll()]
+@pytest.mark.parametrize("error", [GONE, FUTURE, INVALID], ids=["expired", "too large", "invalid"])
+def test_a_list_that_the_cache_cannot_answer_reads_the_newest_state_at_once_and_then_after_pauses(
+    error: ApiStatusError,
+) -> None:
+    reflector = Reflector(oldest="9")
+    assert steps(reflector) == [ListAll("9")]
+    reflector.list_failed(error, now=0.0, chance=0.0)
+    assert steps(reflector) == [ListAll(NEWEST)]
+    reflector.list_failed(error, now=0.0, chance=0.0)
+    first, *_, last = steps(reflector)
+    assert isinstance(first, Pause) and last == ListAll(NEWEST)
+    reflector.listed("12")
+    reflector.watch_failed(GONE, now=0.1, chance=0.0)
+    assert steps(reflector)[-1] == ListAll("12"), "the cache is asked again once it may have got there"
+
+
+@pytest.mark.parametrize("error", [AWAY, LATE, BROKEN, THROTTLED], ids=lambda error: error.__class__.__name__)
+def test_a_list_that_fails_otherwise_is_no_reason_to_read_the_newest_state(error: ApiStatusError) -> None:
+    reflector = Reflector(oldest="9")
+    reflector.list_failed(error, now=0.0, chance=0.0)
+    assert steps(reflector)[-1] == ListAll("9")
 
 
 def test_pauses_double_up_to_thirty_seconds_and_lie_between_half_and_all_of_it() -> None:
@@ -170,18 +191,17 @@ def test_neither_an_outage_nor_a_slow_or_busy_server_lists(error: ApiStatusError
 
 
 def test_a_version_that_is_refused_twice_is_given_up() -> None:
-    reflector, invalid = watching(), ApiStatusError(400, "BadRequest", "invalid resource version")
-    reflector.watch_failed(invalid, now=0.0, chance=0.0)
+    reflector = watching()
+    reflector.watch_failed(INVALID, now=0.0, chance=0.0)
     assert steps(reflector)[-1] == WatchFrom("7", 300.0)
-    reflector.watch_failed(invalid, now=1.0, chance=0.0)
-    assert steps(reflector)[-1] == ListAll()
+    reflector.watch_failed(INVALID, now=1.0, chance=0.0)
+    assert steps(reflector)[-1] == ListAll(NEWEST)
 
 
 def test_a_version_that_the_api_server_has_not_reached_is_given_up() -> None:
     reflector = watching()
-    future = ApiStatusError(504, "Timeout", "Too large resource version: 7, current: 3", retry_after=1.0)
-    reflector.watch_failed(future, now=0.0, chance=0.0)
-    assert steps(reflector) == [Pause(1.0, interruptible=False), ListAll()]
+    reflector.watch_failed(FUTURE, now=0.0, chance=0.0)
+    assert steps(reflector) == [Pause(1.0, interruptible=False), ListAll(NEWEST)]
 
 
 def test_a_version_that_meets_nothing_but_5xx_is_given_up_after_minutes() -> None:
@@ -190,13 +210,13 @@ def test_a_version_that_meets_nothing_but_5xx_is_given_up_after_minutes() -> Non
         reflector.watch_failed(BROKEN, now=now, chance=0.0)
         assert steps(reflector)[-1] == WatchFrom("7", 300.0)
     reflector.watch_failed(BROKEN, now=REFUSED_FOR_LONG, chance=0.0)
-    assert steps(reflector)[-1] == ListAll()
+    assert steps(reflector)[-1] == ListAll(NEWEST)
 
 
 def test_an_event_that_cannot_be_read_is_not_met_again() -> None:
     reflector = watching()
     reflector.watch_failed(ApiMalformedError("not JSON"), now=0.0, chance=0.0, opened=True)
-    assert steps(reflector)[-1] == ListAll()
+    assert steps(reflector)[-1] == ListAll("7")
 
 
 def test_the_store_is_compared_by_the_one_list_that_follows_a_break_or_an_early_end() -> None:
@@ -206,7 +226,7 @@ def test_the_store_is_compared_by_the_one_list_that_follows_a_break_or_an_early_
     for opened in (False, True):
         broken = compared()
         broken.watch_failed(AWAY, now=0.0, chance=0.0, opened=opened)
-        assert steps(broken)[-1] == ListAll()
+        assert steps(broken)[-1] == ListAll(NEWEST)
     for error in (LATE, BROKEN, THROTTLED):
         slow = compared()
         slow.watch_failed(error, now=0.0, chance=0.0)
@@ -215,20 +235,20 @@ def test_the_store_is_compared_by_the_one_list_that_follows_a_break_or_an_early_
     for reflector, lasted in ((early, 290.0), (as_agreed, 299.0)):
         reflector.next_step(0.0)
         reflector.watch_ended(lasted=lasted, events=1, now=300.0, chance=0.0)
-    assert (steps(early), steps(as_agreed)) == ([ListAll()], [WatchFrom("7", 300.0)])
+    assert (steps(early), steps(as_agreed)) == ([ListAll(NEWEST)], [WatchFrom("7", 300.0)])
 
 
 def test_a_store_that_went_back_is_listed() -> None:
     reflector = watching()
     reflector.went_back()
-    assert steps(reflector) == [ListAll()]
+    assert steps(reflector) == [ListAll(NEWEST)]
 
 
 def test_a_version_that_goes_back_is_of_another_history() -> None:
     reflector = watching()
     reflector.saw("9")
     reflector.saw("3")
-    assert steps(reflector) == [ListAll()]
+    assert steps(reflector) == [ListAll(NEWEST)]
 
 
 NO_LISTS: list[dict[str, object]] = [
