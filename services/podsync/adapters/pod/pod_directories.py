@@ -6,11 +6,19 @@ pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fine in the 
 import logging
 import os
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.pod_directory import CONTAINERS, ETC_HOSTS, SUBPATHS, VOLUMES, make_pod_directory, pod_directory
+from shared.pod_directory import (
+    CONTAINERS,
+    ETC_HOSTS,
+    MODE,
+    SUBPATHS,
+    VOLUMES,
+    make_directory,
+    make_pod_directory,
+    pod_directory,
+)
 from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
@@ -43,12 +51,13 @@ class PodDirectories:
     def prepare(self, namespace: str, name: str, uid: str, containers: list[str]) -> dict[str, int]:
         """Make the pod's directories; returns the newest attempt found among each container's log files."""
         make_pod_directory(self.root_dir, uid)
-        _mkdir(self.pod_logs_dir, 0o755)
+        if not self.pod_logs_dir.is_dir():  # the operator may have given it another mode
+            make_directory(self.pod_logs_dir, 0o755)
         logs = self.log_dir(namespace, name, uid)
-        _mkdir(logs, 0o755)
+        make_directory(logs, 0o755)
         attempts: dict[str, int] = {}
         for container in containers:
-            _mkdir(logs / container, 0o755)
+            make_directory(logs / container, 0o755)
             newest = _newest_attempt(logs / container)
             if newest is not None:
                 attempts[container] = newest
@@ -57,8 +66,8 @@ class PodDirectories:
     def new_termination_file(self, uid: str, container: str, token: str) -> str:
         """An empty file, mode 0666, for the container's termination message; `token` is 8 hex digits."""
         directory = self.pod_dir(uid) / CONTAINERS / container
-        _mkdir(directory.parent, 0o750)
-        _mkdir(directory, 0o750)
+        make_directory(directory.parent, MODE)
+        make_directory(directory, MODE)
         path = directory / token
         path.touch()
         path.chmod(0o666)
@@ -130,17 +139,6 @@ def _newest_attempt(logs: Path) -> int | None:
     """The highest number of a container's log files, however many there are. Raises OSError."""
     with os.scandir(logs) as entries:
         return max((int(m.group(1)) for m in (_LOG_FILE.match(entry.name) for entry in entries) if m), default=None)
-
-
-def _mkdir(path: Path, mode: int) -> None:
-    """Make one directory with exactly this mode whatever the umask; parents as needed."""
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError:
-        if not stat.S_ISDIR(path.stat().st_mode):
-            raise
-        return
-    path.chmod(mode)
 
 
 def has_volumes(pod_dir: Path) -> bool:

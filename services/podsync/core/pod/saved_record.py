@@ -137,8 +137,6 @@ def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
             others = _known(_PENDING, pending)
             found["pending_resize"] = PendingResize(wanted=_allocation(pending["wanted"]), **others)
         if resize := checkpoint.get("resize"):
-            if not _are_resources(resize.get("given") or {}):
-                raise TypeError("resources are no mapping of amounts")
             found["resize"] = ResizeInProgress(**_known(_IN_PROGRESS, resize))
     except (KeyError, TypeError, ValueError):
         pass

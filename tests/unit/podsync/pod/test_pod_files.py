@@ -34,6 +34,25 @@ def test_the_directories_have_the_kubelets_modes_and_show_earlier_attempts(tmp_p
     assert places.prepare("ns", "web", "u1", ["c", "d"]) == {"c": 3}
 
 
+def test_directories_that_a_kill_left_with_another_mode_get_theirs(tmp_path: Path) -> None:
+    places, containers = directories(tmp_path), tmp_path / "root/pods/u1/containers"
+    logs = tmp_path / "log/pods/ns_web_u1/c"
+    for path in (containers / "c", logs):
+        path.mkdir(parents=True)
+    for path in (containers, containers / "c", logs.parent, logs):
+        path.chmod(0o700 if path.is_relative_to(tmp_path / "log") else 0o755)
+    places.prepare("ns", "web", "u1", ["c"])
+    places.new_termination_file("u1", "c", "0badcafe")
+    assert [mode(path) for path in (containers, containers / "c", logs.parent, logs)] == [0o750, 0o750, 0o755, 0o755]
+
+
+def test_the_directory_of_all_logs_keeps_the_mode_that_the_operator_gave_it(tmp_path: Path) -> None:
+    (tmp_path / "log/pods").mkdir(parents=True)
+    (tmp_path / "log/pods").chmod(0o750)
+    directories(tmp_path).prepare("ns", "web", "u1", ["c"])
+    assert mode(tmp_path / "log/pods") == 0o750
+
+
 def test_a_termination_file_is_empty_and_open_to_everyone(tmp_path: Path) -> None:
     path = Path(directories(tmp_path).new_termination_file("u1", "c", "0badcafe"))
     assert path == tmp_path / "root/pods/u1/containers/c/0badcafe"
