@@ -252,7 +252,9 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
         case PullImage():
             return pull_failed(record, call, event, now=now, retry_at=retry_at)
         case RemoveContainers() | RemoveSandboxes():
-            refusals = record.retry.refusals + (event.code == "FailedPrecondition")
+            refusals = record.retry.refusals + 1 if event.code == "FailedPrecondition" else 0
+            if event.code in OUTCOME_UNKNOWN:  # that was no answer to the removal
+                refusals = record.retry.refusals
             retry = replace(record.retry, removal_at=retry_at, removal_error=event.text, refusals=refusals)
             return replace(record, retry=retry)
         case EndTasks():

@@ -19,7 +19,8 @@ class Retry:
     starts: Mapping[str, float] = field(default_factory=dict)  # instance -> no start of it before
     removal_at: float = 0.0  # no removal of dead containers and sandboxes before, which delays nothing else
     removal_error: str = ""  # of the newest such removal
-    refusals: int = 0  # such removals in a row that the runtime refused because of the state of what it has
+    # Such removals in a row that the runtime refused because of the state of what it has. No answer does not count.
+    refusals: int = 0
     endings: int = 0  # of tasks below CRI since the newest removal that succeeded
     resize_at: float = 0.0  # no resize of the pod's cgroup and running containers before
     # Failures in a row, by type of call, and whether the runtime was away: that shows nothing of the call itself.

@@ -48,6 +48,20 @@ def test_one_refusal_is_no_reason_to_end_anything() -> None:
     assert play.running("u1") == [("c", 0)] and "EndTasks" not in play.log
 
 
+@pytest.mark.parametrize(("between", "ends"), [("Unknown", False), ("DeadlineExceeded", True)])
+def test_refusals_with_another_answer_between_them_end_no_task(between: str, ends: bool) -> None:
+    play = cut_off(a_pod())
+    assert play.log.count("RemoveContainers") == 1
+    for _ in range(3):
+        play.fail["RemoveContainers"] = (between, "device busy")
+        while play.fail and "EndTasks" not in play.log:
+            play.later(0.1)
+        refused = play.log.count("RemoveContainers")
+        while play.log.count("RemoveContainers") == refused and "EndTasks" not in play.log:
+            play.later(0.1)
+    assert ("EndTasks" in play.log) is ends
+
+
 def test_other_errors_of_a_removal_end_no_task() -> None:
     play = cut_off(a_pod())
     play.tasks_left.clear()
