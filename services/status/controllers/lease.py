@@ -11,10 +11,10 @@ from bus.messages.sources import NodeObject
 from bus.messages.streams import NODE_OBJECT
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
-from services.status.core.lease import JITTER, has_owner, new_lease, renew_interval, renewed
+from services.status.core.lease import JITTER, has_owner, new_lease, read_timeout, renew_interval, renewed
 from shared.backoff import Backoff
 from shared.kube import paths
-from shared.kube.interface import READ_TIMEOUT, ApiError, ApiStatusError
+from shared.kube.interface import ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
 from shared.timestamps import rfc3339_micro
@@ -34,6 +34,7 @@ class Lease:
         self._bus, self._clock = context.bus, context.clock
         self._client, self._chance = clients.heartbeat, chance
         self._name, self._duration = context.config.node_name, context.config.node_lease_duration
+        self._read_timeout = read_timeout(self._duration)
         self._cached: Object | None = None  # as the API server last returned it
         self._owner_uid = ""  # the Node's uid, as soon as it is known
         self._owner_known = asyncio.Event()
@@ -99,7 +100,7 @@ class Lease:
         failures = 0
         while True:
             try:
-                return await self._client.get(paths.lease(self._name), timeout=READ_TIMEOUT)
+                return await self._client.get(paths.lease(self._name), timeout=self._read_timeout)
             except ApiError as error:
                 failure = error
             if isinstance(failure, ApiStatusError) and failure.not_found:
@@ -125,7 +126,7 @@ class Lease:
     async def _looked_up_owner(self) -> str:
         """The Node's uid as the API server knows it; "" when there is no Node, or no answer."""
         try:
-            return objects.uid(await self._client.get(paths.node(self._name), timeout=READ_TIMEOUT))
+            return objects.uid(await self._client.get(paths.node(self._name), timeout=self._read_timeout))
         except ApiError:
             return ""
 

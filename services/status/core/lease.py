@@ -6,11 +6,19 @@ from shared.model.objects import Object
 
 RENEW_FRACTION = 0.25  # of the lease duration
 JITTER = 0.04
+# Of the lease duration: with the renewal interval before it, a read without an answer leaves time for another one.
+READ_FRACTION = 0.625
 
 
 def renew_interval(duration: float) -> float:
     """Seconds between two renewals, before jitter."""
     return duration * RENEW_FRACTION
+
+
+def read_timeout(duration: float) -> float:
+    """Seconds for a GET on behalf of the Lease: 25 for 40 seconds, so that an API server that takes 20 is still read.
+    The kubelet has 10 seconds, as for the renewal itself."""
+    return duration * READ_FRACTION
 
 
 def new_lease(node_name: str, duration: float, now: str, owner_uid: str) -> Object:

@@ -8,7 +8,7 @@ import pytest
 from bus.memory import ManualClock
 from services.status.controllers.node import Node
 from shared.kube import paths
-from tests.fakes.api_server import FakeClient
+from tests.fakes.api_server import FakeClient, Received
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import LEASE, NAME, NODE, NodeStage, node_stage
 
@@ -126,6 +126,29 @@ async def test_a_lease_that_was_changed_or_removed_is_renewed_too(tmp_path: Path
         assert max(stage.lease_ages) < INTERVAL
         stage.api.delete(LEASE)
         await stage.until(lambda: stage.lease, within=INTERVAL)
+
+
+@pytest.mark.parametrize("seconds", [20.0, 1000.0], ids=["slow", "never answered"])
+@on_virtual_time
+async def test_after_a_conflict_one_slow_read_leaves_time_for_another_renewal(tmp_path: Path, seconds: float) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(45)
+        arrive, reads = stage.api.arrive, 0
+
+        async def first_read_is_slow(received: Received, timeout: float | None) -> None:
+            nonlocal reads
+            is_read = received.method == "GET" and received.path == LEASE
+            reads += is_read
+            stage.api.slow(seconds if is_read and reads == 1 else 0.0)
+            await arrive(received, timeout)
+
+        stage.api.arrive = first_read_is_slow  # type: ignore[method-assign]
+        body = {**stage.lease, "metadata": {**stage.lease["metadata"], "labels": {"a": "b"}}}
+        await stage.api.client().update(LEASE, body)  # so that the next renewal conflicts once
+        await stage.pass_time(100)
+        assert reads == (1 if seconds == 20.0 else 2)
+        assert 30 < max(stage.lease_ages) < 40
 
 
 @on_virtual_time
