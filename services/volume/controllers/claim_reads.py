@@ -9,6 +9,7 @@ ends, is repeated with a back-off.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ class _Read:
     unserved: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     answer: FoundObject | None = None
+    failure: str = ""  # of the last read; "" = it was answered
     reading: "asyncio.Task[None] | None" = None
 
 
@@ -43,6 +45,7 @@ class ClaimReads:
         self._content = content
         self._reads: dict[ObjectKey, _Read] = {}
         self._keys: dict[str, set[ObjectKey]] = {}  # by the UID of a pod that needs them
+        self._failures: Counter[str] = Counter()  # reads by their failure
 
     def found(self, uid: str, key: ObjectKey) -> FoundObject | None:
         """Return the object that a volume of the pod rests on; None = it is being read, and `on_read` follows."""
@@ -80,6 +83,7 @@ class ClaimReads:
                 pods.discard(uid)
             if not read.pods:
                 del self._reads[key]
+                self._count(read, "")
                 if read.reading is not None:
                     read.reading.cancel()
 
@@ -107,6 +111,22 @@ class ClaimReads:
             due = bool(read.late)
             if found.problem is not None and not found.not_found:
                 failures, due = failures + 1, True
-                log.warning("%s: %s", key, found.problem.text)
+                self._failed(key, read, found.problem.text)
                 await asyncio.sleep(RETRIES.delay(failures))
+            elif (failure := read.failure) and not self._count(read, ""):
+                log.info("%s: read; no read fails any more with: %s", key, failure)
         read.reading = None
+
+    def _failed(self, key: ObjectKey, read: _Read, failure: str) -> None:
+        """One line for an outage, however many objects it concerns and however often they are requested."""
+        if not read.failure and not self._failures[failure]:
+            log.warning("%s: %s", key, failure)
+        self._count(read, failure)
+
+    def _count(self, read: _Read, failure: str) -> int:
+        """How many reads still fail as this one did before."""
+        before, read.failure = read.failure, failure
+        self._failures.update([failure])
+        self._failures.subtract([before])
+        self._failures = +self._failures  # without those that have ended
+        return self._failures[before]

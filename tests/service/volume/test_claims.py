@@ -14,8 +14,10 @@ from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject, FoundObject, GetObject, NodeObject
 from bus.messages.volume import VolumeState
 from services.volume.adapters import root_dir
+from services.volume.controllers import claim_reads
 from services.volume.core import orphans
 from services.volume.service import Volume
+from shared.backoff import Backoff
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.service.volume.cluster import Cluster
 from tests.unit.volume.claims import CLAIM, PV, Object, claim, pod, volume
@@ -37,9 +39,10 @@ class ClaimCluster(Cluster):
         self.objects[key] = found
         self.changed.put(key, ChangedObject(resource_version=version))
 
-    def run(self, uid: str, state: PodState = PodState.SYNC) -> None:
+    def run(self, uid: str, state: PodState = PodState.SYNC, *, claim: str = "data") -> None:
         """A pod with the volume `v`; without it from TERMINATED on."""
         made = pod()
+        made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] = claim
         made["metadata"]["uid"] = uid
         needs = state in (PodState.SYNC, PodState.TERMINATING)
         admitted = PodVolumes(
@@ -75,9 +78,9 @@ class ClaimCluster(Cluster):
             await answering.wait()
         return found
 
-    async def until_asked(self, key: str) -> None:
+    async def until_asked(self, key: str, times: int = 1) -> None:
         async with asyncio.timeout(60):
-            while not self.asked[key]:
+            while self.asked[key] < times:
                 await asyncio.sleep(0)
 
     async def until_state(self, uid: str, state: VolumeState) -> None:
@@ -207,6 +210,26 @@ async def test_a_claim_and_content_that_are_read_slowly_are_waited_for(cluster: 
             await cluster.until_state("u", VolumeState.MOUNTED)
         assert cluster.asked[CLAIM] == 1
     assert not cluster.events.state
+
+
+async def test_an_outage_is_one_warning_for_all_claims_and_one_line_at_its_end(
+    cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(claim_reads, "RETRIES", Backoff(initial=0.01, cap=0.01))
+    caplog.set_level("INFO", claim_reads.__name__)
+    cluster.bound("1")
+    outage = "API server not reachable: no connection: Connection refused"
+    cluster.errors |= {CLAIM: outage, "PersistentVolumeClaim/shop/other": outage}
+    cluster.run("u")
+    cluster.run("v", claim="other")
+    async with cluster.volume():
+        for key in cluster.errors:
+            await cluster.until_asked(key, 5)
+        cluster.errors.clear()
+        await cluster.until_state("u", VolumeState.MOUNTED)
+        await cluster.until_state("v", VolumeState.ERROR)  # there is no such claim
+    levels = [record.levelname for record in caplog.records if record.name == claim_reads.__name__]
+    assert levels == ["WARNING", "INFO"]
 
 
 async def test_a_teardown_after_a_restart_needs_no_answer_of_sources(cluster: ClaimCluster) -> None:
