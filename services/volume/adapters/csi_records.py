@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,8 +28,8 @@ def save_record(directory: Path, record: Mapping[str, str]) -> None:
     """Write the record, unless it is there already with this content. One that cannot be read is replaced. Raises
     OSError."""
     path, content = directory / RECORD, json.dumps(record).encode()
-    with suppress(OSError), path.open("rb") as file:
-        if file.read(len(content) + 1) == content:
+    with suppress(OSError):
+        if _read(path, len(content)) == content:
             return
     write_atomically(path, content, 0o644)
 
@@ -42,8 +43,7 @@ def load_record(directory: Path) -> dict[str, str] | None:
     """Return the record with `driverName` and `volumeHandle`; None = there is none. Raises CsiRecordError."""
     path = directory / RECORD
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+        content = _read(path, _LARGEST)
         record = orjson.loads(content) if len(content) <= _LARGEST else None
     except FileNotFoundError:
         return None
@@ -54,6 +54,15 @@ def load_record(directory: Path) -> dict[str, str] | None:
     if not isinstance(record, dict) or not all(record.get(name) for name in ("driverName", "volumeHandle")):
         raise CsiRecordError(path, "it names no driver and volume")
     return {str(name): str(value) for name, value in record.items()}
+
+
+def _read(path: Path, most: int) -> bytes:
+    """The first `most` bytes and one more. A driver may put anything there: a FIFO, which would be waited for without
+    end, is an error. Raises OSError."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        return file.read(most + 1)
 
 
 def remove_record(directory: Path) -> None:

@@ -1,6 +1,7 @@
 """What one damaged record or directory costs the rest of the node, and that the damage heals."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -68,6 +69,9 @@ async def damaged(
     record = cluster.root / "pods" / "gone" / "volumes" / "kubernetes.io~csi" / "pv-a" / "vol_data.json"
     record.parent.mkdir(parents=True)
     record.touch()
+    fifo = record.parent.parent / "pv-b" / "vol_data.json"
+    fifo.parent.mkdir()
+    os.mkfifo(fifo)
     cluster.driver.start()
     await cluster.start()
     cluster.csi_driver(attachRequired=True)
