@@ -71,6 +71,7 @@ class PrivateContainerd:
             cni_conf_dir=str(directory / "cni"),
             bridge=bridge,
             pod_cidr=subnet,
+            registry_config_path=str(directory / "certs.d"),
         )
         self.further_config = ""  # TOML that follows the configuration of the embedded one
         self._process: subprocess.Popen[bytes] | None = None

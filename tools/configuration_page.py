@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.config.effective import EmbeddedContainerd
+from shared.config.embedded import REGISTRY_CONFIG_PATH
 from shared.config.field_table import FIELDS
 from shared.config.fields import Field, FlagKind
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
@@ -98,6 +99,11 @@ CONTAINERD = (
     ),
     ("`path`", f"`{EmbeddedContainerd.path}`", "the program: a name in PATH, or a path"),
     ("`cniBinDir`", f"`{EmbeddedContainerd.cni_bin_dir}`", "directory of the CNI plugins"),
+    (
+        "`registryConfigPath`",
+        f"`{REGISTRY_CONFIG_PATH}`",
+        "directory with `hosts.toml` files: [mirrors, certificates](operations.md#mirrors-and-certificates)",
+    ),
 )
 _TYPES = {
     Scalar.BOOLEAN: "bool",

@@ -32,6 +32,7 @@ class EmbeddedContainerd:
     pod_cidr: str = "10.89.0.0/16"
     sandbox_image: str = "localhost/bulkhead/pause:1"
     path: str = "containerd"  # the binary: a name looked up in PATH, or a path
+    registry_config_path: str = ""  # directory of `<registry>/hosts.toml`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
 from shared.places import AgentPaths
 
+REGISTRY_CONFIG_PATH = "certs.d"
+
 
 def embedded_containerd(
     extension: Document | None, file: str, places: AgentPaths, findings: Findings
@@ -44,10 +46,14 @@ def embedded_containerd(
         pod_cidr=given.get("podCIDR", EmbeddedContainerd.pod_cidr),
         sandbox_image=given.get("sandboxImage", EmbeddedContainerd.sandbox_image),
         path=joined("path", path) if "/" in path else path,
+        registry_config_path=joined("registryConfigPath", REGISTRY_CONFIG_PATH),
     )
 
 
 def _check(given: dict[str, Any], findings: Findings) -> None:
+    if ":" in (path := given.get("registryConfigPath", "")):
+        what = f'is "{path}", must be one directory'
+        findings.add("embeddedContainerd.registryConfigPath", what, "containerd 2.1 reads no list of them")
     bridge = given.get("bridge", EmbeddedContainerd.bridge)
     if not 0 < len(bridge) <= 15 or "/" in bridge or bridge.strip() != bridge:
         what = f'is "{bridge}", must be a network interface name'

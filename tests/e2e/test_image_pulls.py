@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from shared.model.objects import Object
+from tests.chaos.call_kills import INSTALLED, programs_of
 from tests.containerd import PrivateContainerd
 from tests.control_plane_certificates import Authority
+from tests.lacking import lack
 from tests.plugin_scripts import API, answering, asked, plugin_flags, write_plugin
 from tests.registry import Registry, password
 from tests.world import World, busybox_pod
@@ -102,19 +105,21 @@ async def test_a_kill_at_any_point_of_a_pull_ends_in_one_record_and_no_note(tmp_
             assert len(records(world)) == len(points)
 
 
+def write_hosts(directory: Path, registry: str, text: str) -> None:
+    """What containerd reads about this registry: `certs.d/<registry>/hosts.toml`."""
+    file = directory / "certs.d" / registry / "hosts.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+
+
 @asynccontextmanager
 async def trusting_containerd(registry: Registry, authority: Authority) -> AsyncIterator[PrivateContainerd]:
     """A containerd that knows the registry's authority."""
     with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
         containerd = PrivateContainerd(Path(directory))
-        hosts = Path(directory) / "certs.d" / registry.address / "hosts.toml"
-        hosts.parent.mkdir(parents=True)
         url = f"https://{registry.address}"
         trusted = f'capabilities = ["pull", "resolve"]\nca = "{authority.certificate_file}"\n'
-        hosts.write_text(f'server = "{url}"\n[host."{url}"]\n{trusted}')
-        containerd.further_config = (
-            f'\n[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "{directory}/certs.d"\n'
-        )
+        write_hosts(Path(directory), registry.address, f'server = "{url}"\n[host."{url}"]\n{trusted}')
         containerd.start()
         try:
             containerd.import_images()
@@ -142,6 +147,44 @@ async def test_a_registry_with_tls_is_opened_by_the_nodes_own_credentials(tmp_pa
             message = await wait_waiting(world, "other", "ErrImagePull", "ImagePullBackOff")
             assert "authoriz" in message
             assert password("bob") not in world.log_of("podsync")
+
+
+@pytest.mark.parametrize("suite", [INSTALLED, pytest.param("trixie", marks=pytest.mark.night), "sid"])
+async def test_a_file_of_certs_d_brings_mirror_and_authority_to_the_containerd_that_runs(
+    suite: str, tmp_path: Path
+) -> None:
+    try:
+        path = f"{programs_of(suite)}:{os.environ['PATH']}".removeprefix(":")
+    except OSError as error:
+        lack(str(error))
+    authority = Authority(tmp_path / "authority")
+    with Registry(tmp_path / "registry", authority=authority) as registry:
+        for name in ("before", "after", "unverified"):
+            registry.push(f"team/{name}:1")
+        mirror = f'[host."https://{registry.address}"]\ncapabilities = ["pull", "resolve"]\n'
+        async with World(environment={"PATH": path}) as world:
+            pid = world.pid_of("containerd")
+
+            def pull(name: str, host: str) -> None:
+                world.put_manifest(name, pod_of(name, f"{host}/team/{name}:1"))
+
+            pull("before", "mirrored.test")
+            await wait_waiting(world, "before", "ErrImagePull", "ImagePullBackOff")
+            write_hosts(world.home.path, "mirrored.test", f'{mirror}ca = "{authority.certificate_file}"\n')
+            pull("after", "mirrored.test")
+            await world.wait_running("after")
+            write_hosts(world.home.path, "unverified.test", f"{mirror}skip_verify = true\n")
+            pull("unverified", "unverified.test")
+            await world.wait_running("unverified")
+            write_hosts(world.home.path, "damaged.test", 'server = "https://damaged.test\n')
+            write_hosts(world.home.path, "untrusting.test", f'{mirror}ca = "/no/such/ca.crt"\n')
+            for name, part in {"damaged": "certs.d/damaged.test/hosts.toml: ", "untrusting": "/no/such/ca.crt"}.items():
+                registry.push(f"team/{name}:1")
+                pull(name, f"{name}.test")
+                assert part in await wait_waiting(world, name, "ErrImagePull", "ImagePullBackOff")
+                failed = [line for line in world.log_of("status").splitlines() if "reason=Failed" in line]
+                assert [line for line in failed if f"{name}.test" in line and part in line], failed
+            assert world.pid_of("containerd") == pid, "containerd was restarted"
 
 
 async def test_credentials_come_from_plugins_and_failed_plugins_are_reported(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The configuration of the embedded containerd and its pod network: config.toml and the CNI list. Pure.
 
-Configuration version 2, which containerd 1.6 and 1.7 read. Knows the machine only as `Machine`.
+Configuration version 2, which containerd 1.6 and 1.7 read and 2.x translates. Knows the machine only as `Machine`.
 """
 
 import ipaddress
@@ -62,6 +62,9 @@ disabled_plugins = [
     bin_dir = {_toml(embedded.cni_bin_dir)}
     conf_dir = {_toml(embedded.cni_conf_dir)}
     max_conf_num = 1
+
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = {_toml(embedded.registry_config_path)}
 
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "{"overlayfs" if machine.overlay_works else "native"}"

@@ -108,6 +108,10 @@ def test_the_embedded_containerd_brings_its_own_socket(tmp_path: Path) -> None:
     assert config.embedded_containerd.root == f"{tmp_path}/data"
     assert config.embedded_containerd.state == "/run/bulkhead/containerd/state"
     assert config.embedded_containerd.pod_cidr == "10.5.0.0/16"
+    assert config.embedded_containerd.registry_config_path == f"{tmp_path}/certs.d"
+    config = given(tmp_path, EMBEDDED + "  registryConfigPath: /etc/containerd/certs.d\n")
+    assert config.embedded_containerd is not None
+    assert config.embedded_containerd.registry_config_path == "/etc/containerd/certs.d"
 
 
 def test_an_endpoint_that_was_given_stays(tmp_path: Path) -> None:
@@ -144,6 +148,10 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
             ':10:3: embeddedContainerd.bridge: is "a-much-too-long-name", must be a',
         ),
         (EMBEDDED + "  podCIDR: 10.0.0.1", ':10:3: embeddedContainerd.podCIDR: is "10.0.0.1", must be an IPv4 network'),
+        (
+            EMBEDDED + "  registryConfigPath: /a:/b",
+            ':10:3: embeddedContainerd.registryConfigPath: is "/a:/b", must be one',
+        ),
         (EMBEDDED + "  rot: x", ':10:3: embeddedContainerd.rot: unknown key (did you mean "root"?)'),
         ("port: 1\n" + HEAD.replace("v1beta1", "v1"), ':2:1: apiVersion: is "kubelet.config.k8s.io/v1" (write'),
     ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_access import ImageAccess
 from services.podsync.adapters.images.pull_credentials import PullCredentials, PullSecretError, PullSecrets, Warnings
+from services.podsync.adapters.images.registry_hosts import find_damaged_hosts
 from services.podsync.core.images.image_reference import with_default_tag
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.clock import Clock
@@ -59,6 +60,8 @@ class ImagePulls:
         parallel = 1 if config.serialize_image_pulls else config.max_parallel_image_pulls or 1_000
         self._turns = asyncio.Semaphore(parallel)
         self._qps, self._burst = config.registry_pull_qps, max(config.registry_burst, 1)
+        embedded = config.embedded_containerd
+        self._registry_config_path = embedded.registry_config_path if embedded is not None else ""
         self._tokens, self._filled_at = float(self._burst), clock.monotonic()
 
     async def inspect(
@@ -126,7 +129,8 @@ class ImagePulls:
             raise
         if pulled is None:
             await self.access.failed(image, unanswered=any(error.code in UNANSWERED for error in errors))
-            raise _combined(errors, warnings)
+            damage = await asyncio.to_thread(find_damaged_hosts, self._registry_config_path, image)
+            raise _combined(errors, warnings, damage)
         status = await self._look_after(image, *pulled)
         return PulledImage(status, ended - began, ended - asked, warnings)
 
@@ -174,9 +178,9 @@ class ImagePulls:
         return True
 
 
-def _combined(errors: list[RuntimeCallError], warnings: Warnings) -> ImageCallError:
-    """What several credentials got for an answer: each text once, in brackets if there are several."""
+def _combined(errors: list[RuntimeCallError], warnings: Warnings, damage: str) -> ImageCallError:
+    """What several credentials got for an answer: each text once, in brackets if there are several. `damage`: of the
+    registry's hosts.toml, "" = none."""
     texts = list(dict.fromkeys(str(error) for error in errors))
-    if len(texts) == 1:
-        return ImageCallError(errors[0].code, errors[0].description, warnings=warnings)
-    return ImageCallError("Unknown", f"[{', '.join(texts)}]", warnings=warnings)
+    code, text = (errors[0].code, errors[0].description) if len(texts) == 1 else ("Unknown", f"[{', '.join(texts)}]")
+    return ImageCallError(code, f"{text} ({damage})" if damage else text, warnings=warnings)

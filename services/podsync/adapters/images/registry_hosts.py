@@ -1,0 +1,37 @@
+"""The `hosts.toml` of a registry, which containerd reads at each pull: mirrors, CA certificates, headers.
+
+containerd only logs that it cannot parse the file, and pulls as if there were none: who reads of the failed pull learns
+here that the mirror was not asked.
+"""
+
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+from services.podsync.core.images.image_repository import registry_of, repository
+
+_MAX_BYTES = 256 * 1024  # of a hosts.toml
+
+
+def find_damaged_hosts(config_path: str, image: str) -> str:
+    """Where and why the `hosts.toml` that containerd finds for the image is not TOML; "" where there is none, or
+    nothing is wrong with its syntax. `config_path`: the directory of all of them, "" = none."""
+    registry = registry_of(repository(image))
+    for directory in (Path(config_path) / name for name in _directory_names(registry) if config_path):
+        if directory.exists():  # containerd looks no further
+            return _find_damage(directory / "hosts.toml")
+    return ""
+
+
+def _directory_names(registry: str) -> list[str]:
+    host, colon, port = registry.rpartition(":")
+    return [*([f"{host}_{port}_"] if colon else []), registry, "_default"]
+
+
+def _find_damage(file: Path) -> str:
+    with suppress(OSError), file.open("rb") as opened:
+        try:
+            tomllib.loads(opened.read(_MAX_BYTES).decode())
+        except ValueError as error:  # TOMLDecodeError, or bytes that are no UTF-8
+            return f"containerd does not use {file}: {error}"
+    return ""
