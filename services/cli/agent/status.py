@@ -23,6 +23,7 @@ from services.cli.terminal.table import (
 from services.report.node import ProcessRow, Report
 from services.report.pod_rows import PodRow, one_line
 from shared.errors import OperatorError
+from shared.plain_text import plain
 
 Write = Callable[[str], None]
 READY, FAILED, NOT_READY = 0, 1, 3  # exit codes
@@ -209,7 +210,7 @@ def _stream_state(stale: tuple[str, ...], incomplete: tuple[str, ...], followers
 
 def _pods(found: Report, wide: bool, width: int) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in found.pods_by_state.items())
-    lines = [shortened(f"pods: {len(found.pods)}" + (f" ({counts})" if counts else ""), width)]
+    lines = [shortened(plain(f"pods: {len(found.pods)}" + (f" ({counts})" if counts else "")), width)]
     shown = found.pods if wide else tuple(row for row in found.pods if row.waits_for)
     if not shown:
         return lines

@@ -10,16 +10,21 @@ MASK = "<masked>"
 # JSON in a string of JSON has a backslash before each quote, and more of them the deeper it is.
 _QUOTE = r"""(?: \\{0,15} ["'] )?"""
 _OBJECT = rf"(?! {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} (?-i:[a-z0-9-]{{1,63}}/[a-z0-9.-]{{1,253}}) (?![\w+/=]) )"
-_NAMES = r"password | passwd | secret[_-]?key | access[_-]?key | api[_-]?key | client-key-data | auth[_-]?token"
+_NAMES = r"password | passwd | (?: secret|access|api|account|shared|ssh )[_-]?key | client-key-data | auth[_-]?token"
 # Ends of names. A name that is `key` alone is one of a label; `secret=namespace/name` is a Kubernetes object.
 _ENDS = (
-    rf"token | secret {_OBJECT} | [_-]key | (?: private|encryption|signing )key | passphrase | credentials? | pwd(?!=/)"
+    rf"token | secret {_OBJECT} | [_-]key | (?: private|encryption|signing )key | passphrase | credentials?"
+    r" | pwd(?!=/) | (?<![a-z0-9])pass"
 )
 _NAME = rf"[\w.-]{{0,64}} (?: {_NAMES} | {_ENDS} )"
 _IN_QUOTES = r""" (?P<open> \\{0,15} ["'] ) ) (?: (?! (?<!\\) (?P=open) ) . )+"""
 _BARE = (
     r"""(?! (?: true|false|null|none|nil ) \b | <masked> | [{\[|>] ) (?: [^\s"',;&\\] | \\+ (?!["'\\abfnrtvx0-9u]) )+"""
 )
+# A value after `(open) (name):` begins a structure of JSON or YAML, which is looked into.
+_NO_STRUCTURE = r"""(?! [{\[] \s{0,40} \\{0,15} (?: ["'\]}] | $ ) )"""
+_BLOCK = rf"""(?: -[ ] )? [\w.-]{{0,64}} (?: {_NAMES} | {_ENDS} ) : [ ]{{1,4}} [|>][-+\d]{{0,2}} ) [ ]{{0,4}}"""
+_FLAG = rf"(?<![\w-]) --?[\w-]{{0,64}} (?: {_NAMES} | {_ENDS} )"
 _WORDS = (
     r"(?! (?: is|are|was|to|and|or|not|in|of|for|with|from|has|must|needs|cannot|file ) \b )"  # after a flag in prose
 )
@@ -27,21 +32,60 @@ _WORDS = (
 # Each form of a credential, and what replaces it.
 _PATTERNS = (
     # PEM, with line breaks as they are or escaped; its base64, which begins otherwise for a certificate.
-    (re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
+    (re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
     (re.compile(r"LS0tLS1CRUdJTiB[^D\W_](?:[\w+/=]|\s{1,40}(?=[\w+/]{60}))*"), MASK),
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),  # a JSON web token
+    # The base64 of a docker configuration, by how it begins and by the key that it has in a Secret.
+    (
+        re.compile(
+            r"(?<![\w+/])(?:eyJhdXRo|eyAiYXV0aHMi|ewogImF1dGhz|ewogICJhdXRo|ewogICAgImF1dGhz|ewoJImF1dGhz)[\w+/=]*"
+        ),
+        MASK,
+    ),
+    (
+        re.compile(
+            r"""(?x) ( \.dockerc(?:onfigjson|fg) \\{0,15}["']? \s{0,4} : \s{0,4} \\{0,15}["']? ) [\w+/=]{16,}"""
+        ),
+        rf"\1{MASK}",
+    ),
     # Of clouds and forges, by how they begin; a bootstrap token.
     (re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), MASK),
-    (re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|sk_live_)[\w-]{10,}"), MASK),
+    (
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|[rs]k_live_|sk-(?:proj|ant)-|npm_|hv[bs]\."
+            r"|dckr_pat_|AIza)[\w-]{10,}"
+        ),
+        MASK,
+    ),
     (re.compile(r"(?<![\w.-])[a-z0-9]{6}\.(?=[a-z]{0,15}\d)[a-z0-9]{16}(?![\w.-])"), MASK),
     (re.compile(r"(?i)\b(bearer|basic)(\s{1,4})[\w.~+/=-]{8,}"), rf"\1\2{MASK}"),
-    (re.compile(r"(?i)\b((?:set-)?cookie:[ \t]{0,4})[^\s\"'][^\r\n\"']*"), rf"\1{MASK}"),
-    (re.compile(r"(?i)(://[^\s/:@]{1,256}:)[^\s/@]{1,1024}(@)"), rf"\1{MASK}\2"),  # a password in a URL
+    (
+        re.compile(
+            r"""(?ix) ( \bauthorization \\{0,15}["']? \s{0,4} [:=] [ ]{0,4} \[? \\{0,15}["']? (?: [\w-]{1,20} [ ] )? )
+            [\w.~+/=-]{8,} (?= \\{0,15}["'\]] | [ ]{0,4}$ )""",
+            re.MULTILINE,
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(r"""(?i)\b((?:set-)?cookie\\{0,15}["']?:[ \t]{0,4}\\{0,15}["']?)[^\s"'\\][^\r\n"']*"""), rf"\1{MASK}"),
+    # A password in a URL, also without a user, and with an `@` in it.
+    (re.compile(r"(?i)(://[^\s/:@]{0,256}:)[^\s/\"'<>]{1,1024}(@)"), rf"\1{MASK}\2"),
     (re.compile(r"(://)[^\s/:@?#\"'<>]{16,256}(@)"), rf"\1{MASK}\2"),  # a token in place of the user
     (
         re.compile(r"(?i)([?&][\w.-]{0,32}(?:token|signature|sig|secret|key|credential)=)[^\s\"'&#]+"),
         rf"\1{MASK}",
     ),  # a parameter of a URL that permits to read it
+    # A block of YAML, of lines that are indented further, also in a string of JSON.
+    (
+        re.compile(rf"""(?imx) ( ^ ([ \t]{{0,64}}) {_BLOCK} (?: \n (?: \2 [ \t] [^\n]* | (?=\n) ) )+"""),
+        rf"\1 {MASK}",
+    ),
+    (
+        re.compile(
+            rf"""(?imx) ( \\n ([ ]{{0,64}}) {_BLOCK} (?: \\n (?: \2 [ ] (?: [^\\\n"] | \\ [^n"] )* | (?=\\n) ) )+"""
+        ),
+        rf"\1 {MASK}",
+    ),
     # In quotes: to the next quote with as many backslashes before it, for one with more is part of the value.
     (
         re.compile(rf"""(?ix) ( (?: {_NAMES} | {_ENDS} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_IN_QUOTES}"""),
@@ -50,7 +94,8 @@ _PATTERNS = (
     (
         re.compile(
             rf"""(?ix) ( (?: {_NAMES} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} )
-                    (?: [^\s"',;&\\] | \\+ (?!["'\\]) )+"""
+                    (?! <masked> | [|>][-+\d]{{0,2}} [ ] <masked> )
+                    {_NO_STRUCTURE} (?: [^\s"',;&\\] | \\+ (?!["'\\]) )+"""
         ),
         rf"\1{MASK}",
     ),
@@ -66,7 +111,7 @@ _PATTERNS = (
     # A variable of a container: the value follows its name, as YAML or JSON.
     (
         re.compile(
-            rf"""(?ix) ( \bname {_QUOTE} \s{{0,4}} : \s{{0,4}} {_QUOTE} {_NAME} {_QUOTE}
+            rf"""(?ix) ( \b(?: name|key ) {_QUOTE} \s{{0,4}} : \s{{0,4}} {_QUOTE} {_NAME} {_QUOTE}
                     (?: ,\s{{0,40}} | \s{{1,40}} | \\n[ ]{{0,40}} ) {_QUOTE} value {_QUOTE}
                     \s{{0,4}} : \s{{0,4}} {_IN_QUOTES}"""
         ),
@@ -79,10 +124,24 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # A flag and its value, as two words or two strings of a list.
+    # A flag and its value, as two words or two strings of a list, also of YAML.
     (
         re.compile(
-            rf"""(?ix) ( (?<![\w-]) --?[\w-]{{0,64}} (?: {_NAMES} | {_ENDS} )
+            rf"""(?ix) ( {_FLAG} (?: [ ]{{1,4}} | \\{{0,15}}["'] ,? \s{{0,40}} )
+                    (?= \\{{0,15}}["'] [^-,\]] ) {_IN_QUOTES}"""
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(
+            rf"""(?ix) ( {_FLAG} \\{{0,15}}["']? [ ]{{0,4}} (?: \n | \\n ) [ ]{{0,64}} -[ ]{{1,4}} \\{{0,15}}["']? )
+                    {_WORDS} (?!-) {_BARE}"""
+        ),
+        rf"\1{MASK}",
+    ),
+    (
+        re.compile(
+            rf"""(?ix) ( {_FLAG}
                     (?: [ ]{{1,4}} | \\{{0,15}}["'] ,? \s{{1,40}} \\{{0,15}}["'] | \\{{0,15}}["'],\\{{0,15}}["'] ) )
                     {_WORDS} (?!-) {_BARE}"""
         ),
@@ -90,6 +149,7 @@ _PATTERNS = (
     ),
     # Of an image registry in a docker configuration: the base64 of user and password.
     (re.compile(r"""(?x) ( (?<![\w-]) auth \\{0,15}["'] \s{0,4} : \s{0,4} \\{0,15}["'] ) [\w+/=]{8,}"""), rf"\1{MASK}"),
+    (re.compile(r"""(?m)^([ \t]{0,64}auth:[ ]{1,4}["']?)[\w+/]{8,}={0,2}(?=["']?[ \t]*$)"""), rf"\1{MASK}"),
 )
 
 

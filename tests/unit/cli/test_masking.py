@@ -1,6 +1,7 @@
 """Credentials are masked in texts, and nothing else is."""
 
 import base64
+import json
 
 import pytest
 
@@ -40,6 +41,7 @@ def test_a_credential_is_masked(text: str, expected: str) -> None:
 
 
 SECRET = "Zq7-hunter2_9xKfTT"
+DOCKER_CONFIGURATION = base64.b64encode(b'{"auths": {"r.example": {"auth": "dXNlcjpodW50ZXIy"}}}').decode()
 PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBADANBgkqh" * 8).decode()
 
 
@@ -68,6 +70,24 @@ PEM_AS_BASE64 = base64.b64encode(b"-----BEGIN PRIVATE KEY-----\n" + b"MIIEvQIBAD
         f"Set-Cookie: session={SECRET}; Path=/",
         f"https://{SECRET}@git.example/team/app",
         f"Server=db;User Id=a;Password={SECRET};",
+        f"AccountName=a;AccountKey={SECRET}==;EndpointSuffix=core",
+        f"DB_PASS={SECRET}",
+        f'{{"pass": "{SECRET}"}}',
+        f"redis://:{SECRET}@cache:6379/0",
+        f"https://user:a@{SECRET}@registry.example/v2",
+        f"Authorization: token {SECRET}",
+        f'{{"Authorization": "{SECRET}"}}',
+        f'{{"Cookie": "sid={SECRET}"}}',
+        f"password: |\n  {SECRET}\n\n  {SECRET}\nuser: a",
+        f"- db:\n    api-token: >-\n      {SECRET}\n",
+        json.dumps({"config": f"user: a\ntoken: |\n  {SECRET}\nnext: b"}),
+        f'--token "{SECRET}"',
+        f"--db-password 'two {SECRET}'",
+        json.dumps(["--db-password", f"two {SECRET}"]),
+        f"- --db-password\n- {SECRET}\n",
+        f'- "--api-token"\n- "{SECRET}"\n',
+        json.dumps({"command": f"args:\n- --api-token\n- {SECRET}\n"}),
+        json.dumps({"envs": [{"key": "DB_PASSWORD", "value": SECRET}]}),
     ],
 )
 def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
@@ -85,6 +105,11 @@ def test_a_value_is_masked_by_its_name_in_every_form(text: str) -> None:
         ("client_secret=AbCd1234/EfGh5678IjKl", "EfGh5678IjKl"),  # base64, and no namespace and name
         ("client_secret: AbCd1234/EfGh5678IjKl", "EfGh5678IjKl"),
         ('{"clientSecret": "AbCd1234/EfGh5678IjKl"}', "EfGh5678IjKl"),
+        (f'".dockerconfigjson": "{DOCKER_CONFIGURATION}"', DOCKER_CONFIGURATION[8:]),
+        (f"the data {DOCKER_CONFIGURATION} of a Secret", DOCKER_CONFIGURATION[8:]),
+        ("auth: dXNlcjpodW50ZXIy\n", "dXNlcjpodW50ZXIy"),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQOYBF\n-----END PGP PRIVATE KEY BLOCK-----", "lQOYBF"),
+        ("by hvs.CAESIJ0123456789abcdef end", "CAESIJ0123456789abcdef"),
         ("token=abc|def{ghi[jkl>mno next", "ghi[jkl>mno"),
     ],
 )
@@ -112,6 +137,12 @@ def test_a_credential_is_masked_by_its_own_form(text: str, secret: str) -> None:
         "imagePullSecrets:\n- name: registry",
         "tolerations:\n- key: node.kubernetes.io/not-ready",
         "topologyKey: kubernetes.io/hostname",
+        '{"password": {"secretKeyRef": {"name": "web"}}}',
+        "the flag --token\n- is gone",
+        "authorization: the webhook refused",
+        "authorization:\n  mode: Webhook",
+        "passed 3 of 3, bypass=true",
+        "auth: denied",
         "tlsPrivateKeyFile: /pki/kubelet.key",
         "certificate-authority-data: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t",
         "image registry.example/web:1@sha256:0123456789abcdef is pulled from http://registry.example/v2/",
@@ -140,7 +171,7 @@ def test_other_texts_stay_readable(text: str) -> None:
             "--token ",
             "\n  ",
         ),
-        *("LS0tLS1CRUdJTiBQ\n ", "-key: ", "abcdef.", "a.", "cookie:", "\n- "),
+        *("LS0tLS1CRUdJTiBQ\n ", "-key: ", "token: |\n  a", "authorization: ", "abcdef.", "a.", "cookie:", "\n- "),
     ],
 )
 def test_a_text_made_to_be_slow_is_not(part: str) -> None:

@@ -1,5 +1,7 @@
 """What `bulkhead status` prints of many pods: the verdict above them stays in sight in a terminal."""
 
+import dataclasses
+
 from services.cli.agent.status import status_lines
 from services.cli.terminal.table import Paint
 from services.report.node import Report, RuntimeRow
@@ -40,3 +42,8 @@ def test_a_file_and_wide_have_every_pod() -> None:
 
 def test_at_40_columns_no_line_is_longer() -> None:
     assert max(map(len, lines(500, "text", 40))) <= 40
+
+
+def test_the_reason_of_a_runtime_gives_the_terminal_no_command() -> None:
+    found = dataclasses.replace(report(1), pods_by_state={"Error\x1b[2J\r\n": 1})
+    assert status_lines(found, "text", 0, Paint(False))[-3:][0] == "pods: 1 (1 Error\\x1b[2J\\r\\n)"
