@@ -5,7 +5,7 @@ REQ is banned: after a timeout it is stuck.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import zmq
@@ -17,16 +17,27 @@ from bus.exchange import REMIND_SECONDS, Exchange
 from bus.frames import AnswerHead, RequestHead
 from bus.inlet import Inlet
 from bus.interface import NoAnswerError
+from bus.unread import Unread
 from shared.clock import Clock
 from shared.tracing.tracer import Tracer
 
 Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _ServiceSocket:
     socket: Socket
     inlet: Inlet
+    unread: Unread = field(default_factory=Unread)  # bodies of requests
+    taken: int = 0  # bytes of the bodies of answers
+
+
+@dataclass(eq=False)
+class _Waiting:
+    exchange: Exchange
+    answered: Answered
+    # All that was sent on the socket when this was sent first since its last answer, which then shows it to be read.
+    position: int | None = None
 
 
 class Caller:
@@ -45,7 +56,7 @@ class Caller:
         self._context, self._client, self._clock, self._drops = context, client, clock, drops
         self._addresses = addresses
         self._lines: dict[str, _ServiceSocket] = {}
-        self._pending: dict[int, tuple[Exchange, Answered]] = {}
+        self._pending: dict[int, _Waiting] = {}
         self._last_id = 0
 
     async def exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
@@ -60,13 +71,12 @@ class Caller:
             deadline=self._clock.monotonic() + timeout,
             trace=self._tracer.traceparent(),
         )
-        exchange = Exchange(head, body)
         answered: Answered = asyncio.get_running_loop().create_future()
-        self._pending[head.id] = exchange, answered
+        waiting = self._pending[head.id] = _Waiting(Exchange(head, body), answered)
         try:
             async with asyncio.timeout(timeout):
                 while not answered.done():
-                    _send(line, exchange)
+                    _send(line, waiting)
                     await asyncio.wait([answered], timeout=REMIND_SECONDS)
         except TimeoutError:
             raise NoAnswerError.within(service, type_name, timeout) from None
@@ -80,9 +90,9 @@ class Caller:
             line.inlet.close()
             line.socket.close()
         self._lines.clear()
-        for _, answered in self._pending.values():
-            if not answered.done():
-                answered.set_exception(NoAnswerError("the bus was stopped before the answer came"))
+        for waiting in self._pending.values():
+            if not waiting.answered.done():
+                waiting.answered.set_exception(NoAnswerError("the bus was stopped before the answer came"))
 
     def _line(self, service: str) -> _ServiceSocket:
         line = self._lines.get(service)
@@ -99,21 +109,33 @@ class Caller:
         return line
 
     def _receive(self, service: str, message: list[bytes]) -> None:
+        line = self._lines[service]
+        line.taken += sum(map(len, message[1:]))
         try:
             head, body = frames.read_answer(message)
         except codec.UndecodableError as error:
             self._drops.drop("answer", f"{service}: {error}")
             return
-        exchange, answered = self._pending.get(head.id, (None, None))
-        if exchange is None or answered is None or answered.done():
+        waiting = self._pending.get(head.id)
+        if waiting is None or waiting.answered.done():
             return  # the second copy, or too late
-        if not head.unknown:
-            answered.set_result((head, body))
-        elif exchange.unknown():
-            _send(self._lines[service], exchange)
+        if head.unknown and not waiting.exchange.unknown():
+            return
+        line.unread.note_read(waiting.position or 0)
+        waiting.position = None
+        if head.unknown:
+            _send(line, waiting)
+        else:
+            waiting.answered.set_result((head, body))
 
 
-def _send(line: _ServiceSocket, exchange: Exchange) -> None:
-    if send_now(line.socket, exchange.next()) is not None:
+def _send(line: _ServiceSocket, waiting: _Waiting) -> None:
+    exchange = waiting.exchange
+    _, *body = message = exchange.next(fits=line.unread.fits(len(exchange.body)), taken=line.taken)
+    if send_now(line.socket, message) is not None:
         exchange.refused()  # a full queue is a peer long gone: the next turn tries again
+    else:
+        line.unread.sent += sum(map(len, body))
+        if waiting.position is None:
+            waiting.position = line.unread.sent
     line.inlet.look_again()

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 _DECODERS: "dict[Any, msgspec.json.Decoder[Any]]" = {}  # building one costs more than decoding a pod
 
-PROTOCOL_VERSION = "2.6"
+PROTOCOL_VERSION = "2.7"
 MESSAGE_CAP = (
     16 * 1024 * 1024
 )  # bytes of one encoded value, request, answer or beat; a Kubernetes object stays below 2 MiB

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from bus import codec, frames
-from bus.answers import PENDING, Answers
+from bus.answers import PENDING, PENDING_BYTES, Answers
 from bus.beat import BeatContent
 from bus.drops import DropCounters
 from bus.following import StreamFollower
@@ -69,6 +69,7 @@ class Endpoint(ABC):
         self._beat_callbacks: list[Callable[[Beat], None]] = []
         self._fetches: set[asyncio.Task[None]] = set()
         self._asked: Counter[tuple[str, str]] = Counter()  # requests under way by service and type
+        self._asked_bytes: Counter[tuple[str, str]] = Counter()  # of their bodies
         self._beat_is_due = False
         self._started = False
 
@@ -108,9 +109,11 @@ class Endpoint(ABC):
             raise RuntimeError(f"{self.service} asked {service} before its bus was started")
         name = type(request).__name__
         body = codec.encode(request, f"request {name}")
-        if self._asked[service, name] >= PENDING:
-            raise NoAnswerError(f"{service} has {PENDING} {name} of {self.service} to answer: no more are sent")
+        asked, waiting = self._asked[service, name], self._asked_bytes[service, name]
+        if asked >= PENDING or waiting + len(body) > PENDING_BYTES:
+            raise NoAnswerError(f"{service} has {asked} {name} of {self.service} to answer: no more are sent")
         self._asked[service, name] += 1
+        self._asked_bytes[service, name] += len(body)
         began, failed = self.clock.monotonic(), True
         try:
             with (
@@ -121,6 +124,7 @@ class Endpoint(ABC):
             failed = bool(head.error)
         finally:
             self._asked[service, name] -= 1
+            self._asked_bytes[service, name] -= len(body)
             self._metrics.answered(service, name, self.clock.monotonic() - began, failed=failed)
         if head.error:
             raise RequestRefusedError(head.error)

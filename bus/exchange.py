@@ -1,8 +1,11 @@
 """One request as its caller sees it: what to send at each turn until the answer is here. Pure: no sockets, no time.
 
 The body is sent once, then reminders. It is sent again only when the other side answers that it does not know the
-request, for what a process had taken before it was killed is gone without an error.
+request, for what a process had taken before it was killed is gone without an error. So a reminder also takes the place
+of a body that must not be sent yet: its answer shows that the other side reads.
 """
+
+from dataclasses import replace
 
 from bus import frames
 from bus.frames import Frames, RequestHead
@@ -14,14 +17,15 @@ class Exchange:
     """Call `next` at each turn, `refused` when its frames could not be sent, `unknown` when the answer is that."""
 
     def __init__(self, head: RequestHead, body: bytes) -> None:
-        self.head = head
-        self._message, self._reminder = frames.write_request(head, body), frames.write_reminder(head)
+        self.head, self.body = head, body
         self._sent = self._reminded = False
 
-    def next(self) -> Frames:
-        """The frames to be sent now: the request with its body, or a reminder of it."""
-        self._reminded, self._sent = self._sent, True
-        return self._reminder if self._reminded else self._message
+    def next(self, *, fits: bool = True, taken: int = -1) -> Frames:
+        """The frames to be sent now: the request with its body, or a reminder of it. `fits` False: not the body now;
+        `taken`: bytes of answers, for the head."""
+        self._reminded, self._sent = self._sent or not fits, True
+        head = replace(self.head, taken=taken)
+        return frames.write_reminder(head) if self._reminded else frames.write_request(head, self.body)
 
     def refused(self) -> None:
         """The frames that `next` gave were not sent."""

@@ -62,6 +62,7 @@ class RequestHead:
     type: str  # class name in bus/messages
     deadline: float  # CLOCK_MONOTONIC seconds; not worth answering afterwards
     trace: str = ""  # traceparent of the span that waits for the answer
+    taken: int = -1  # bytes of the bodies of all answers that the client has taken from this service; -1 = not counted
 
 
 @dataclass(frozen=True, kw_only=True)
