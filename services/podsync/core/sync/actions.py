@@ -15,6 +15,7 @@ from services.podsync.core.sync.restart import should_restart
 from services.podsync.core.sync.restart_rules import restart_policy
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
 from shared.podspec.earlier_hash import is_hash_of
+from shared.podspec.resources import is_sidecar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +120,8 @@ def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | No
 def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
     """Everything of the old sandbox ends; what ran to its end for good is not run again (pods.md 5.3.2)."""
     started_once = {c.name for c in record.instances}
-    policy = record.spec.get("restartPolicy", "Always")
+    if record.spec.get("restartPolicy") == "Never" and sandbox.attempt != 0 and started_once:
+        return _with_new_sandbox_for_some(record, sandbox)
     start = []
     for spec in record.containers:
         newest = _newest(record, spec)  # one that runs has not succeeded, whatever earlier instances did
@@ -127,9 +129,32 @@ def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions
         if done and restart_policy(record, spec) == "OnFailure" and not should_restart(record, spec, newest):
             continue
         start.append(spec["name"])
-    create = not (policy == "Never" and sandbox.attempt != 0 and started_once)
-    if not start and (not record.containers or any(spec["name"] in started_once for spec in record.containers)):
-        create = False
+    ended = any(spec["name"] in started_once for spec in record.containers) or not record.containers
+    return _in_new_sandbox(record, sandbox, start, create=bool(start) or not ended)
+
+
+def _with_new_sandbox_for_some(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
+    """Of a pod that never restarts, the containers go on whose own restart policy or rules restart them, with those
+    that have not run yet; where there are none the pod ends (pods.md 5.3.2a)."""
+    initializing = [spec for spec in record.init_containers if not is_sidecar(spec)]
+    if any(_newest(record, spec) for spec in record.containers):
+        initializing = []
+    create = any(goes_on(record, spec) for spec in initializing or record.containers)
+    start = [spec["name"] for spec in record.containers if _newest(record, spec) is None or goes_on(record, spec)]
+    return _in_new_sandbox(record, sandbox, start, create=create)
+
+
+def goes_on(record: PodRecord, spec: dict[str, Any]) -> bool:
+    """Whether the container's newest instance is followed by another one when its sandbox has ended. Of one that still
+    runs the exit code is not known, so rules on it do not count yet."""
+    newest = _newest(record, spec)
+    if newest is not None and newest.state in (ContainerState.RUNNING, ContainerState.UNKNOWN):
+        return restart_policy(record, spec) != "Never"
+    return newest is not None and should_restart(record, spec, newest)
+
+
+def _in_new_sandbox(record: PodRecord, sandbox: SandboxDecision, start: list[str], *, create: bool) -> PodActions:
+    """The pod initialises again in the new sandbox: its first init container starts before all others."""
     if record.init_containers:
         start = [record.init_containers[0]["name"]]
     return PodActions(

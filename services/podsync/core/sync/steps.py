@@ -12,7 +12,7 @@ from services.podsync.core.pod.published import mounted_volumes
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import SavedContainer, with_container
 from services.podsync.core.pod.situation import Step, StepInputs
-from services.podsync.core.sync.actions import PodActions, compute_pod_actions
+from services.podsync.core.sync.actions import PodActions, compute_pod_actions, goes_on
 from services.podsync.core.sync.collecting import (
     EVERY,
     collect,
@@ -180,7 +180,9 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
     if call is None:
         return None
     if actions.create_sandbox:  # what ran goes on in the new one, however it takes being stopped
-        names = {str(spec["name"]) for spec in (*record.init_containers, *record.containers)}
+        every = (*record.init_containers, *record.containers)
+        runs_once = record.spec.get("restartPolicy") == "Never"
+        names = {str(spec["name"]) for spec in every if not runs_once or goes_on(record, spec)}
         saved = record.saved
         for name, instance in {c.name: c.id for c in record.alive if c.name in names}.items():
             container = replace(saved.container(name), replacing=instance)

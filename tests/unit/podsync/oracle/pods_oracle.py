@@ -87,8 +87,7 @@ def _actions_with_sandbox(drawn: Drawn, attempt: int) -> Actions:
     spec = drawn.pod["spec"]
     actions = Actions(kill_pod=True, create_sandbox=True, attempt=attempt)
     if spec["restartPolicy"] == "Never" and attempt != 0 and drawn.instances:
-        actions.create_sandbox = False
-        return actions
+        return _actions_where_some_go_on(drawn, actions)
     to_start = []
     for container in spec["containers"]:
         newest = _newest(drawn, container["name"])
@@ -101,6 +100,31 @@ def _actions_with_sandbox(drawn: Drawn, attempt: int) -> Actions:
         return actions
     inits = spec.get("initContainers", [])
     actions.start = [inits[0]["name"]] if inits else to_start
+    return actions
+
+
+def _actions_where_some_go_on(drawn: Drawn, actions: Actions) -> Actions:
+    """pods.md 5.3.2a: the pod restarts no container, but some containers restart themselves."""
+    regular, inits = drawn.pod["spec"]["containers"], drawn.pod["spec"].get("initContainers", [])
+    created = [container for container in regular if _newest(drawn, container["name"]) is not None]
+    candidates = created or [init for init in inits if init.get("restartPolicy") != "Always"]
+    alive = (ContainerState.RUNNING, ContainerState.UNKNOWN)
+    going_on = []
+    for container in candidates:
+        newest = _newest(drawn, container["name"])
+        if newest is None:
+            continue
+        succeeded = newest.state is ContainerState.EXITED and newest.exit_code == 0 and newest.reason != "OOMKilled"
+        if container in inits and succeeded:
+            continue
+        by_policy = newest.state in alive and _policy(drawn, container) != "Never"
+        if by_policy or (newest.state not in alive and _should_restart(drawn, container, newest)):
+            going_on.append(container["name"])
+    actions.create_sandbox = bool(going_on)
+    if going_on:
+        missing = [container["name"] for container in regular if container not in created]
+        to_start = [container["name"] for container in regular if container["name"] in (*going_on, *missing)]
+        actions.start = [inits[0]["name"]] if inits else to_start
     return actions
 
 
