@@ -21,17 +21,19 @@ from services.server.adapters.node_history_file import NodeHistoryFile
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.node_state import NodeState
 from services.server.controllers.pod_streams import PodStreams
-from services.server.controllers.request_handler import EndpointHandler
+from services.server.controllers.request_handler import USER, EndpointHandler
+from services.server.core.connections import group_of
 from services.server.core.log_interval import LogInterval
 from services.server.core.node_history import until_next
 from services.server.core.page_feed import PageFeed
 from services.server.core.routes import PAGE_NOT_FOUND, Endpoint, is_of_another_site
+from services.server.core.shares import Shares
 
 log = logging.getLogger(__name__)
 
 TICK = 2.0  # seconds between two readings while a page is open
 SAVED_EVERY = 6  # samples: what a killed process loses of the charts is a minute
-MOST_PAGES = 64  # open streams
+MOST_PAGES = 64  # open streams; a client opens one only while it has fewer than are free
 HEARTBEAT = 10.0  # seconds without a change, until a page gets an event all the same
 SLOWEST = 30.0  # seconds in which a page takes an event, or the end of its stream
 LONGEST = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
@@ -69,7 +71,7 @@ class NodePage:
         self._files = {name: ((directory / file).read_bytes(), kind) for name, (file, kind) in _FILES.items()}
         self._version = hashlib.sha256(b"".join(content for content, _ in self._files.values())).hexdigest()[:16]
         self._log = LogInterval()
-        self._pages = 0
+        self._pages = Shares(MOST_PAGES)
         self._closed = False
         self._read_at = float("-inf")  # CLOCK_MONOTONIC
         self._reading = asyncio.Lock()
@@ -84,7 +86,7 @@ class NodePage:
     @property
     def pages(self) -> int:
         """How many streams are open."""
-        return self._pages
+        return self._pages.total
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """Continue the history of an earlier process, and add the loops to `tasks`."""
@@ -122,12 +124,13 @@ class NodePage:
         return web.Response(body=content, headers={**headers, "Content-Type": f"{kind}; charset=utf-8"})
 
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
-        if self._closed or self._pages >= MOST_PAGES:
-            ends = "this process ends, and another one takes its place\n"
-            refused = plain(503, ends if self._closed else f"{MOST_PAGES} node pages are open already\n")
-            refused.headers["Retry-After"] = "30"
-            return refused
-        with self._page():
+        if self._closed:
+            return _refusal("this process ends, and another one takes its place\n")
+        client = request.get(USER) or group_of(request.remote or "")
+        if not self._pages.take(client):
+            of_client, total = self._pages.of(client), self._pages.total
+            return _refusal(f"{of_client} node pages of {client} are open already, {total} in all\n")
+        with self._page(client):
             await self._read()
             headers = {**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store"}
             response = web.StreamResponse(headers=headers)
@@ -156,14 +159,13 @@ class NodePage:
             await _is_taken(request, response.write_eof())
 
     @contextmanager
-    def _page(self) -> Iterator[None]:
-        self._pages += 1
+    def _page(self, client: str) -> Iterator[None]:
         self._opened.set()
         try:
             yield
         finally:
-            self._pages -= 1
-            if not self._pages:
+            self._pages.give_back(client)
+            if not self._pages.total:
                 self._opened.clear()
 
     async def _read(self) -> None:
@@ -205,6 +207,12 @@ class NodePage:
         except Exception:
             if failures := self._log.count("page", self._clock.monotonic()):
                 log.exception("the state of the node page cannot be read or saved (%d since the last line)", failures)
+
+
+def _refusal(text: str) -> web.Response:
+    refused = plain(503, text)
+    refused.headers["Retry-After"] = "30"
+    return refused
 
 
 async def _is_taken(request: web.BaseRequest, write: Awaitable[None]) -> bool:

@@ -21,7 +21,8 @@ from services.server.core.bearer import BearerError
 from services.server.core.connections import group_of, shown_address
 from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
-from services.server.core.routes import Endpoint, Refusal, ServedEndpoints, resolve
+from services.server.core.routes import POD_STREAMS, Endpoint, Refusal, Route, ServedEndpoints, resolve
+from services.server.core.shares import MAX_STREAMS, Shares
 from services.server.core.stream_parameters import is_websocket, offered_protocols
 from shared.tracing.context import parse_traceparent
 from shared.tracing.span import Kind
@@ -33,6 +34,9 @@ EndpointHandler = Callable[[web.BaseRequest, tuple[str, ...]], Awaitable[web.Str
 # Both take the client's address, too, and raise ReviewError when they cannot decide.
 Authorizer = Callable[[Attributes, str], Awaitable[bool]]
 TokenReviewer = Callable[[str, str], Awaitable[User | None]]  # None = no user's token
+
+
+USER = web.RequestKey("user", str)  # the name of a request's user; "" or none = it was sent without credentials
 
 
 class AuthFilter:
@@ -63,6 +67,7 @@ class AuthFilter:
                 if await self._authorize(question, address):
                     # A request that is allowed without credentials does not make its connection an authorized one.
                     taken = user is ANONYMOUS or count_as_authorized(request)
+                    request[USER] = "" if user is ANONYMOUS else user.name
                     return None if taken else plain(503, "too many connections\n")
             except ReviewError as error:
                 if count := self._log.count("authorization", time.monotonic()):
@@ -110,7 +115,12 @@ async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[
 
 
 class RequestHandler:
-    """The handler of one listener. Without `auth` every request it serves is permitted."""
+    """The handler of one listener. Without `auth` every request it serves is permitted.
+
+    With it, namespaces share the streams of pods. All tenants of a cluster come as one user from the addresses of the
+    API server, which names no other one; but the right to open a stream is given by namespace. Without it the clients
+    are those of the machine, whose connections are few.
+    """
 
     def __init__(
         self,
@@ -122,6 +132,8 @@ class RequestHandler:
     ) -> None:
         self._served, self._handlers, self._auth, self._metrics = served, handlers, auth, metrics
         self._tracer = tracer or Tracer()
+        self._streams = Shares(MAX_STREAMS)
+        self._log = LogInterval()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -157,10 +169,30 @@ class RequestHandler:
             return refused
         if isinstance(meant, Refusal):
             return _refusal(meant)
+        if self._auth is None or meant.endpoint not in POD_STREAMS:
+            return await self._handle(request, meant)
+        namespace = meant.parameters[0]
+        if not self._streams.take(namespace):
+            return self._refuse_stream(namespace)
+        try:
+            return await self._handle(request, meant)
+        finally:
+            self._streams.give_back(namespace)
+
+    async def _handle(self, request: web.BaseRequest, meant: Route) -> web.StreamResponse:
         with self._span(request, meant.endpoint) as span:
             response = await self._handlers[meant.endpoint](request, meant.parameters)
             span.set("http.response.status_code", response.status)
             return response
+
+    def _refuse_stream(self, namespace: str) -> web.Response:
+        """Without Retry-After: clients of the API server would wait, and not show the reason."""
+        of_namespace, total = self._streams.of(namespace), self._streams.total
+        text = f"too many streams: {of_namespace} of namespace {namespace}, {total} of all namespaces, of at most"
+        text += f" {MAX_STREAMS}; end some exec, attach, port-forward or logs of pods of {namespace} on this node"
+        if count := self._log.count("stream", time.monotonic()):
+            log.warning("refused a stream: %s (%d since the last line)", text, count)
+        return plain(429, text + "\n")
 
     def _span(self, request: web.BaseRequest, endpoint: Endpoint) -> Scope:
         """Continue the trace of an authorized client; on a port without authorization begin one, with a link."""

@@ -3,12 +3,13 @@
 Sends nothing; times are CLOCK_MONOTONIC seconds, given by the caller.
 """
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
+from services.server.core.shares import Shares
 from shared.model.objects import Object
 
 K = TypeVar("K", bound=Hashable)
@@ -29,25 +30,20 @@ class TooManyReviewsError(ReviewError):
 
 
 class PendingReviews:
-    """The reviews under way: at most `limit`, and of one address at most `of_address`. An address begins one only while
-    it has fewer under way than are free, so that it leaves about as many to others and a few cannot take all."""
+    """The reviews under way: at most `limit`, and of one address at most `of_address`; addresses share them."""
 
     def __init__(self, limit: int, of_address: int) -> None:
-        self._limit, self._of_address = limit, of_address
-        self._addresses: Counter[str] = Counter()
+        self._addresses = Shares(limit, of_address)
 
     def begin(self, address: str) -> None:
         """One more. Raises TooManyReviewsError."""
-        total, of_address = self._addresses.total(), self._addresses[address]
-        if of_address >= min(self._of_address, self._limit - total):
+        if not self._addresses.take(address):
+            total, of_address = self._addresses.total, self._addresses.of(address)
             raise TooManyReviewsError(f"{total} reviews are under way, {of_address} of them for {address}")
-        self._addresses[address] += 1
 
     def end(self, address: str) -> None:
         """One that was begun is over."""
-        self._addresses[address] -= 1
-        if not self._addresses[address]:
-            del self._addresses[address]
+        self._addresses.give_back(address)
 
 
 class ExpiringCache(Generic[K, V]):

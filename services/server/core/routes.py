@@ -45,6 +45,8 @@ class Endpoint(StrEnum):
     NODE_PAGE = "bulkhead"
 
 
+# Requests to a pod that last as long as their client likes; the first parameter is the pod's namespace.
+POD_STREAMS = frozenset({Endpoint.CONTAINER_LOGS, Endpoint.EXEC, Endpoint.ATTACH, Endpoint.PORT_FORWARD, Endpoint.RUN})
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
 
 

@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from services.server.controllers.node_page import MOST_PAGES
 from services.server.controllers.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
@@ -18,6 +19,7 @@ from services.server.core.reviews import (
     cacheable,
     token_user,
 )
+from services.server.core.shares import MAX_STREAMS, Shares
 
 JANE = User("jane", ("dev",), "u1", {"scopes": ("a", "b")})
 PREFIX = "base64url.bearer.authorization.k8s.io."
@@ -149,6 +151,17 @@ def test_addresses_that_begin_all_the_reviews_they_may_leave_some_to_the_next(
 ) -> None:
     pending = PendingReviews(limit, of_address)
     assert [begun(pending, f"10.0.0.{number}") for number in range(len(numbers))] == numbers
+
+
+def test_claimants_that_take_all_the_places_they_may_leave_some_to_the_next() -> None:
+    for limit, numbers in ((MAX_STREAMS, [2048, 1024, 512, 256]), (MOST_PAGES, [32, 16, 8, 4, 2, 1, 1, 0])):
+        shares = Shares(limit)
+        taken = []
+        for claimant in map(str, range(len(numbers))):
+            while shares.take(claimant):
+                pass
+            taken.append(shares.of(claimant))
+        assert taken == numbers and shares.total == sum(numbers) <= limit
 
 
 def test_reviews_that_end_make_room_for_others() -> None:
