@@ -72,7 +72,6 @@ class Reconciliation:
         self._mounted, self._in_use, self._events, self._root_dir = mounted, in_use, events, root_dir
         self._sync_period, self._changed = sync_period, changed
         self._next_sweep = self._next_refresh = 0.0
-        self._not_looked_at: set[str] = set()  # pods whose directory could not be read at the start
 
     async def run(self) -> None:
         """Reconcile until cancelled; mounts are left as they are."""
@@ -180,12 +179,11 @@ class Reconciliation:
             self._reconciler.found(uid, found)
             self._publish(uid, "found on disk")
         except Exception as error:
-            self._not_looked_at.add(uid)
+            self._reconciler.actual.unread.add(uid)
             self._note(uid, LOOK, error)
         else:
-            self._not_looked_at.discard(uid)
+            self._reconciler.actual.unread.discard(uid)
             self._failures.ended(uid, LOOK)
-        self._reconciler.found_all = not self._not_looked_at
 
     def _refresh(self) -> bool:
         """The safety net below `objects.changed`; whether it was due."""
@@ -205,8 +203,10 @@ class Reconciliation:
             return False
         self._next_sweep = now + SWEEP
         try:
-            for uid in await self._executor.looks.call(self._executor.calls.uids):
-                if uid in self._not_looked_at:
+            uids = await self._executor.looks.call(self._executor.calls.uids)
+            self._reconciler.actual.unread.intersection_update(uids)  # one that was removed has nothing to be read
+            for uid in uids:
+                if uid in self._reconciler.actual.unread:
                     await self._look(uid)
                 else:
                     self._reconciler.found_directory(uid)
@@ -218,7 +218,7 @@ class Reconciliation:
         """Look at the pods that have changed, None = at every pod; and at the devices, which are few."""
         now = self._clock.monotonic()
         uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
-        self._failures.keep({*uids, *self._not_looked_at, DEVICES})
+        self._failures.keep({*uids, *self._reconciler.actual.unread, DEVICES})
         self._content.keep({*uids})
         if (in_use := self._reconciler.volumes_in_use()) is not None:
             self._in_use.put("node", in_use, "reconciled")

@@ -64,6 +64,7 @@ class ActualStateOfWorld:
     _users: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # unique name -> pod UID, name; none empty
     on_unknown_devices: set[tuple[str, str]] = field(default_factory=set)  # pod UID, name: no device may be unmounted
     devices: dict[str, ActualDevice] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)  # pods whose directory cannot be read: any volume may be mounted
     directories: set[str] = field(default_factory=set)  # pods/<uid> exists, or may
     prepared: set[str] = field(default_factory=set)  # pods/<uid> was made by this process and not removed since
 
@@ -107,9 +108,13 @@ class ActualStateOfWorld:
         users = self._users.items()
         return {name for name, keys in users if any(self._volumes[uid][key].attachable for uid, key in keys)}
 
+    def users(self, unique_name: str) -> list[tuple[str, str]]:
+        """Return the volumes, by pod UID and name, that are, or may be, mounted on this device."""
+        return list(self._users.get(unique_name, ()))
+
     def of_device(self, unique_name: str) -> list[ActualVolume]:
         """Return the volumes that are, or may be, mounted on this device."""
-        return [self._volumes[uid][name] for uid, name in self._users.get(unique_name, ())]
+        return [self._volumes[uid][name] for uid, name in self.users(unique_name)]
 
     def is_used_by_others(self, unique_name: str, uid: str) -> bool:
         """Return whether a volume of another pod is, or may be, mounted on this device."""

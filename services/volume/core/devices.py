@@ -4,7 +4,15 @@ from services.volume.core.actual_state_of_world import ActualDevice, ActualState
 from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operation_backoff import OperationBackoff
-from services.volume.core.operations import DeviceOperation, MountDevice, UnmountDevice
+from services.volume.core.operations import (
+    DeviceOperation,
+    ExpandVolume,
+    MountDevice,
+    MountVolume,
+    Operation,
+    UnmountDevice,
+    UnmountVolume,
+)
 from services.volume.core.outcome import FoundDevice, Outcome
 from services.volume.core.volume_spec import VolumeSpec
 
@@ -73,6 +81,29 @@ def is_needed(desired: DesiredStateOfWorld, unique_name: str, device: ActualDevi
     """Return whether a pod needs the device with the SELinux label that it is mounted with."""
     sharing = desired.sharing(unique_name)
     return any(desired.pods[uid].mounts[name].mount_label == device.label for uid, name in sharing)
+
+
+def of(operation: Operation, actual: ActualStateOfWorld) -> str:
+    """Return the unique name of the device that an operation is about, "" = it has none."""
+    match operation:
+        case MountDevice(unique_name) | UnmountDevice(unique_name):
+            return unique_name
+        case MountVolume(spec=spec) | ExpandVolume(spec=spec):
+            return spec.unique_name
+        case _:
+            volume = actual.get(operation.uid, operation.volume)
+            return volume.unique_name if volume is not None else ""
+
+
+def excludes(operation: Operation, actual: ActualStateOfWorld, backoff: OperationBackoff) -> bool:
+    """Return whether the operation has to wait for one that runs on its device: a volume is not mounted for one pod
+    while it is unmounted for another (volumes.md 5.1). Mounts that run on one device are performed one by one."""
+    device = of(operation, actual)
+    if not device:
+        return False
+    mounts = MountDevice | MountVolume | ExpandVolume
+    others = mounts if isinstance(operation, UnmountVolume) else UnmountVolume
+    return any(isinstance(backoff.running(*user), others) for user in [("", device), *actual.users(device)])
 
 
 def path_for(spec: VolumeSpec, actual: ActualStateOfWorld, backoff: OperationBackoff) -> str | None:

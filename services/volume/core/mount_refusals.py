@@ -31,9 +31,24 @@ def refusal_of(
         return Refused("no matching NodeSelectorTerms", f"{step}.NodeAffinity check")
     if spec.one_pod and actual.is_used_by_others(spec.unique_name, uid):
         return Refused("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+    if spec.one_pod and (others := _possible_users(uid, key, desired, actual)):
+        where = ", ".join(f"pods/{other}" for other in others[:3])
+        return Refused(
+            f"volume uses the ReadWriteOncePod access mode and may be in use by another pod; {where} cannot be read"
+        )
     device = actual.devices.get(spec.unique_name)
     if device is not None and device.label != spec.mount_label:
         used = actual.is_used_by_others(spec.unique_name, uid) or devices.is_needed(desired, spec.unique_name, device)
         labels = f"{json.dumps(device.label)} and {json.dumps(spec.mount_label)}"
         return Refused(f"conflicting SELinux labels of volume {spec_name(key)}: {labels}") if used else None
     return None
+
+
+def _possible_users(uid: str, key: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld) -> list[str]:
+    """The other pods that may have the volume, as their directory, or the record of this volume, cannot be read."""
+    users = {user for user, name in actual.on_unknown_devices if name == key}
+    for other in actual.unread:
+        pod = desired.pods.get(other)
+        if pod is None or not pod.volumes or pod.has_refused or key in pod.mounts:
+            users.add(other)
+    return sorted(users - {uid})

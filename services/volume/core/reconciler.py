@@ -53,7 +53,6 @@ class Reconciler:
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
     _events: PodEvents = field(default_factory=PodEvents)
-    found_all: bool = True  # False: some pod's directory could not be read yet, so its volumes are not known
     # Subpaths that are being bound: pod UID, name of the volume in the pod -> its key, for each of them.
     _preparing: dict[Key, list[str]] = field(default_factory=dict)
 
@@ -124,12 +123,10 @@ class Reconciler:
 
     def concerned(self, operation: Operation) -> list[str]:
         """Return the UIDs of the pods for which the end of the operation may change something: its own, and for one on
-        a device those that share it."""
-        if isinstance(operation, MountDevice | UnmountDevice):
-            return [uid for uid, _ in self.desired.sharing(operation.volume)]
-        volume = self.actual.get(operation.uid, operation.volume)
-        unique_name = volume.unique_name if volume is not None else ""
-        return [operation.uid, *(uid for uid, _ in self.desired.sharing(unique_name))]
+        a device those that share it or are to let go of it."""
+        device = devices.of(operation, self.actual)
+        sharing = [*self.desired.sharing(device), *self.actual.users(device)]
+        return [operation.uid, *(uid for uid, _ in sharing)] if operation.uid else [uid for uid, _ in sharing]
 
     def refresh_all(self) -> None:
         """Request a refresh of every mounted volume whose content may change."""
@@ -153,12 +150,12 @@ class Reconciler:
         """Return what to start now for this pod; each runs until `done` or `abandoned` is called."""
         started: list[Operation] = []
         for operation in self._due(uid, now):
-            if self._backoff.may_start(operation, now):
+            if self._may_start(operation, now):
                 self._backoff.start(operation)
-                if isinstance(operation, MountVolume) and (refusal := self._refusal(operation)) is not None:
-                    self._refuse(operation, refusal, now)
-                    continue
                 if isinstance(operation, MountVolume):
+                    if (refusal := self._refusal_of(uid, operation.volume, operation.spec)) is not None:
+                        self._refuse(operation, refusal, now)
+                        continue
                     self.refreshes.begin((uid, operation.volume))
                     self._use_device(operation)
                 started.append(operation)
@@ -166,7 +163,7 @@ class Reconciler:
 
     def device_operations(self, now: float) -> list[DeviceOperation]:
         """Return what to start now for devices; each runs until `done` is called."""
-        started = [operation for operation in self._due_devices() if self._backoff.may_start(operation, now)]
+        started = [operation for operation in self._due_devices() if self._may_start(operation, now)]
         for operation in started:
             self._backoff.start(operation)
         return started
@@ -254,9 +251,6 @@ class Reconciler:
         else:
             events = of_success(operation, outcome, self.desired)
         return FollowUp(retry_in=wait, events=tuple(events), quiet=quiet)
-
-    def _refusal(self, operation: MountVolume) -> Refused | None:
-        return self._refusal_of(operation.uid, operation.volume, operation.spec)
 
     def _refusal_of(self, uid: str, key: str, spec: VolumeSpec) -> Refused | None:
         return refusal_of(uid, key, spec, self.desired, self.actual, self.attachments)
@@ -373,12 +367,16 @@ class Reconciler:
             )
             self.actual.put(*key, volume)
 
+    def _may_start(self, operation: Operation, now: float) -> bool:
+        may_start = self._backoff.may_start(operation, now)
+        return may_start and not devices.excludes(operation, self.actual, self._backoff)
+
     def _due_devices(self) -> list[DeviceOperation]:
         return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._is_complete())
 
     def _is_complete(self) -> bool:
         """Whether every pod is listed and every volume on disk is known: a device is unmounted only then."""
-        return self.desired.exhaustive and self.found_all and not self.actual.on_unknown_devices
+        return self.desired.exhaustive and not self.actual.unread and not self.actual.on_unknown_devices
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if not self._orphans.may_unmount(uid, self.desired, now):

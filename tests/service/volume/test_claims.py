@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import copy
+import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject, FoundObject, GetObject, NodeObject
 from bus.messages.volume import VolumeState
 from services.volume.adapters import root_dir
-from services.volume.controllers import claim_reads
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.controllers import claim_reads, reconciliation
 from services.volume.core import orphans
 from services.volume.service import Volume
 from shared.backoff import Backoff
@@ -283,3 +286,37 @@ async def test_a_volume_of_one_pod_is_not_mounted_for_a_second_one(cluster: Clai
         assert not cluster.mount("b").exists()
         cluster.run("a", PodState.FINISHED)
         await cluster.until_state("b", VolumeState.MOUNTED)
+
+
+@pytest.mark.parametrize("removed", [False, True])
+async def test_a_volume_of_one_pod_waits_while_the_directory_of_another_pod_cannot_be_read(
+    cluster: ClaimCluster, monkeypatch: pytest.MonkeyPatch, removed: bool
+) -> None:
+    cluster.bound("1", accessModes=["ReadWriteOncePod"])
+    cluster.run("a")
+    async with cluster.volume():
+        await cluster.until_state("a", VolumeState.MOUNTED)
+    volumes_of, unreadable = PodDirectories.volumes_of, {"a"}
+
+    def read(self: PodDirectories, uid: str, plugin: str) -> list[str]:
+        if uid in unreadable:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return volumes_of(self, uid, plugin)
+
+    monkeypatch.setattr(PodDirectories, "volumes_of", read)
+    monkeypatch.setattr(reconciliation, "SWEEP", 0.1)
+    monkeypatch.setattr(reconciliation, "TURN", 0.1)
+    cluster.run("a", PodState.FINISHED)
+    cluster.run("b")
+    async with cluster.volume():
+        text = "ReadWriteOncePod access mode and may be in use by another pod; pods/a cannot be read"
+        await cluster.events.until(
+            lambda events: any(event.message.endswith(text) and event.uid == "b" for event in events.values())
+        )
+        assert not cluster.mount("b").exists()
+        if removed:
+            shutil.rmtree(cluster.root / "pods" / "a")
+        else:
+            unreadable.clear()
+        await cluster.until_state("b", VolumeState.MOUNTED)
+        assert not cluster.mount("a").exists()

@@ -236,6 +236,24 @@ def test_a_device_stays_while_a_volume_may_be_mounted_on_it(tmp_path: Path) -> N
     assert [type(operation) for operation in process.started()] == [UnmountVolume]
 
 
+def test_a_volume_is_not_unmounted_for_one_pod_while_it_is_mounted_for_another(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    running(process, "a")
+    process.admit("b", "v")
+    (mount,) = process.started()
+    process.admit("a", state=PodState.TERMINATED)
+    assert process.started() == []
+    assert "a" in process.reconciler.concerned(mount)
+    process.perform(mount)
+    (unmount,) = process.started()
+    process.admit("c", "v")
+    assert process.started() == []
+    assert "c" in process.reconciler.concerned(unmount)
+    process.perform(unmount)
+    process.settle()
+    assert process.log()[-2:] == ["unmount v of a", "mount v of c"]
+
+
 def test_no_device_is_unmounted_on_what_is_incomplete_or_stale_or_not_read(tmp_path: Path) -> None:
     running(Process(tmp_path), "a")
     process = Process(tmp_path)
@@ -244,9 +262,9 @@ def test_no_device_is_unmounted_on_what_is_incomplete_or_stale_or_not_read(tmp_p
     process.perform(*unmount)
     for complete, stale, found_all in ((False, False, True), (True, True, True), (True, False, False)):
         process.reconciler.desired.set_freshness(complete=complete, stale=stale)
-        process.reconciler.found_all = found_all
+        process.reconciler.actual.unread = set() if found_all else {"other"}
         assert process.reconciler.device_operations(process.now) == []
-    process.reconciler.found_all = True
+    process.reconciler.actual.unread = set()
     assert process.reconciler.device_operations(process.now) == [UnmountDevice(UNIQUE, "kubernetes.io/disk", "data")]
 
 

@@ -34,7 +34,10 @@ class ComparedNode(RandomNode):
                 began[name, operation.uid, operation.volume] = operation
             else:
                 self._directory(operation)
-        assert must <= began.keys(), f"does not begin {must - began.keys()}"
+        excluded = {one for one in must for other in began if self.oracle.excludes(other, one)}
+        assert must - excluded <= began.keys(), f"does not begin {must - began.keys()}"
+        both = {(one, other) for one in began for other in began if self.oracle.excludes(one, other)}
+        assert not both, f"begins beside each other: {both}"
         assert began.keys() <= may, f"begins {began.keys() - may}"
         for one, operation in began.items():
             self.trace.append(f"{one} begins")
@@ -88,7 +91,9 @@ class ComparedNode(RandomNode):
         """What holds at each call, whatever the order was (volumes.md 4 "Invariant", 5.7)."""
         name, uid, key = operation
         device = self.abilities[key].device if uid else key
-        devices = {one: self.abilities[one[2]].device if one[1] else one[2] for one in self.begun - {operation}}
+        devices = {
+            one: self.abilities[one[2]].device if one[1] else one[2] for one in {*self.begun, *self.hung} - {operation}
+        }
         on_device = [one for one, other in devices.items() if device and other == device]
         if name in (SET_UP, MOUNT_DEVICE) and device and self.of_device[device].attachable:
             assert device in self.in_use and device in self.attached, f"{operation} before it is reported and attached"
@@ -98,7 +103,16 @@ class ComparedNode(RandomNode):
             users = [one for one in self.disk if self.abilities[one[1]].device == device]
             assert not users and not on_device, f"{operation} below {users}, {on_device}"
         if name in (SET_UP, MOUNT_DEVICE):
-            assert not [one for one in on_device if one[0] == UNMOUNT_DEVICE], f"{operation} beside its unmount"
+            known = [one for one in on_device if one[1:] not in self.oracle.of_unknown_device]
+            assert not known, f"{operation} beside {known}"
+        if name == TEAR_DOWN:
+            mounts = [
+                one for one in on_device if one[0] != TEAR_DOWN and (uid, key) not in self.oracle.of_unknown_device
+            ]
+            assert not mounts, f"{operation} beside {mounts}"
+        if name == SET_UP and self.abilities[key].one_pod:
+            others = [owner for owner, volume in self.disk if volume == key and owner != uid]
+            assert not others, f"{operation} while {others} have it"  # volumes.md 5.5 (5)
 
     def settle(self) -> None:
         """Everything succeeds from now on: what pods need is mounted in the end, and nothing else."""
@@ -145,8 +159,7 @@ class ComparedNode(RandomNode):
                 is_mounted = shown is not None and shown.volumes[key].state is VolumeState.MOUNTED
                 there = self.disk.get((uid, key)) or not self.abilities[key].on_disk
                 assert is_mounted and there, f"{key} of {uid} is not mounted in the end"
-        if not self._missed_some:  # what cannot be read keeps no other pod from the volume
-            assert all(count == 1 for key, count in taken.items() if not self._ends(key)), f"of one pod: {taken}"
+        assert all(count == 1 for key, count in taken.items() if not self._ends(key)), f"of one pod: {taken}"
         needed = {
             (uid, key)
             for uid, state in self.states.items()

@@ -87,7 +87,6 @@ class RandomNode:
     begun: set[Operation] = field(default_factory=set)  # of these, what performs
     hung: dict[Operation, Any] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)
-    _missed_some: bool = False
     _process: int = 0
     # Answers of writes that are on their way: generation, volumesInUse, version, and what has been in use since.
     _answers: list[tuple[str, tuple[str, ...], int, set[str]]] = field(default_factory=list)
@@ -118,7 +117,6 @@ class RandomNode:
         for uid in sorted({uid for uid, _ in self.disk}):
             if self.chance.random() < 0.15:
                 self.unread.add(uid)
-                self._missed_some = True
             else:
                 self._find(uid)
         self._found_all()
@@ -134,7 +132,6 @@ class RandomNode:
             if owner != uid or not ability.on_disk:
                 continue
             unknown = bool(ability.device) and self.chance.random() < 0.1
-            self._missed_some |= unknown
             found.append(
                 FoundVolume(
                     key.rpartition("/")[2],
@@ -151,7 +148,7 @@ class RandomNode:
         self.reconciler.found(uid, found)
 
     def _found_all(self) -> None:
-        self.reconciler.found_all = self.oracle.all_found = not self.unread
+        self.reconciler.actual.unread, self.oracle.all_found = set(self.unread), not self.unread
 
     # What happens.
 
@@ -305,7 +302,8 @@ class RandomNode:
 
     def _perform(self) -> None:
         """An operation has its turn: it is performed if it is still due."""
-        waiting = [operation for operation in self.started if operation not in self.begun]
+        performed = {self._turn_of(one) for one in self.begun} - {""}
+        waiting = [one for one in self.started if one not in self.begun and self._turn_of(one) not in performed]
         if not waiting:
             return
         one = self.chance.choice(waiting)
@@ -317,6 +315,11 @@ class RandomNode:
         self.trace.append(f"{one} is performed")
         self.begun.add(one)
         self.assert_safe(one)
+
+    def _turn_of(self, operation: Operation) -> str:
+        """Return the device on which the executor performs one mount at a time, "" = none."""
+        name, uid, key = operation
+        return "" if name == TEAR_DOWN else self.abilities[key].device if uid else key
 
     def _end(self, *, well: bool = False) -> None:
         """A call returns, or is given up."""

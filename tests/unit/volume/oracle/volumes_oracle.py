@@ -83,7 +83,26 @@ class Oracle:
         self._device_unmounts(must, may)
         busy = {(uid, key) for _, uid, key in self.running}
         may = {one for one in may if one[1:] not in busy and self._wait(one, now, may=True)}
+        may = {one for one in may if not any(self.excludes(other, one) for other in self.running)}
         return {one for one in must & may if self._wait(one, now, may=False)}, may
+
+    def excludes(self, one: Operation, other: Operation) -> bool:
+        """Return whether only one of two different operations may run (volumes.md 5.1): a mount has the key of the
+        volume, whichever pod it is for, an unmount that of the volume and its pod. Mounts of one volume may begin
+        beside each other here; they are performed one after another."""
+        device = self._device_of(one)
+        return (
+            bool(device) and device == self._device_of(other) and TEAR_DOWN in (one[0], other[0]) and one[0] != other[0]
+        )
+
+    def _device_of(self, operation: Operation) -> str:
+        name, uid, key = operation
+        if not uid:
+            return key
+        if name == TEAR_DOWN and (uid, key) in self.of_unknown_device:
+            return ""
+        ability = self.touched.get((uid, key)) or self._desired(uid, key)
+        return ability.device if ability is not None else ""
 
     def _unmounts(self, now: float, must: set[Operation], may: set[Operation]) -> None:
         for uid in [uid for uid in self._unknown_since if uid in self.pods or not self.listed]:
