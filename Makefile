@@ -147,7 +147,7 @@ probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a rea
 
 screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 	NIGHT=1 SCREENSHOTS=$(CURDIR)/build/screenshots $(PYTEST) tests/process/test_node_page.py -k size
-	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-dark-charts,768-light-story,360-dark}.png docs/images/
+	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-light-pods,1280-dark-charts,1280-dark-log,768-light-story,360-dark}.png docs/images/
 
 house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
 	@$(PYTHON) -m tools.house $(ARGS)

@@ -7,16 +7,27 @@ import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bus.interface import RequestRefusedError
 from bus.lock_holder import Holder
 from bus.memory import ManualClock, MemoryNetwork
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodState, PodStatus
 from bus.messages.services import SERVICES
 from bus.messages.sources import DesiredPod
-from bus.messages.usage import CgroupUsage, NodeUsage
+from bus.messages.usage import (
+    CgroupUsage,
+    FilesystemUsage,
+    FoundUsage,
+    GetUsage,
+    InterfaceUsage,
+    NetworkUsage,
+    NodeUsage,
+    PodUsage,
+)
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.report.processes import ProcessFacts
 from services.server.controllers.node_state import NodeState
@@ -33,7 +44,6 @@ NAMES = ("web", "cart", "search", "mail", "images", "login", "billing", "report"
 
 def status(number: int, restarts: int = 0) -> dict[str, Any]:
     """Pod 3 cannot pull its image, pod 5 waits for a volume, pod 7 is restarted, the others run."""
-    container: dict[str, Any] = {"name": "main", "image": "registry.example/web:1", "restartCount": restarts}
     if number == 3:
         message = 'Back-off pulling image "registry.example/web:1"'
         state: dict[str, Any] = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
@@ -43,18 +53,27 @@ def status(number: int, restarts: int = 0) -> dict[str, Any]:
         message = "back-off 40s restarting failed container"
         state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     else:
-        container |= {"ready": True, "started": True}
-        return {
-            "phase": "Running",
-            "podIP": f"10.89.0.{number % 250}",
-            "startTime": STARTED,
-            "containerStatuses": [{**container, "state": {"running": {"startedAt": STARTED}}}],
+        state = {"running": {"startedAt": STARTED}}
+    well = "running" in state
+    statuses = [
+        {
+            "name": name,
+            "image": "registry.example/web:1",
+            "containerID": f"containerd://c-{number}-{name}",
+            "restartCount": 0 if index else restarts,
+            "state": state,
+            "ready": well,
+            "started": well,
         }
-    return {
-        "phase": "Pending",
-        "startTime": STARTED,
-        "containerStatuses": [{**container, "state": state, "ready": False}],
-    }
+        for index, name in enumerate(containers(number))
+    ]
+    address = {"podIP": f"10.89.0.{number % 250}"} if well else {}
+    return {"phase": "Running" if well else "Pending", "startTime": STARTED, "containerStatuses": statuses} | address
+
+
+def containers(number: int) -> tuple[str, ...]:
+    """The names of the containers of a pod: each fourth one has two."""
+    return ("main", "proxy") if number % 4 == 2 else ("main",)
 
 
 class PageNode(Node):
@@ -64,7 +83,10 @@ class PageNode(Node):
         super().__init__()
         self.network = MemoryNetwork(ManualClock(wall=time.time()))
         self.cri = FakeRuntime(self.network.clock)
+        self.asked: list[GetUsage] = []  # requests for what pods use
+        self.refuses = False
         self._run_dir, self._stories = directory / "run", directory_of(str(directory / "root"))
+        self._pod_logs = directory / "pods"
 
     def start_processes(self) -> None:
         """The lock file of each service names the process of the test."""
@@ -101,8 +123,54 @@ class PageNode(Node):
             network_ready=True,
         )
         self.observed.put("node", runtime)
-        usage = CgroupUsage(time=now, cpu_nanocores=420_000_000, memory_working_set=3 << 30)
-        self.usage.put("node", NodeUsage(read_at=now, started_at=1.0, cgroup=usage, memory_capacity=8 << 30))
+        self.use_node()
+        no_pressure = ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+        disk = ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure")
+        pids = ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available")
+        conditions = tuple(
+            {"type": kind, "status": "False", "reason": reason, "message": message, "lastTransitionTime": STARTED}
+            for kind, reason, message in (no_pressure, disk, pids)
+        )
+        self.pressure.put("node", NodePressure(conditions=conditions))
+        capacity = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "80Gi", "pods": "110"}
+        allocatable = capacity | {"cpu": "3800m", "memory": "7Gi"}
+        self.resources.put("node", NodeResources(capacity=capacity, allocatable=allocatable))
+
+    def use_node(self, seconds: float = 0.0) -> None:
+        """A reading of the node; its network card has been in use for so many seconds."""
+        now = self.network.clock.monotonic()
+        counters = {"rx_errors": 0, "tx_errors": 0, "rx_dropped": 3}
+        card = InterfaceUsage(
+            name="eth0", rx_bytes=int(9e9 + 2_400_000 * seconds), tx_bytes=int(4e9 + 310_000 * seconds), **counters
+        )
+        bridge = InterfaceUsage(name="bulkhead0", rx_bytes=int(3e9), tx_bytes=int(2e9 + 90_000 * seconds), **counters)
+        disk = FilesystemUsage(time=now, available=48 << 30, capacity=80 << 30, used=28 << 30, inodes=5_242_880)
+        nodefs = replace(disk, inodes_free=4_900_000, inodes_used=342_880)
+        imagefs = replace(nodefs, used=9 << 30, inodes_used=120_000)
+        self.usage.put(
+            "node",
+            NodeUsage(
+                read_at=now,
+                started_at=1.0,
+                cgroup=CgroupUsage(time=now, cpu_nanocores=420_000_000, memory_working_set=3 << 30),
+                memory_capacity=8 << 30,
+                network=NetworkUsage(time=now, interfaces=(card, bridge)),
+                nodefs=nodefs,
+                imagefs=imagefs,
+            ),
+        )
+
+    async def answer_usage(self, request: GetUsage) -> FoundUsage:
+        """Every pod that runs uses something, which depends on its number."""
+        self.asked.append(request)
+        if self.refuses:
+            raise RequestRefusedError("this pleg reads nothing")
+        node = self.usage.get("node")
+        assert node is not None
+        pods = tuple(
+            _pod_usage(uid, number) for number, uid in enumerate(self.status.keys()) if number not in (3, 5, 7)
+        )
+        return FoundUsage(node=node, pods=pods, complete=True)
 
     def put_pod(self, number: int, name: str = "", **more: Any) -> str:
         """Publish the pod with this number and return its UID."""
@@ -110,7 +178,9 @@ class PageNode(Node):
         name = name or f"{NAMES[number % len(NAMES)]}-{number}"
         namespace = "shop" if number % 3 else "kube-system"
         metadata = {"name": name, "namespace": namespace, "uid": uid}
-        pod = {"metadata": metadata, "spec": {"containers": [{"name": "main"}]}}
+        resources = {"requests": {"cpu": "20m", "memory": "32Mi"}}
+        spec = {"containers": [{"name": one, "resources": resources} for one in containers(number)]}
+        pod = {"metadata": metadata, "spec": spec}
         named: dict[str, Any] = {"uid": uid, "name": name, "namespace": namespace}
         self.desired.put(uid, DesiredPod(uid=uid, source="api", pod=pod))
         self.status.put(uid, PodStatus(**named, version=(1, 1), status=status(number, **more)))
@@ -142,6 +212,16 @@ class PageNode(Node):
             (-93, {"what": "waits", "waits_for": waits_for}),
         ]
         self._write_lines(uid, name, lines)
+
+    def write_log(self, number: int, lines: Sequence[str], container: str = "main") -> None:
+        """Write the log of a container of a pod that runs and was never restarted."""
+        uid = f"uid-{number}"
+        pod = self.status.get(uid)
+        assert pod is not None
+        directory = self._pod_logs / f"{pod.namespace}_{pod.name}_{uid}" / container
+        directory.mkdir(parents=True, exist_ok=True)
+        moment = "2026-01-01T00:00:00.000000000Z"
+        (directory / "0.log").write_text("".join(f"{moment} stdout F {line}\n" for line in lines))
 
     def _write_lines(self, uid: str, name: str, written: Sequence[tuple[float, dict[str, Any]]]) -> None:
         """Lines with the seconds from now at which each was written."""
@@ -185,6 +265,19 @@ class PageNode(Node):
             passing.cancel()
 
 
+def _pod_usage(uid: str, number: int) -> PodUsage:
+    nanocores, memory = (3 + number * 7 % 90) * 1_000_000, (18 + number * 13 % 210) << 20
+    return PodUsage(
+        uid=uid,
+        name=uid,
+        namespace="shop",
+        created_at=1,
+        read_at=1.0,
+        cgroup=CgroupUsage(time=1.0, cpu_nanocores=nanocores, memory_working_set=memory),
+        ephemeral_storage=FilesystemUsage(time=1.0, used=(1 + number % 40) << 20),
+    )
+
+
 def add_hour(state: NodeState, wall: float) -> None:
     """Replace the history by an hour before `wall`, the same every time."""
     state.history = NodeHistory()
@@ -202,6 +295,10 @@ def add_hour(state: NodeState, wall: float) -> None:
                 "agent.memory": (430 << 20) * (1 + number / 4000 + 0.02 * load),
                 "node.cpu": 0.6 * load,
                 "node.memory": (3 << 30) * (1 + 0.05 * load),
+                "nodefs.used": (27 << 30) + (number << 22),
+                "imagefs.used": (9 << 30) if number > 130 else (8 << 30),
+                "network.received": 1_900_000 * load,
+                "network.sent": 270_000 * load,
                 "beats.interval": 2.4 if number == 200 else 1.0 + 0.01 * load,
                 "messages.delay": 0.0011 * load,
                 "pods.start": 1.2 * load if number % 23 == 5 else None,

@@ -44,6 +44,7 @@ class PodRow:
     ip: str
     started: str  # RFC3339, "" = not started
     waits_for: str
+    container_names: tuple[str, ...] = ()
 
 
 def is_shown(admitted_state: str | None, desired: bool) -> bool:
@@ -77,6 +78,7 @@ def pod_row(facts: PodFacts) -> PodRow:
         ip=str(status.get("podIP") or ""),
         started=str(status.get("startTime") or ""),
         waits_for=waits_for,
+        container_names=tuple(container_names(facts)),
     )
 
 

@@ -21,7 +21,8 @@ Follows
     `pods.desired`, `pods.api_status` and `pods.status` (what `/pods` shows and which container a request means),
     `pods.mirrors` (a request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers,
     log paths, whether a followed container still runs), and every service's beats (`/healthz`). For the node page also
-    `pods.admitted`, `pods.pulls`, `volumes.mounted`, `node.object`, `node.observed` and `node.usage`.
+    `pods.admitted`, `pods.pulls`, `volumes.mounted`, `node.object`, `node.observed`, `node.pressure`,
+    `node.resources` and `node.usage`.
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
     A change of any of them counts for the next handshake or request and ends no connection.
 

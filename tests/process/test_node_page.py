@@ -5,32 +5,25 @@ import os
 import re
 import statistics
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
-from importlib import resources
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
-from services.server.controllers import node_state
 from services.server.controllers.node_page import MOST_PAGES
 from tests.browser import Page, browser
-from tests.page_node import HOSTILE, PageNode, add_hour
-from tests.service.server.main_listener import MainListener, main_listener
-from tests.service.server.running import configuration
+from tests.page_node import HOSTILE, add_hour
+from tests.shown_page import PODS, ROWS, Shown, findings, served, shown_page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
-PODS = 110
 FIRST_PAINT = 0.5  # seconds, where an empty page takes at most EMPTY; on a slower machine as many times more
 EMPTY = 0.1
 SIZES = ((360, 740), pytest.param(768, 1024, marks=pytest.mark.night), (1280, 900))
 SCHEMES = ("light", "dark")
-ROWS = "document.querySelectorAll('#pods tbody tr').length"
 READY = "byId('connection').textContent === 'Connected' && byId('verdict').textContent === 'Ready'"
 # Notes when the pods are on the screen: two frames after they are in the document.
 NOTE_PODS = """
@@ -43,31 +36,26 @@ new MutationObserver((_, observer) => {
 # The files and requests of the page, without content: one row, of the first event.
 EMPTY_PAGE = {
     "/": '<!doctype html><link rel="icon" href="data:,"><link rel="stylesheet" href="page.css">'
-    '<script src="texts.js" defer></script><script src="charts.js" defer></script><script src="page.js" defer></script>'
+    '<script src="texts.js" defer></script><script src="charts.js" defer></script>'
+    '<script src="machine.js" defer></script><script src="story.js" defer></script>'
+    '<script src="page.js" defer></script>'
     '<p>empty<table id="pods"><tbody></table>',
     "/page.css": "",
     "/texts.js": "",
     "/charts.js": "",
+    "/machine.js": "",
+    "/story.js": "",
     "/page.js": "new EventSource('events').onmessage = () => document.querySelector('#pods tbody').insertRow();",
     "/events": "retry: 600000\ndata: {}\n\n",
 }
+LOG = [f"{number:02}:14:07 GET /cart/{7000 + 37 * number} 200 {3 + number % 9} ms" for number in range(24)]
 KINDS = {"": "text/html", "css": "text/css", "js": "text/javascript"}
 
 
-@dataclass
-class Shown:
-    """The page of a node with pods, in a browser."""
-
-    page: Page
-    node: PageNode
-    server: MainListener
-
-    async def open(self, width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
-        """Load the page and wait for its pods."""
-        await self.page.show(width, height, scheme)
-        await self.page.open(f"{self.server.url}/bulkhead/")
-        await self.page.until(ROWS)
-        return self.page
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
+    async with shown_page(tmp_path_factory.mktemp("node")) as shown:
+        yield shown
 
 
 class Way:
@@ -101,42 +89,6 @@ class Way:
                 target.write(content)
                 await target.drain()
         target.close()
-
-
-@asynccontextmanager
-async def served(directory: Path, pods: int) -> AsyncIterator[tuple[PageNode, MainListener]]:
-    """A node with so many pods and an hour of samples."""
-    node = PageNode(directory)
-    (directory / "root" / "pod-resources").mkdir(parents=True)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(node_state, "_processes_of", node.shown_processes)
-        async with main_listener(configuration(directory), node=node) as server:
-            node.publish(pods)
-            await node.network.settle()
-            add_hour(server.running.service.page.state, node.network.clock.wall())
-            async with node.time():
-                yield node, server
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shown(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shown]:
-    directory = tmp_path_factory.mktemp("node")
-    async with served(directory, PODS) as (node, server), browser(directory / "profile") as page:
-        yield Shown(page, node, server)
-
-
-async def findings(page: Page, part: str = "html") -> list[dict[str, Any]]:
-    """What axe finds in a part of the page, in short. Rows of pods are alike, and each takes a tenth of a second."""
-    await page.value(resources.files("axe_core_python").joinpath("axe.min.js").read_text())
-    checked = f"{{include: [['{part}']], exclude: [['#pods tbody tr:nth-child(n+9)']]}}"
-    await page.value(f"axe.run({checked}).then(result => {{ window.checked = result; }})")
-    assert await page.value("checked.passes.some(one => one.id === 'color-contrast') && checked.passes.length > 3")
-    found = await page.value(
-        "checked.violations.map(one => ({id: one.id, impact: one.impact, "
-        "nodes: one.nodes.slice(0, 3).map(node => `${node.html} ${node.failureSummary}`)}))"
-    )
-    assert isinstance(found, list)
-    return found
 
 
 async def empty_file(request: web.BaseRequest) -> web.Response:
@@ -180,15 +132,26 @@ async def test_a_size_and_scheme_scrolls_in_one_direction_and_axe_finds_nothing(
     assert await page.value("matchMedia('(prefers-color-scheme: dark)').matches") is (scheme == "dark")
     assert await findings(page) == []
     if directory := os.environ.get("SCREENSHOTS"):
+        shown.node.write_log(1, LOG)
         await pictures(page, Path(directory), f"node-page-{width}-{scheme}")
 
 
 async def pictures(page: Page, directory: Path, name: str) -> None:
-    """Save the begin of the page, its charts and a story."""
+    """Save the begin of the page, its resources, its charts, its pods, a log and a story."""
     directory.mkdir(parents=True, exist_ok=True)
     await page.picture(directory / f"{name}.png")
-    await page.value("document.getElementById('charts-title').scrollIntoView()")
-    await page.picture(directory / f"{name}-charts.png")
+    for part in ("resources", "charts"):
+        await page.value(f"document.getElementById('{part}-title').scrollIntoView()")
+        await page.picture(directory / f"{name}-{part}.png")
+    await page.until("state.usage['uid-1']")
+    await page.value("document.querySelector('[data-sort=memory]').click(); byId('pods-title').scrollIntoView()")
+    await page.picture(directory / f"{name}-pods.png")
+    await page.value("byId('charts-title').scrollIntoView(); openStory('uid-1')")
+    await page.value("document.querySelector('#story-views [data-container=main]').click()")
+    await page.until("document.querySelector('#story-body pre') !== null")
+    await page.picture(directory / f"{name}-log.png")
+    await page.value("byId('story').close()")
+    await page.until("story === null")
     await page.value("openStory('uid-3')")
     await page.until("document.querySelectorAll('#story-body li').length > 1")
     await page.picture(directory / f"{name}-story.png")
@@ -250,13 +213,17 @@ async def test_charts_have_axes_with_units_and_show_the_value_at_a_point(shown: 
     await page.value("source.close()")  # no sample comes while the test counts them
     labels = "[...document.querySelectorAll('.scale')].map(scale => [...scale.children].map(one => one.textContent))"
     found = await page.value(labels)
-    assert found[1] == ["0 GiB", "2 GiB", "4 GiB"] and found[3] == ["0 MiB", "200 MiB", "400 MiB", "600 MiB"]
-    assert len(found) == 7 and found[4][-1].endswith(" s") and found[5][-1].endswith(" ms")
-    highest = "[[0, cores], [0.3, cores], [37, cores], [9.3, percent], [100, percent], [700, bytes], [0.95, seconds]]"
+    assert found[1] == ["0 GiB", "2 GiB", "4 GiB"] and found[7] == ["0 MiB", "200 MiB", "400 MiB", "600 MiB"]
+    assert found[2] == ["0 GiB", "10 GiB", "20 GiB", "30 GiB"] and found[5][0] == "0 KiB/s"
+    assert len(found) == 11 and found[8][-1].endswith(" s") and found[9][-1].endswith(" ms")
+    highest = (
+        "[[0, cores], [0.3, cores], [37, cores], [9.3, percent], [100, percent], [700, bytes], [0.95, seconds], "
+        "[3000, rate]]"
+    )
     tables = await page.value(f"{highest}.map(one => scale(...one).map(mark => mark.text).join(' '))")
     assert tables == [
         "0 0.5 1", "0 0.1 0.2 0.3", "0 20 40", "0 % 5 % 10 %", "0 % 50 % 100 %", "0 B 500 B 1000 B",
-        "0 ms 500 ms 1000 ms",
+        "0 ms 500 ms 1000 ms", "0 KiB/s 1 KiB/s 2 KiB/s 3 KiB/s",
     ]  # fmt: skip
     summary = "charts[0].text.textContent"
     assert (await page.value(summary)).startswith("now ")

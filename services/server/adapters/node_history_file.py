@@ -13,7 +13,7 @@ from shared.files import remove_unfinished, write_atomically
 
 log = logging.getLogger(__name__)
 
-_LARGEST = 1 << 20  # bytes; an hour of all series has 50 KiB
+_LARGEST = 1 << 20  # bytes; an hour of all series has 70 KiB
 
 
 class NodeHistoryFile:

@@ -19,6 +19,7 @@ from services.report.document import document
 from services.server.adapters.listener import SERVER_NAME
 from services.server.adapters.node_history_file import NodeHistoryFile
 from services.server.adapters.plain_answer import plain
+from services.server.controllers.node_machine import USAGE_SECONDS
 from services.server.controllers.node_state import NodeState
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import USER, EndpointHandler
@@ -45,6 +46,8 @@ _FILES = {
     "page.css": ("page.css", "text/css"),
     "texts.js": ("texts.js", "text/javascript"),
     "charts.js": ("charts.js", "text/javascript"),
+    "machine.js": ("machine.js", "text/javascript"),
+    "story.js": ("story.js", "text/javascript"),
     "page.js": ("page.js", "text/javascript"),
 }
 _POLICY = (
@@ -93,6 +96,7 @@ class NodePage:
         self.state.history.restore(self._saved.read(), self._clock.wall())
         tasks.create_task(self._sample(), name="node-history")
         tasks.create_task(self._follow(), name="node-page")
+        tasks.create_task(self._follow_pods(), name="node-page-pods")
 
     def close(self) -> None:
         """End the open streams: the pages connect to the successor of this process."""
@@ -181,6 +185,7 @@ class NodePage:
                 cpu=self.state.cpu,
                 pods=self.state.pods(),
                 history=self.state.history.data(),
+                sections=self.state.machine.sections(self.state.requested()),
             )
             if self._feed.put(newest):
                 changed, self._changed = self._changed, asyncio.Event()
@@ -191,6 +196,15 @@ class NodePage:
             await self._opened.wait()
             await self._unless_it_fails(self._read())
             await asyncio.sleep(TICK)
+
+    async def _follow_pods(self) -> None:
+        """Apart from the state, which must not wait for pleg."""
+        while True:
+            await self._opened.wait()
+            await self._unless_it_fails(self.state.machine.read_pods())
+            await asyncio.sleep(USAGE_SECONDS)
+            if not self._pages:
+                self.state.machine.forget_pods()
 
     async def _sample(self) -> None:
         """At multiples of ten seconds of the monotonic clock, when the beats wake this process anyway."""

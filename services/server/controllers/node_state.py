@@ -17,7 +17,6 @@ from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     NODE_OBJECT,
     NODE_OBSERVED,
-    NODE_USAGE,
     PODS_ADMITTED,
     PODS_DESIRED,
     PODS_PULLS,
@@ -25,9 +24,11 @@ from bus.messages.streams import (
     VOLUMES_MOUNTED,
 )
 from services.frame.launch import Context
+from services.report.machine import Requests, counted_requests
 from services.report.node import LATE, Report, ReportInputs, report
 from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
 from services.report.processes import ProcessFacts, process_of
+from services.server.controllers.node_machine import NodeMachine
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.node_history import Latencies, NodeHistory, have_started
 
@@ -39,7 +40,8 @@ _Items = tuple[Any, ...]  # of one pod, in each stream about pods
 
 
 class NodeState:
-    """`history` has the samples of the last hour; `cpu` the percent of one CPU of each service in the last sample."""
+    """`history` has the samples of the last hour; `cpu` the percent of one CPU of each service in the last sample;
+    `machine` the rest of what pages show."""
 
     def __init__(self, context: Context, streams: PodStreams) -> None:
         bus = context.bus
@@ -49,7 +51,7 @@ class NodeState:
         self._pulls = bus.follow(PODS_PULLS)
         self._observed = bus.follow(NODE_OBSERVED)
         self._object = bus.follow(NODE_OBJECT)
-        self._usage = bus.follow(NODE_USAGE)
+        self.machine = NodeMachine(context)
         bus.follow(PODS_DESIRED, self._desired_changed)
         bus.follow(PODS_STATUS, self._status_changed)
         bus.on_beat(self._take_beat)
@@ -60,7 +62,7 @@ class NodeState:
         self._sampled = self._processes  # those of the newest sample
         self._memory_read_at = float("-inf")  # CLOCK_MONOTONIC
         self._read_with: dict[str, int] = {}  # service -> process id in its beat when the processes were read
-        self._rows: dict[str, tuple[_Items, PodRow]] = {}
+        self._rows: dict[str, tuple[_Items, PodRow, Requests]] = {}
         self._desired_known = False
         self._started = self._clock.monotonic()
 
@@ -73,7 +75,7 @@ class NodeState:
         values |= {f"cpu/{service}": share for service, share in self.cpu.items()}
         values["agent.cpu"] = _sum(self.cpu.values())
         values["agent.memory"] = _sum(facts.memory for facts in self._processes.values())
-        values |= self._node_values()
+        values |= self.machine.sample()
         self.history.add(self._clock.wall(), values)
 
     async def report(self) -> Report:
@@ -105,7 +107,7 @@ class NodeState:
         desired, status, runtime = self._pods.desired.state, self._pods.status.state, self._pods.runtime.state
         admitted, volumes, known = self._admitted.state, self._volumes.state, not self._pods.status.stale
         pulls = self._pulls.state if not self._pulls.stale else {}
-        rows: dict[str, tuple[_Items, PodRow]] = {}
+        rows: dict[str, tuple[_Items, PodRow, Requests]] = {}
         for uid in desired.keys() | admitted.keys() | runtime.keys():
             verdict = admitted.get(uid)
             if not is_shown(verdict.state if verdict else None, uid in desired):
@@ -116,9 +118,15 @@ class NodeState:
             if before is not None and all(one is other for one, other in zip(before[0], items, strict=True)):
                 rows[uid] = before
             else:
-                rows[uid] = items, pod_row(_facts(uid, *items))
+                facts = _facts(uid, *items)
+                requests = counted_requests(facts.desired.get("pod") or {}, facts.status.get("status") or {})
+                rows[uid] = items, pod_row(facts), requests if facts.desired else {}
         self._rows = rows
-        return {uid: row for uid, (_, row) in rows.items()}
+        return {uid: row for uid, (_, row, _) in rows.items()}
+
+    def requested(self) -> list[Requests]:
+        """What each of these pods requests."""
+        return [requests for _, _, requests in self._rows.values()]
 
     async def _read_processes(self) -> None:
         """In a thread: a page of memory that is being written may delay the reading."""
@@ -131,16 +139,6 @@ class NodeState:
         except OSError as error:  # such as too many open files: the last reading stays
             log.debug("the processes cannot be read: %s", error)
         self._read_with = read_with
-
-    def _node_values(self) -> dict[str, float | None]:
-        usage = self._usage.state.get("node")
-        if usage is None or self._usage.stale:
-            return {}
-        nanocores = usage.cgroup.cpu_nanocores
-        return {
-            "node.cpu": None if nanocores is None else nanocores / 1e9,
-            "node.memory": usage.cgroup.memory_working_set,
-        }
 
     def _followers(self) -> dict[str, Followed]:
         """Right after the start of this process, a service without a beat counts as one that answers."""
@@ -156,7 +154,9 @@ class NodeState:
             "pods.admitted": self._admitted,
             "volumes.mounted": self._volumes,
             "node.observed": self._observed,
-            "node.usage": self._usage,
+            "node.pressure": self.machine.pressure,
+            "node.resources": self.machine.resources,
+            "node.usage": self.machine.usage,
         }
         return Followed(
             incarnation="",

@@ -6,13 +6,14 @@ import orjson
 
 from services.server.core.node_history import added
 
-Document = dict[str, Any]  # version, node, processes, troubles, pods by UID, history
+Document = dict[str, Any]  # version, the sections, pods by UID, history
+_SECTIONS = ("node", "processes", "troubles", "conditions", "machine", "usage")  # a change has them complete
 
 
 def changes(before: Document, after: Document) -> Document:
     """What a page that shows `before` needs to show `after`: complete sections, the changed pods (None = it is gone),
     the new samples. {} = nothing."""
-    found = {name: after[name] for name in ("node", "processes", "troubles") if before[name] != after[name]}
+    found = {name: after[name] for name in _SECTIONS if before[name] != after[name]}
     old, new = before["pods"], after["pods"]
     pods = {uid: row for uid, row in new.items() if row is not (known := old.get(uid)) and row != known}
     pods |= dict.fromkeys(old.keys() - new.keys())

@@ -8,6 +8,10 @@ const SVG = "http://www.w3.org/2000/svg";
 const CHARTS = [
   { series: "node.cpu", title: "CPU of the node (cores)", unit: cores },
   { series: "node.memory", title: "Memory of the node", unit: bytes },
+  { series: "nodefs.used", title: "Disk of the node (nodefs)", unit: bytes },
+  { series: "imagefs.used", title: "Disk of the images (imagefs)", unit: bytes },
+  { series: "network.received", title: "Received, busiest interface", unit: rate },
+  { series: "network.sent", title: "Sent, busiest interface", unit: rate },
   { series: "agent.cpu", title: "CPU of the agent (of one core)", unit: percent },
   { series: "agent.memory", title: "Memory of the agent", unit: bytes },
   { series: "beats.interval", title: "Longest time between two beats", unit: seconds },
@@ -20,12 +24,10 @@ const STEPS = { // samples; the keys of a slider
 
 // Values
 
-function known(value) { return value !== null && value !== undefined; }
-
 // At most four round values from 0 to the first one that is not below `highest`, each with its text.
 function scale(highest, unit) {
   const [size, name] = unit === bytes ? binary(highest) : unit === percent ? [1, "%"]
-    : unit === seconds ? (highest < 1 ? [0.001, "ms"] : [1, "s"]) : [1, ""];
+    : unit === rate ? [binary(highest)[0], `${binary(highest)[1]}/s`] : unit === seconds ? (highest < 1 ? [0.001, "ms"] : [1, "s"]) : [1, ""];
   const top = highest > 0 ? highest / size : 1;
   const part = top / 3;
   const power = 10 ** Math.floor(Math.log10(part));

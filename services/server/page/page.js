@@ -13,8 +13,8 @@ let state = null; // the newest state of the node
 let received = 0; // when the ages in it were right, milliseconds
 const rows = new Map(); // UID of a pod -> its table row
 const order = { key: "waits_for", descending: true }; // what waits comes first
-let story = null; // the pod whose story is open
-let opener = null; // the button that has opened it
+const USAGE = ["cpu", "memory", "storage"]; // the columns of what a pod uses, as `state.usage` has them
+const USAGE_CELL = 3; // the first of them in a row
 
 function sinceThen() { return (Date.now() - received) / 1000; }
 
@@ -27,7 +27,7 @@ function takeState(complete) {
   for (const uid of rows.keys()) if (!(uid in state.pods)) removePod(uid);
   for (const uid of Object.keys(state.pods)) showPod(uid);
   arrangePods();
-  showNode(); showProcesses(); showTroubles(); showCharts(state.history);
+  showNode(); showConditions(); showMachine(); showProcesses(); showTroubles(); showCharts(state.history);
 }
 
 function takeChange(change) {
@@ -35,7 +35,10 @@ function takeChange(change) {
     if (pod === null) { delete state.pods[uid]; removePod(uid); }
     else { state.pods[uid] = pod; showPod(uid); }
   }
-  if (change.pods) arrangePods();
+  if (change.usage) { state.usage = change.usage; showUsage(); }
+  if (change.pods || (change.usage && USAGE.includes(order.key))) arrangePods();
+  if (change.conditions) { state.conditions = change.conditions; showConditions(); }
+  if (change.machine) { state.machine = change.machine; showMachine(); }
   if (change.node) { state.node = change.node; showNode(); }
   if (change.processes) { state.processes = change.processes; received = Date.now(); }
   if (change.history) addToHistory(change.history);
@@ -124,9 +127,10 @@ function showPod(uid) {
     name,
     words(element("td", "", `state ${isWell(pod) ? "good" : "warn"}`), pod.state),
     element("td", pod.waits_for || "-", pod.waits_for ? "" : "muted"),
+    ...usageTexts(uid).map((text, index) => element("td", text, `number ${index === 2 ? "wider" : "wide"}`)),
     element("td", `${pod.ready}/${pod.containers}`, "number wide"),
     element("td", `${pod.restarts}`, "number wide"),
-    element("td", podAge(pod), "number wide"),
+    element("td", ageOf(pod.started), "number wide"),
   );
   const before = rows.get(uid);
   if (before) {
@@ -135,7 +139,16 @@ function showPod(uid) {
     if (focused) button.focus();
   }
   rows.set(uid, row);
-  if (story === uid) readStory();
+  if (story === uid) refreshStory();
+}
+
+function usageTexts(uid) {
+  const [cpu, memory, storage] = state.usage[uid] || [];
+  return [known(cpu) ? `${Math.round(cpu * 1000)}m` : "-", known(memory) ? bytes(memory) : "-", known(storage) ? bytes(storage) : "-"];
+}
+
+function showUsage() {
+  for (const [uid, row] of rows) usageTexts(uid).forEach((text, index) => setText(row.cells[USAGE_CELL + index], text));
 }
 
 function isWell(pod) { return !pod.waits_for && ["Running", "Completed", "Succeeded"].includes(pod.state); }
@@ -168,8 +181,6 @@ function showWaits(all) { // what an operator came for: the pods that are not we
   }
 }
 
-function podAge(pod) { return pod.started ? duration((Date.now() - Date.parse(pod.started)) / 1000) : "-"; }
-
 function removePod(uid) { rows.get(uid)?.remove(); rows.delete(uid); }
 
 function arrangePods() {
@@ -178,7 +189,7 @@ function arrangePods() {
   const onlyWaiting = byId("waiting").checked;
   const shown = all.filter(([, pod]) => (!onlyWaiting || pod.waits_for)
     && (!wanted || `${pod.namespace}/${pod.name} ${pod.state} ${pod.waits_for}`.toLowerCase().includes(wanted)));
-  shown.sort(([, one], [, other]) => compare(one, other) * (order.descending ? -1 : 1) || byName(one, other));
+  shown.sort((one, other) => compare(one, other) * (order.descending ? -1 : 1) || byName(one[1], other[1]));
   const body = byId("pods").tBodies[0];
   const focused = document.activeElement;
   const inOrder = shown.map(([uid]) => rows.get(uid));
@@ -197,7 +208,9 @@ function arrangePods() {
 
 function byName(one, other) { return one.namespace.localeCompare(other.namespace) || one.name.localeCompare(other.name); }
 
-function compare(one, other) {
+function compare([uid, one], [otherUid, other]) {
+  const usage = USAGE.indexOf(order.key);
+  if (usage >= 0) return (state.usage[uid]?.[usage] ?? -1) - (state.usage[otherUid]?.[usage] ?? -1);
   switch (order.key) {
     case "name": return byName(one, other);
     case "ready": return one.ready - one.containers - (other.ready - other.containers);
@@ -209,75 +222,13 @@ function compare(one, other) {
 
 function sortBy(button) {
   const key = button.dataset.sort;
-  order.descending = order.key === key && !order.descending;
+  order.descending = order.key === key ? !order.descending : USAGE.includes(key); // what uses most comes first
   order.key = key;
   for (const other of document.querySelectorAll("[data-sort]")) {
     const direction = order.descending ? "descending" : "ascending";
     other.closest("th").setAttribute("aria-sort", other === button ? direction : "none");
   }
   arrangePods();
-}
-
-// The story of one pod
-
-function openStory(uid, button = null) {
-  story = uid;
-  opener = button;
-  byId("story-title").textContent = `${state.pods[uid].namespace}/${state.pods[uid].name}`;
-  byId("story-body").replaceChildren(element("p", "Loading", "muted"));
-  byId("story").showModal();
-  readStory();
-}
-
-async function readStory() {
-  const uid = story;
-  const pod = state.pods[uid];
-  if (pod) {
-    const waits = pod.waits_for ? `, waits for ${pod.waits_for}` : "";
-    byId("story-facts").textContent = `${pod.state}${waits}. ${pod.ready} of ${pod.containers} containers are ready.${pod.ip ? ` ${pod.ip}` : ""}`;
-  }
-  let shown;
-  try {
-    const path = `explain/${encodeURIComponent(pod?.namespace || "default")}/${encodeURIComponent(uid)}?output=json`;
-    const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(RELOAD_SECONDS * 1000) });
-    shown = answer.ok ? storyLines(await answer.json()) : [element("p", (await answer.text()).slice(0, 300))];
-  } catch {
-    shown = [element("p", "The node does not answer.")];
-  }
-  if (story === uid) byId("story-body").replaceChildren(...shown);
-}
-
-function storyLines(data) {
-  const list = element("ol");
-  let day = "";
-  for (const line of data.story) {
-    const moment = new Date(line.at * 1000);
-    if (moment.toDateString() !== day) {
-      day = moment.toDateString();
-      list.append(element("li", moment.toLocaleDateString(undefined, { dateStyle: "full" }), "day"));
-    }
-    const item = element("li");
-    const time = element("time", moment.toLocaleTimeString(undefined, { hourCycle: "h23" }));
-    time.dateTime = moment.toISOString();
-    item.append(time, element("span", line.says));
-    list.append(item);
-  }
-  const parts = data.complete ? [] : [element("p", "Earlier lines have made room for newer ones.", "muted")];
-  parts.push(data.story.length ? list : element("p", "Nothing yet.", "muted"));
-  if (data.restarts.length) {
-    const answers = element("ol");
-    for (const answer of data.restarts) {
-      const item = element("li");
-      const waited = answer.waited ? `, after ${answer.waited}` : "";
-      item.append(
-        element("time", new Date(answer.at * 1000).toLocaleTimeString(undefined, { hourCycle: "h23" })),
-        element("span", `${answer.container}, attempt ${answer.attempt}: ${answer.because}${waited}`),
-      );
-      answers.append(item);
-    }
-    parts.push(element("h3", "Why containers were restarted"), answers);
-  }
-  return parts;
 }
 
 // The connection
@@ -356,17 +307,13 @@ function watchConnection() {
 
 function showAges() {
   if (!state) return;
-  for (const [uid, row] of rows) if (state.pods[uid]) setText(row.lastElementChild, podAge(state.pods[uid]));
+  for (const [uid, row] of rows) if (state.pods[uid]) setText(row.lastElementChild, ageOf(state.pods[uid].started));
+  showConditionAges();
 }
 
 for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sortBy(button));
 byId("filter").addEventListener("input", () => state && arrangePods());
 byId("waiting").addEventListener("change", () => state && arrangePods());
-byId("story-close").addEventListener("click", () => byId("story").close());
-byId("story").addEventListener("close", () => {
-  (opener?.isConnected ? opener : rows.get(story)?.querySelector("button"))?.focus();
-  story = opener = null;
-});
 setInterval(showAges, 10000);
 setInterval(watchConnection, 1000);
 document.addEventListener("visibilitychange", () => { // a page that is not visible costs the node nothing

@@ -25,9 +25,13 @@ function duration(age) {
   return `${Math.floor(age / 86400)}d`;
 }
 
+function ageOf(moment) { return moment ? duration((Date.now() - Date.parse(moment)) / 1000) : "-"; } // RFC3339
+
 function clock(at, more = {}) {
   return new Date(at * 1000).toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...more });
 }
+
+function known(value) { return value !== null && value !== undefined; }
 
 function cores(value) { return value >= 10 ? `${value.toFixed(0)} cores` : `${value.toFixed(2)} cores`; }
 function percent(value) { return `${value.toFixed(1)} %`; }
@@ -36,6 +40,7 @@ function bytes(value) {
   const [size, unit] = binary(value);
   return `${(value / size).toFixed(value < 10 * size && size > 1 ? 1 : 0)} ${unit}`;
 }
+function rate(value) { return `${bytes(value)}/s`; }
 
 function binary(value) { // the size of the unit that fits the value, and its name
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

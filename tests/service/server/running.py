@@ -14,11 +14,13 @@ from bus.interface import OwnedStream, RequestRefusedError
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, ImagePull, PodStatus
+from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
     NODE_OBJECT,
     NODE_OBSERVED,
+    NODE_PRESSURE,
+    NODE_RESOURCES,
     NODE_USAGE,
     PODS_ADMITTED,
     PODS_API_STATUS,
@@ -95,6 +97,8 @@ class Node:
         self.runtime: OwnedStream[RuntimePod]
         self.admitted: OwnedStream[AdmittedPod]
         self.pulls: OwnedStream[ImagePull]
+        self.pressure: OwnedStream[NodePressure]
+        self.resources: OwnedStream[NodeResources]
         self.volumes: OwnedStream[MountedVolumes]
         self.observed: OwnedStream[NodeObserved]
         self.object: OwnedStream[NodeObject]
@@ -116,6 +120,8 @@ class Node:
                 self.status = bus.own(PODS_STATUS)
                 self.admitted = bus.own(PODS_ADMITTED)
                 self.pulls = bus.own(PODS_PULLS)
+                self.pressure = bus.own(NODE_PRESSURE)
+                self.resources = bus.own(NODE_RESOURCES)
             elif service == "volume":
                 self.volumes = bus.own(VOLUMES_MOUNTED)
             elif service == "pleg":
@@ -140,7 +146,7 @@ class Node:
         """What this service publishes of pods is all there is."""
         names = {
             "sources": ("desired", "mirrors", "api_statuses", "object"),
-            "podsync": ("status", "admitted", "pulls"),
+            "podsync": ("status", "admitted", "pulls", "pressure", "resources"),
             "volume": ("volumes",),
             "pleg": ("runtime", "observed", "usage"),
         }

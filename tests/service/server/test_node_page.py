@@ -94,8 +94,9 @@ async def test_the_page_loads_nothing_from_outside(server: MainListener) -> None
     assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src 'self';")
     assert "unsafe" not in headers["Content-Security-Policy"] and headers["X-Content-Type-Options"] == "nosniff"
     named = re.findall(r'(?:src|href)="([^"#]*)"', html)
-    assert sorted(named) == ["charts.js", "data:,", "explain", "page.css", "page.js", "state", "texts.js"]
-    for name in ("page.css", "page.js", "charts.js", "texts.js"):
+    scripts = ["charts.js", "machine.js", "page.js", "story.js", "texts.js"]
+    assert sorted(named) == sorted([*scripts, "data:,", "explain", "page.css", "state"])
+    for name in ("page.css", *scripts):
         kind = "text/css" if name.endswith("css") else "text/javascript"
         status, content, headers = await server.request("GET", f"/bulkhead/{name}")
         assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")

@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
-from services.server.controllers import node_page, node_state
+from services.report import machine
+from services.server.controllers import node_machine, node_page, node_state
 from services.server.core import node_history
 
 CHECKOUT = Path(__file__).parents[3]
-SCRIPT = (CHECKOUT / "services/server/page/page.js").read_text()
+SCRIPT = "".join((CHECKOUT / f"services/server/page/{name}.js").read_text() for name in ("page", "story"))
 PAGE = " ".join((CHECKOUT / "docs/node-page.md").read_text().split())
 
 
@@ -29,15 +30,19 @@ def test_the_bounds_of_pages_are_what_the_code_has() -> None:
 
 
 def test_the_times_in_the_text_are_what_the_code_has() -> None:
+    log_kib = int(of_script("LOG_BYTES")) // 1024
     texts = (
         f"server reads the state every {node_page.TICK:.0f} s",
         f"The node sends an event at least every {node_page.HEARTBEAT:.0f} s",
         f"lost for {of_script('BROKEN_SECONDS')} s, or no event comes for {of_script('LATE_SECONDS')} s",
         f"A sample is taken every {node_history.INTERVAL} s",
         f"the charts keep {node_history.LENGTH} samples",
+        f"What pods use is requested from pleg every {node_machine.USAGE_SECONDS:.0f} s",
+        f"the newest {of_script('LOG_LINES')} lines, or fewer where these have more than {log_kib} KiB",
     )
     assert not [text for text in texts if text not in PAGE]
     assert node_history.INTERVAL * node_history.LENGTH == 3600
     assert node_page.SAVED_EVERY * node_history.INTERVAL == 60
     assert node_state.MEMORY_SECONDS <= 60 < node_state.MEMORY_SECONDS + node_history.INTERVAL
+    assert machine.MAX_INTERFACES == 8 and "the eight with most bytes" in PAGE
     assert of_script("MOST_WAITS") == "8" and "the first eight by name" in PAGE

@@ -34,8 +34,14 @@ def found(troubles: tuple[str, ...] = (), **more: Any) -> Report:
     return report(ReportInputs(**(inputs | more)))
 
 
-def made(pods: dict[str, PodRow] | None = None, history: dict[str, Any] = NO_HISTORY, **more: Any) -> Document:
-    return document(found(**more), version="1", cpu={"pleg": 1.5}, pods=pods or {}, history=history)
+def made(
+    pods: dict[str, PodRow] | None = None,
+    history: dict[str, Any] = NO_HISTORY,
+    sections: dict[str, Any] | None = None,
+    **more: Any,
+) -> Document:
+    machine = {"conditions": [], "machine": {}, "usage": {}} | (sections or {})
+    return document(found(**more), version="1", cpu={"pleg": 1.5}, pods=pods or {}, history=history, sections=machine)
 
 
 def data_of(event: bytes) -> tuple[str, Any]:
@@ -74,6 +80,8 @@ def test_a_change_has_only_what_differs() -> None:
     }
     sampled = made({"u1": row(), "u2": row("u2")}, history={"at": [10], "values": {"a": [1]}})
     assert changes(before, sampled) == {"history": {"at": [10], "values": {"a": [1]}}}
+    for section, value in (("conditions", [{"type": "Ready"}]), ("machine", {"network": []}), ("usage", {"u1": [0.1]})):
+        assert changes(before, made({"u1": row(), "u2": row("u2")}, sections={section: value})) == {section: value}
 
 
 def test_a_page_in_step_gets_the_change_and_any_other_the_whole_document() -> None:

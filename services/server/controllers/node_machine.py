@@ -1,0 +1,88 @@
+"""The machine for the node page: conditions, resources, filesystems, network, and what each pod uses.
+
+The node's figures are in the streams anyway. Those of the pods are requested from pleg only while a page is open, once
+per reading of pleg's, never per pod.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from bus.interface import NoAnswerError, RequestRefusedError
+from bus.messages.streams import NODE_OBJECT, NODE_PRESSURE, NODE_RESOURCES, NODE_USAGE
+from bus.messages.usage import FoundUsage, GetUsage, NodeUsage
+from services.frame.launch import Context
+from services.report.machine import (
+    NetworkRates,
+    Requests,
+    conditions,
+    filesystems,
+    pod_usage,
+    resources,
+)
+
+USAGE_SECONDS = 10.0  # between two requests for the usage of pods: pleg reads them as often
+TIMEOUT = 5.0  # seconds that pleg has to answer
+
+_NODE = "node"
+
+
+class NodeMachine:
+    """What pages show of the machine. `usage`, `pressure` and `resources` are the followed streams."""
+
+    def __init__(self, context: Context) -> None:
+        self._bus = context.bus
+        self.usage = self._bus.follow(NODE_USAGE)
+        self.pressure = self._bus.follow(NODE_PRESSURE)
+        self.resources = self._bus.follow(NODE_RESOURCES)
+        self._object = self._bus.follow(NODE_OBJECT)
+        self._network = NetworkRates()
+        self._pods: dict[str, list[float | None]] = {}
+
+    def sample(self) -> dict[str, float | None]:
+        """The values of a sample, by series; {} while they are stale."""
+        usage = self._fresh()
+        self._network.take(usage.network if usage else None)
+        if usage is None:
+            return {}
+        nanocores = usage.cgroup.cpu_nanocores
+        return {
+            "node.cpu": None if nanocores is None else nanocores / 1e9,
+            "node.memory": usage.cgroup.memory_working_set,
+            "nodefs.used": usage.nodefs.used if usage.nodefs else None,
+            "imagefs.used": usage.imagefs.used if usage.imagefs else None,
+            **self._network.busiest(),
+        }
+
+    async def read_pods(self) -> None:
+        """Request what the pods use; without an answer nothing is known of it."""
+        try:
+            found = await self._bus.ask("pleg", GetUsage(), FoundUsage, TIMEOUT)
+        except (NoAnswerError, RequestRefusedError):
+            self._pods = {}
+        else:
+            self._pods = pod_usage(found.pods)
+
+    def forget_pods(self) -> None:
+        """No page is open: the figures of pods become old."""
+        self._pods = {}
+
+    def sections(self, requested: Iterable[Requests]) -> dict[str, Any]:
+        """The sections of the page's document. `requested`: what each pod requests."""
+        node, own = self._object.state.get(_NODE), self.resources.state.get(_NODE)
+        status = (node.node.get("status") or {}) if node else {}
+        capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
+        if own is not None:  # newer than what the API server has; only there are resources of other writers
+            capacity, allocatable = capacity | own.capacity, allocatable | own.allocatable
+        usage, pressure = self._fresh(), self.pressure.state.get(_NODE)
+        return {
+            "conditions": conditions(status, pressure.conditions if pressure else ()),
+            "machine": {
+                "resources": resources(capacity, allocatable, requested, usage),
+                "filesystems": filesystems(usage),
+                "network": self._network.rows(),
+            },
+            "usage": self._pods,
+        }
+
+    def _fresh(self) -> NodeUsage | None:
+        return None if self.usage.stale else self.usage.state.get(_NODE)
