@@ -62,7 +62,8 @@ async def _exchange_http2(
         while not talk.ended and not (talk.answered and len(talk.body) >= wanted):
             if not (data := await reader.read(READ_BYTES)):
                 raise AnswerError("unexpected EOF")
-            if reply := talk.receive(data):
+            # After the end of TLS, frames that came before it are still read; each write would be a line in the log.
+            if (reply := talk.receive(data)) and not writer.is_closing():
                 writer.write(reply)
             if talk.answered:
                 wanted = most(_http2_head(talk.headers))

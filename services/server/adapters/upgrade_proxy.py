@@ -69,7 +69,7 @@ async def _join(client: Client, backend: Backend) -> None:
         await asyncio.wait({up, down, client.lost}, return_when=asyncio.FIRST_COMPLETED)
         if not (down.done() or client.lost.done()):
             await asyncio.wait({down, client.lost}, return_when=asyncio.FIRST_COMPLETED)
-        if not down.done():
+        if not down.done() or client.writer.is_closing():
             await asyncio.wait({up}, timeout=_LAST_BYTES)
     finally:
         up.cancel()
@@ -78,9 +78,12 @@ async def _join(client: Client, backend: Backend) -> None:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end, and pass the end on where the connection can be closed in one direction only."""
+    """Copy until the end, and pass the end on where the connection can be closed in one direction only.
+
+    A side that has ended TLS takes nothing more: the event loop drops what is written, and logs a line for each write.
+    """
     try:
-        while data := await reader.read(CHUNK):
+        while (data := await reader.read(CHUNK)) and not writer.is_closing():
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
