@@ -8,6 +8,7 @@ import json
 import os
 import re
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ PAGE = 250  # pods of one answer
 _MOST_PAGES = 20
 _LARGEST = 64 << 20  # bytes of one answer
 _CONNECTION = re.compile(r"^<?[\w.]*Connection\w*[^:]*?(?:\(.*?\)|at 0x[0-9a-f]+>): ")
+_BEYOND = 0.5  # seconds after the deadline in which urllib3 itself notices it, and names the reason
+_MESSAGE = 500  # characters of a message of the API server that are shown
 _LINE = 200  # characters of an error that are shown
 
 
@@ -95,6 +98,24 @@ class ApiServer:
 
     def get(self, path: str) -> Object:
         """The JSON object at the path. Raises ReadError."""
+        ended: list[Object | Exception] = []
+
+        def read() -> None:
+            try:
+                ended.append(self._read(path))
+            except Exception as error:
+                ended.append(error)
+
+        # urllib3 bounds the time between two pieces of an answer: a server that sends one byte at a time takes hours.
+        reading = threading.Thread(target=read, name=f"GET {path}", daemon=True)
+        reading.start()
+        reading.join(max(self._deadline - time.monotonic(), 0.0) + _BEYOND)
+        found = ended[0] if ended else ReadError("does not answer: the answer takes too long")
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _read(self, path: str) -> Object:
         headers = {"Accept": "application/json"}
         if self._credentials.token:
             headers["Authorization"] = f"Bearer {self._credentials.token}"
@@ -117,7 +138,7 @@ class ApiServer:
             raise ReadError(f"answers {answer.status} {answer.reason or ''}: {_message(content)}", answer.status)
         try:
             found = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ReadError("answers with something other than JSON") from None
         if not isinstance(found, dict):
             raise ReadError("answers with something other than an object")
@@ -180,6 +201,6 @@ def _cause(error: BaseException) -> str:
 
 def _message(content: bytes) -> str:
     try:
-        return str(json.loads(content)["message"])
-    except (ValueError, KeyError, TypeError):
+        return str(json.loads(content)["message"])[:_MESSAGE]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return content[:_LINE].decode("utf-8", "replace")

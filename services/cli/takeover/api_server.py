@@ -56,8 +56,10 @@ def _credentials(kubeconfig: str, _changed: int) -> ResolvedCredentials:
 
 def ready_of(node: dict[str, Any]) -> NodeReady:
     """The condition of a Node object; one without it is not Ready."""
-    for condition in (node.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready":
+    status = node.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, dict) and condition.get("type") == "Ready":
             return NodeReady(ready=condition.get("status") == "True", written=_seconds(condition))
     return NodeReady(ready=False, written=0.0)
 

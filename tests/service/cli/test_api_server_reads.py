@@ -4,6 +4,7 @@ refusals, answers that never come."""
 import base64
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -121,6 +123,45 @@ def test_the_pods_of_a_node_are_read_page_by_page(server: Server) -> None:
     server.answer = answer
     with opened(server) as api:
         assert [pod["metadata"]["name"] for pod in api.pods("n1")] == ["p0", "p1", "p2"]
+
+
+def answering_raw(answer: bytes, pause: float = 0.0) -> str:
+    """The URL of a server that sends these bytes, and then, with a pause before each, one more byte of a header."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with listener, connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(answer)
+            while pause:
+                time.sleep(pause)
+                connection.sendall(b"x")
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("begun", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"])
+def test_a_server_that_sends_a_byte_at_a_time_is_not_waited_for(begun: bytes) -> None:
+    url = answering_raw(begun, pause=0.05)
+    asked = time.monotonic()
+    with (
+        pytest.raises(ReadError, match="does not answer: (the answer takes too long|Read timed out)"),
+        ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), asked + 0.3) as api,
+    ):
+        api.version()
+    assert time.monotonic() - asked < 4.0
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"403 Forbidden"])
+def test_an_answer_that_nests_without_end_is_refused_in_one_line(status: bytes) -> None:
+    url = answering_raw(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\n\r\n" + b"[" * 100_000)
+    with (
+        pytest.raises(ReadError, match=r"^answers (with something other than JSON|403 Forbidden: \[{100,300})$"),
+        ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), time.monotonic() + DEADLINE) as api,
+    ):
+        api.version()
 
 
 def test_a_ca_that_is_an_intermediate_certificate_alone_is_trusted(server: Server, tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def test_a_bulkhead_of_another_directory_is_neither_of_the_two_kubelets(line: st
 
 
 def test_a_node_without_the_condition_is_not_ready() -> None:
-    assert not ready_of({}).ready
+    for node in ({}, {"status": "x"}, {"status": {"conditions": {"type": "Ready"}}}, {"status": {"conditions": ["x"]}}):
+        assert not ready_of(node).ready
     written = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-23T03:00:00Z"}
     found = ready_of({"status": {"conditions": [written]}})
     assert found.ready
