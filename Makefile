@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house docs screenshots release quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night house docs screenshots release quick quick-unit quick-service run clean \
     test-pure test-process test-node test-cluster test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -151,6 +151,10 @@ screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 
 house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
 	@$(PYTHON) -m tools.house $(ARGS)
+
+machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: reboots, power cuts
+	@tools/install-missing run test machine
+	$(PYTEST) --durations=0 --durations-min=0.5 tests/machine $(ARGS)
 
 vm: venv  ## emulated machines: cgroup v2, systemd, reboots, power cuts; the Debian package (ARGS="-k package": only that)
 	@tools/install-missing run test vm

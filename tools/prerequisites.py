@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """A command (or file, when `name` has a slash) that `lane` (venv, run, test, vm, release or night) needs."""
+    """A command (or file, when `name` has a slash) that `lane`, one of those of tools/install-missing, needs."""
 
     name: str
     package: str
@@ -62,6 +62,10 @@ PREREQUISITES = (
     Prerequisite("lintian", "lintian", "night"),
     Prerequisite("shellcheck", "shellcheck", "test"),
     Prerequisite("/usr/share/debconf/confmodule", "debconf", "test"),
+    Prerequisite("mmdebstrap", "mmdebstrap", "machine"),
+    Prerequisite("mke2fs", "e2fsprogs", "machine"),
+    Prerequisite("ip", "iproute2", "machine"),
+    Prerequisite("nsenter", "util-linux", "machine"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),
     Prerequisite("mmdebstrap", "mmdebstrap", "vm"),
     Prerequisite("mke2fs", "e2fsprogs", "vm"),

@@ -1,0 +1,87 @@
+"""A client of the program that runs commands in a machine (tests/machine/files/usr/lib/machine/guest.pl), by a serial
+line. Notices a machine that ends, or from which nothing comes any more."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+QUIET_SECONDS = 30.0  # without a sign of progress, after which a machine hangs; a command reports every 2 s
+_LOOK_EVERY = 0.5  # seconds; what shows progress besides the line is looked at so often
+
+
+class MachineError(AssertionError):
+    """The machine has ended or hangs, or a command was not done in time."""
+
+
+class Guest:
+    """The line of one machine. `progress`: a number that grows while the machine boots."""
+
+    def __init__(self, line: socket.socket, progress: Callable[[], int]) -> None:
+        self._line, self._progress = line, progress
+        self._buffer = b""
+        self._number = 0
+
+    def wait_for_boot(self, seconds: float, *, other_than: str = "") -> str:
+        """The id of the boot that answers, which is another one than that. MachineError after that time, after
+        QUIET_SECONDS without progress, or when the machine ends."""
+        deadline = time.monotonic() + seconds
+        while True:
+            verb, *words = self._next(deadline, "the machine does not boot")
+            if verb == "boot" and words[0] != other_than:
+                return words[0]
+
+    def run(self, command: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end; the return code is negative for a signal. MachineError after that time, or when the
+        machine ends, boots or hangs meanwhile."""
+        self._number += 1
+        number, what = str(self._number), " ".join(command)[:300]
+        arguments = "\0".join(command).encode().hex()
+        self._send(f"run {number} {seconds:.0f} {arguments}\n")
+        began = time.monotonic()
+        while True:
+            # The program in there ends the command a moment before.
+            verb, *words = self._next(began + seconds + QUIET_SECONDS, f"no answer to: {what}")
+            if verb == "boot":
+                raise MachineError(f"the machine booted meanwhile: {what}")
+            if verb == "done" and words[0] == number:
+                if time.monotonic() - began > seconds and words[1] == "-9":
+                    raise MachineError(f"not done within {seconds:.0f} s: {what}")
+                out, error = (bytes.fromhex(text[1:]).decode(errors="replace") for text in words[2:4])
+                return subprocess.CompletedProcess(list(command), int(words[1]), out, error)
+
+    def start(self, command: Sequence[str]) -> None:
+        """Begin a command without a wait for its end, which may be that of the machine."""
+        self._number += 1
+        self._send(f"run {self._number} 600 {chr(0).join(command).encode().hex()}\n")
+
+    def _send(self, line: str) -> None:
+        try:
+            self._line.settimeout(QUIET_SECONDS)
+            self._line.sendall(line.encode())
+        except OSError as error:
+            raise MachineError(f"the machine has ended, or reads nothing: {error}") from error
+
+    def _next(self, deadline: float, what: str) -> list[str]:
+        """The words of the next line."""
+        quiet_since, progress = time.monotonic(), self._progress()
+        while b"\n" not in self._buffer:
+            now = time.monotonic()
+            if self._progress() != progress:
+                quiet_since, progress = now, self._progress()
+            if now > deadline or now - quiet_since > QUIET_SECONDS:
+                reason = "too late" if now > deadline else f"no sign of progress for {QUIET_SECONDS:.0f} s"
+                raise MachineError(f"{what}: {reason}")
+            try:
+                self._line.settimeout(_LOOK_EVERY)
+                read = self._line.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise MachineError(f"{what}: {error}") from error
+            if not read:
+                raise MachineError(f"{what}: the machine has ended")
+            quiet_since = now
+            self._buffer += read
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line.decode(errors="replace").split() or [""]

@@ -1,0 +1,135 @@
+"""A Debian of its own that a test boots in seconds: another kernel, cgroup v2 alone, systemd as process 1. Commands run
+in there; its disk outlives a reboot and a power cut. A machine that ends, hangs or does not boot fails the test with
+the end of its console."""
+
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from tests.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
+from tests.machine.guest import Guest, MachineError
+from tests.machine.network import MachineNetwork
+from tests.machine.power import Hardware, PowerOn
+from tests.machine.root import Root, cached_root
+from tools.oci_image import archive, read_busybox
+
+T = TypeVar("T")
+
+_BOOT_SECONDS = 300.0  # at most; one that shows nothing for guest.QUIET_SECONDS has failed before
+_MAX_COMMAND_SECONDS = 600.0
+
+
+class Machine(InstalledNode):
+    """`with Machine(directory) as machine:`, a new directory, which keeps the consoles and loses the disk.
+
+    `shared` is a directory out here that is /host in there, read-only. `network`: that of another machine, to be beside
+    it; else one of its own. `options`: further ones of the kernel's command line.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        name: str = "machine",
+        network: MachineNetwork | None = None,
+        root: Root | None = None,
+        options: tuple[str, ...] = (),
+    ) -> None:
+        directory.mkdir(exist_ok=True)
+        self.shared = directory / "host"
+        self.shared.mkdir()
+        self._directory, self._name, self._network, self._options = directory, name, network, options
+        self._root = root
+        self._stack = ExitStack()
+        self._hardware: Hardware | None = None
+        self._power: PowerOn | None = None
+        self._guest: Guest | None = None
+        self._power_ons = 0
+        self.boot_id = ""
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            network = self._network or stack.enter_context(MachineNetwork())
+            disk = self._directory / "disk.cow"
+            stack.callback(disk.unlink, missing_ok=True)
+            stack.callback(self._switch_off)
+            address, root = network.next_address(self._name), self._root or cached_root()
+            self._hardware = Hardware(root, disk, self.shared, network, address, self._options)
+            self._switch_on()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def ip(self) -> str:
+        """Its address in its network."""
+        assert self._hardware is not None
+        return self._hardware.address.ip
+
+    @property
+    def power(self) -> PowerOn:
+        """The power-on that lasts."""
+        assert self._power is not None
+        return self._power
+
+    def call(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command in there as a login of root would, without a terminal."""
+        return self.run(*command, seconds=_MAX_COMMAND_SECONDS, **environment)
+
+    def run(self, *command: str, seconds: float, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """The same, for so many seconds at most."""
+        variables = [*LOGIN, "DEBIAN_FRONTEND=noninteractive", *(f"{k}={v}" for k, v in environment.items())]
+        guest = self._guest
+        assert guest is not None, "the machine is switched off"
+        return self._with_console(lambda: guest.run(("env", "-i", *variables, *command), seconds))
+
+    def last_lines(self) -> str:
+        """The end of the journal of this boot."""
+        return self.call("journalctl", "--boot", "--no-pager", "--lines=80").stdout
+
+    def import_images(self) -> None:
+        """Bring IMAGES into its containerd."""
+        for number, image in enumerate(IMAGES):
+            (self.shared / f"image-{number}.tar").write_bytes(archive(image, *read_busybox()))
+            self.must("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import",
+                      f"/host/image-{number}.tar")  # fmt: skip
+
+    def reboot(self) -> None:
+        """`systemctl reboot`, until another boot answers."""
+        guest, before = self._guest, self.boot_id
+        assert guest is not None
+        guest.start(("systemctl", "reboot"))
+        self.boot_id = self._with_console(lambda: guest.wait_for_boot(_BOOT_SECONDS, other_than=before))
+
+    def cut(self) -> None:
+        """End the machine by SIGKILL, and switch it on again, until it answers."""
+        before = self.boot_id
+        self._switch_off()
+        self._switch_on()
+        assert self.boot_id != before
+
+    def _switch_on(self) -> None:
+        assert self._hardware is not None
+        self._power_ons += 1
+        power = self._power = PowerOn(self._hardware, self._directory / f"power-on-{self._power_ons}")
+        guest = self._guest = Guest(power.line, power.console_size)
+        self.boot_id = self._with_console(lambda: guest.wait_for_boot(_BOOT_SECONDS))
+
+    def _switch_off(self) -> None:
+        if self._power is not None:
+            self._power.__exit__()
+        self._power = self._guest = None
+
+    def _with_console(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except MachineError as error:
+            shown = self._power.tail() if self._power is not None else ""
+            raise MachineError(f"{error}; the console's end:\n{shown}") from error

@@ -1,0 +1,99 @@
+"""One power-on of a machine: User Mode Linux as a process, with everything that it needs of this machine in namespaces
+that end with it: processes, mounts, its memory (a file of /dev/shm), its end of the network."""
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tests.machine.network import Address, MachineNetwork
+from tests.machine.root import Root
+
+_MEMORY_MIB = 2000
+_END_SECONDS = 30.0  # for the end of processes after SIGKILL
+# Beside other work it gets a third of a processor's time; it ends with us, however we end.
+_CHILD = ("nice", "-n", "5", "setpriv", "--pdeathsig", "KILL")
+_NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
+# A shell is the first process, for a kernel that panics ends itself by a signal that a first process ignores.
+_SCRIPT = """\
+set -e
+mount -t tmpfs -o size={memory}m,mode=1777 tmpfs /dev/shm
+ip link delete {tap} 2>/dev/null || true
+ip tuntap add {tap} mode tap
+ip link set {tap} master {bridge} up
+{kernel} {options} || exit $?
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What stays when the power goes. `disk`: a new file or that of an earlier power-on, what differs from the root;
+    `shared`: a directory of ours that is /host in there; `options`: of the kernel's command line, after ours."""
+
+    root: Root
+    disk: Path
+    shared: Path
+    network: MachineNetwork
+    address: Address
+    options: tuple[str, ...] = ()
+
+
+class PowerOn:
+    """`with PowerOn(hardware, logs) as power:`; its end is a power cut. `logs`: a new directory, for the console."""
+
+    def __init__(self, hardware: Hardware, logs: Path) -> None:
+        logs.mkdir()
+        self.console = logs / "console.log"
+        self.line, theirs = socket.socketpair()
+        options = [
+            f"mem={_MEMORY_MIB}M", f"ubd0={hardware.disk},{hardware.root.disk}", "root=/dev/ubda", "rw",
+            "con=null", "con0=null,fd:1", "ssl=null", f"ssl0=fd:{theirs.fileno()}",
+            f"vec0:transport=tap,ifname={hardware.address.tap},depth=64,gro=0", f"ip={hardware.address.option}",
+            f"uml_dir={logs}/", f"umid={hardware.address.name}", f"hostfs={hardware.shared}",
+            f"systemd.hostname={hardware.address.name}", "selinux=0", "security=apparmor", "apparmor=1",
+            *hardware.options,
+        ]  # fmt: skip
+        script = _SCRIPT.format(memory=2 * _MEMORY_MIB, tap=hardware.address.tap, bridge=hardware.network.bridge,
+                                kernel=shlex.quote(str(hardware.root.kernel)), options=shlex.join(options))  # fmt: skip
+        command = [*_CHILD, *hardware.network.inside(*_NAMESPACES, "sh", "-c", script)]
+        try:
+            with self.console.open("wb") as console:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )  # fmt: skip
+        finally:
+            theirs.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """SIGKILL: the first process of its namespace takes the others with it. Return when the last one has ended."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self.line.settimeout(_END_SECONDS)
+        with suppress(ConnectionError):
+            while self.line.recv(65536):
+                pass  # each of them holds the other end
+        self.line.close()
+
+    @property
+    def pid(self) -> int:
+        """The process that ends last."""
+        return self._process.pid
+
+    def console_size(self) -> int:
+        """Bytes that the console has shown so far."""
+        return self.console.stat().st_size
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of the console."""
+        return "\n".join(self.console.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,52 @@
+"""The root of a machine, from the cache: a Debian with systemd, without Python and without a container runtime."""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lacking import lack
+from tools.home import CHECKOUT
+from tools.prerequisites import missing_packages
+
+# The interpreter of the package that the tests build runs in there: both must be of one minor version.
+_SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
+
+
+@dataclass(frozen=True)
+class Root:
+    """`disk`: an ext4 that many machines read; `kernel`: the program that is their Linux."""
+
+    disk: Path
+    kernel: Path
+
+
+def debian_suite() -> str:
+    """The release of Debian whose Python is that of our .venv; the test is lacking where there is none."""
+    found = _SUITES.get(sys.version_info[:2])
+    if found is None:
+        lack(f"no Debian has Python {sys.version_info[0]}.{sys.version_info[1]}")
+    return found
+
+
+def cached_root() -> Root:
+    """The root of that release, whose apt has what our package needs; built first where the cache has none (1 minute).
+
+    AssertionError with the reason where it cannot be built.
+    """
+    if missing := missing_packages("machine"):
+        lack(f"missing on this machine: apt-get install {' '.join(missing)}")
+    command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), *required_packages()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.split("\n")[-2])
+    return Root(folder / "root.ext4", folder / "linux")
+
+
+def required_packages() -> list[str]:
+    """What apt installs with the package: of each alternative in Depends and Recommends the first one."""
+    control = (CHECKOUT / "packaging/debian/control").read_text()
+    control = control.replace("@PYTHON@", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    fields = re.findall(r"^(?:Depends|Recommends): (.*)$", control, re.MULTILINE)
+    return [re.match(r"[a-z0-9.+-]+", one.strip())[0] for field in fields for one in field.split(",")]  # type: ignore[index]
