@@ -147,7 +147,7 @@ def test_a_server_that_sends_a_byte_at_a_time_is_not_waited_for(begun: bytes) ->
     url = answering_raw(begun, pause=0.05)
     asked = time.monotonic()
     with (
-        pytest.raises(ReadError, match="does not answer: (the answer takes too long|Read timed out)"),
+        pytest.raises(ReadError, match=r"does not answer: (the answer takes too long|Read timed out)"),
         ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), asked + 0.3) as api,
     ):
         api.version()
