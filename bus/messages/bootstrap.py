@@ -29,14 +29,14 @@ class NodeConfigStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class RenewCredentials:
-    """Request to bootstrap: the API server answered 401 to the credentials of this version."""
+    """Request to bootstrap: the API server answered 401 to the credentials of this version, and there are no others."""
 
     version: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialsRenewal:
-    """Answer to RenewCredentials. `due`: the exec plugin is run again now or soon; otherwise there is nothing to run,
-    or other credentials are in force already."""
+    """Answer to RenewCredentials. `due`: the exec plugin that gave them is run again, now or after a pause; False =
+    they are of no plugin, or other credentials are in force already."""
 
     due: bool

@@ -19,8 +19,8 @@ Follows
     pair, kubeconfig and the files it names, the current client certificate, its own two files and their directories,
     and the lock files, by inotify. What an exec plugin gave is renewed before it ends.
 Answers
-    RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses, and looks at once
-    whether the client certificate has ended.
+    RenewCredentials: for the credentials in force, which got a 401, runs their exec plugin again, with growing pauses,
+    and looks at once whether a certificate that it keeps valid has ended.
 Persists
     config.json, manifest.json and credentials/ (0600, atomic), in the run directory, with `runOnce` run-once.json with
     the outcomes so far; the self-signed pair; the certificate stores. While a certificate is requested: its key and

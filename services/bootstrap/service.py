@@ -34,10 +34,10 @@ class Bootstrap:
         self._run_dir = Path(context.config.run_dir)
         certificates: OwnedStream[CertificateState] = context.bus.own(CERTIFICATES)
         self._systemd = Systemd(context, startup.generation, startup.supervisor_process)
-        self._follower = KubeconfigFollower(context, startup) if self._config.joins_cluster else None
         self._certificates = Certificates(context, startup.credentials, certificates, self._client_changed)
-        if self._follower is not None:
-            self._follower.on_refused = self._certificates.look_again
+        self._follower: KubeconfigFollower | None = None
+        if self._config.joins_cluster:
+            self._follower = KubeconfigFollower(context, startup, self._certificates.look_again)
         self._configuration = ConfigurationWatch(context, startup, certificates)
         node_config: OwnedStream[NodeConfigStatus] = context.bus.own(NODE_CONFIG)
         self._node_config: NodeConfig | None = None

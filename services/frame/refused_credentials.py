@@ -1,4 +1,5 @@
-"""Reports to bootstrap that the API server refused the credentials in force, so that an exec plugin is run again.
+"""Reports to bootstrap that the API server refused the credentials in force: it runs their exec plugin again, and
+replaces a client certificate that has ended.
 
 For the services with an API client. A report that is lost is made again with the next refusal.
 """

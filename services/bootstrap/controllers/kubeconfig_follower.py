@@ -32,10 +32,11 @@ _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Ma
 
 
 class KubeconfigFollower:
-    """One loop; `startup` has resolved the kubeconfig once, or kept earlier credentials."""
+    """One loop; `startup` has resolved the kubeconfig once, or kept earlier credentials. `on_refused` is called when
+    the API server refused the credentials in force."""
 
-    def __init__(self, context: Context, startup: BootstrapStartup) -> None:
-        self._context, self._startup = context, startup
+    def __init__(self, context: Context, startup: BootstrapStartup, on_refused: Callable[[], None]) -> None:
+        self._context, self._startup, self._on_refused = context, startup, on_refused
         self._kubeconfig = context.config.kubeconfig
         found = startup.credentials.report
         self._report = replace(found, material=None, inline=None)
@@ -48,7 +49,6 @@ class KubeconfigFollower:
             context.bus.trouble("kubeconfig", self._last_problems[0])
         self._changed = asyncio.Event()
         self._pace, self._rerun = RefusalPace(), False  # _rerun: a run after a 401 is waited for
-        self.on_refused: Callable[[], None] = lambda: None  # the API server refused the credentials in force
         context.bus.answer(RenewCredentials, self._renew)
         self._missing: set[Path] = set()  # directories that are not there
         self._lost = False  # a directory is another one than the one we watch
@@ -58,11 +58,11 @@ class KubeconfigFollower:
         self._changed.set()
 
     async def _renew(self, request: RenewCredentials) -> CredentialsRenewal:
-        """Run the plugin again for credentials that the API server refused, unless others are in force by now."""
+        """Act on a refusal of the credentials in force by the API server; one of earlier credentials means nothing."""
         present = await asyncio.to_thread(self._startup.credentials.files.present)
         if present is None or present.version != request.version:
             return CredentialsRenewal(due=False)
-        self.on_refused()
+        self._on_refused()
         if not self._report.plugin:
             return CredentialsRenewal(due=False)
         if not self._rerun:

@@ -48,9 +48,8 @@ async def test_a_401_to_the_credentials_in_force_reaches_the_rotation_and_one_to
     startup = SimpleNamespace(credentials=SimpleNamespace(report=REPORT, files=files), evaluated_at=0.0)
     bus, status = stage.network.bus("bootstrap"), stage.network.bus("status")
     context = Context("bootstrap", stage.config, bus, stage.network.clock, asyncio.Event())
-    follower = KubeconfigFollower(context, cast("BootstrapStartup", startup))
     looked: list[int] = []
-    follower.on_refused = lambda: looked.append(1)
+    KubeconfigFollower(context, cast("BootstrapStartup", startup), lambda: looked.append(1))
     asyncio.get_running_loop().set_default_executor(AtOnce())
     await bus.start()
     await status.start()
