@@ -99,8 +99,16 @@ async def test_the_node_page_is_opened_through_kubectl_proxy_and_the_api_server(
         await page.until("document.querySelectorAll('#pods tbody tr').length")
         await page.until("byId('connection').textContent", lambda text: text == "Connected")
         await page.until("byId('verdict').textContent", lambda text: text == "Ready")
-        await cluster.create(cluster.pod("late", "sleep", "1000000"))
+        await cluster.create(cluster.pod("late", "sh", "-c", "echo from late; exec sleep 1000000"))
         await page.until("byId('pods').textContent.includes('late')")
+        assert await page.value("byId('conditions').textContent.includes('kubelet is posting ready status')")
+        late = "Object.values(state.pods).find(pod => pod.name === 'late').uid"
+        await page.until(f"state.usage[{late}]?.[0] !== undefined && state.usage[{late}]?.[1] > 0")
+        await page.value(
+            f"openStory({late}); document.querySelector('#story-views [data-container]:last-child').click()"
+        )
+        await page.until("byId('story-body').querySelector('pre')?.textContent === 'from late\\n'")
+        await page.value("byId('story').close()")
         await page.value("document.querySelector('#pods tbody button').click()")
         await page.until("byId('story-body').querySelectorAll('li').length > 1")
         facts = await page.value("byId('facts').textContent")
