@@ -29,6 +29,7 @@ from shared.model.objects import Object
 from shared.model.runtime import SandboxState
 from tests import evidence
 from tests.agent import NODE
+from tests.chaos.cut_calls import CutCalls, is_given_up, sandbox_of_shim, sandboxes_of_rules
 from tests.containerd import PrivateContainerd
 from tests.fakes.cri_proxy import CriProxy
 from tests.fakes.runtime_leftovers import leftovers
@@ -54,13 +55,15 @@ _ENDS_AT_ONCE = "trap exit TERM; while :; do sleep 1000 & wait; done"
 
 @dataclass
 class Result:
-    """Of one run. `cut`: calls that containerd was busy with when their caller was killed, by method."""
+    """Of one run. `cut`: calls that containerd was busy with when their caller was killed, by method. `shims`: those
+    that containerd gave up, `rules`: sandboxes of which rules of CNI are left, both by the cut call that left them."""
 
     aimed: collections.Counter[str] = field(default_factory=collections.Counter)
     cut: collections.Counter[str] = field(default_factory=collections.Counter)
     lost: list[str] = field(default_factory=list)  # what did not become Ready or did not go in time, and was given up
     left: dict[str, list[str]] = field(default_factory=dict)  # on the machine at the end
-    network: dict[str, int] = field(default_factory=dict)  # likewise: what CNI plugins have not removed
+    shims: collections.Counter[str] = field(default_factory=collections.Counter)
+    rules: collections.Counter[str] = field(default_factory=collections.Counter)
     stuck: int = 0  # removals that the runtime refused because of a task that CRI does not know of
     healed: int = 0  # times that podsync ended such tasks
 
@@ -69,7 +72,8 @@ class Result:
         cut = ", ".join(f"{method} {count}" for method, count in sorted(self.cut.items()))
         return (
             f"{self.aimed.total()} kills ({aimed}); calls cut off: {cut}; lost: {self.lost or 'none'};"
-            f" left: {self.left or 'nothing'}, of CNI {self.network};"
+            f" left: {self.left or 'nothing'}; shims that containerd gave up: {dict(self.shims)};"
+            f" sandboxes with rules of CNI: {dict(self.rules)};"
             f" refused removals {self.stuck}, tasks ended {self.healed}"
         )
 
@@ -89,6 +93,8 @@ class CallKills:
         )
         self._running: list[str] = []
         self._leaving: set[str] = set()
+        self._given_up: set[str] = set()  # sandboxes of shims that are left
+        self._with_rules: set[str] = set()  # sandboxes with rules that are left
         self._numbers = iter(range(1_000_000))
         self._seconds = {kind: collections.deque([guess], maxlen=20) for kind, guess in _FIRST_GUESS.items()}
 
@@ -121,7 +127,11 @@ class CallKills:
         self._remove(list(self._running))
         await self._settle()
         await self._wait_until_nothing_is_left()
-        self.result.stuck = self.containerd.log.read_text(errors="replace").count("cannot delete running task")
+        log = self.containerd.log.read_text(errors="replace")
+        cut = CutCalls(log)
+        self.result.shims.update(map(cut.cause_of_shim, self._given_up))
+        self.result.rules.update(map(cut.cause_of_rule, self._with_rules))
+        self.result.stuck = log.count("cannot delete running task")
         self.result.healed = self.world.log_of("podsync").count("; its task was ended")
         return self.result
 
@@ -242,13 +252,18 @@ class CallKills:
 
     async def _left(self) -> dict[str, list[str]]:
         found = await leftovers(self.world, self._directory, self.containerd.embedded.bridge, set())
+        state = Path(self.containerd.embedded.state)
         if names := sorted(path.name for path in self._tasks.glob("*")):
             found["tasks"] = names
-        # Of a plugin that was killed at work: the runtime's, and no agent's to remove.
-        of_network = found.pop("address translation", [])
-        addresses = Path(self.containerd.embedded.state).glob("cni-addresses/*/[0-9]*")
-        shims = found.pop("shims", [])  # of sandboxes that containerd gave up with their caller: it never ends them
-        self.result.network = {"rules": len(of_network), "addresses": len(list(addresses)), "shims": len(shims)}
+        if addresses := sorted(p.name for p in state.glob("cni-addresses/*/[0-9]*")):
+            found["addresses"] = addresses
+        # What containerd and its CNI plugins no longer know is no agent's to remove: counted by the call that left it.
+        self._with_rules = sandboxes_of_rules(found.pop("address translation", []))
+        shims = [int(shim) for shim in found.pop("shims", [])]
+        given_up = {shim for shim in shims if is_given_up(shim)}
+        self._given_up = {sandbox_of_shim(shim) for shim in given_up}
+        if known := [str(shim) for shim in shims if shim not in given_up]:
+            found["shims"] = known
         return found
 
     async def _take_down(self) -> None:
