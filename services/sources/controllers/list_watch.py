@@ -101,6 +101,9 @@ class ListWatch:
                 self.selector = ""
                 return
             self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
+            if self.reflector.oldest != oldest and not self.reflector.probes:
+                log.debug("%s: the newest state is listed, the cache cannot answer: %s", self.what, error)
+                return
             self._report(error)
             self.on_failure()
             return

@@ -76,7 +76,7 @@ async def test_an_expired_version_is_listed_from_the_cache(tmp_path: Path) -> No
 
 @on_virtual_time
 async def test_after_a_restart_an_api_server_that_is_behind_neither_ends_a_pod_nor_starts_one_again(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster_node(tmp_path) as node:
         gone = objects.uid(node.api.bind(pod("gone"), NODE))
@@ -93,6 +93,7 @@ async def test_after_a_restart_an_api_server_that_is_behind_neither_ends_a_pod_n
         assert node.desired.complete and node.wanted() == ["runs"]
         assert {f"delete {runs}", f"put {gone}"}.isdisjoint(node.desired.history[published:])
         assert [version for what, version in lists(node) if what == "pods"][1:] == [""], "the cache did not get there"
+        assert "pods: the API server" not in caplog.text and node.troubles() == ()
 
 
 @on_virtual_time
