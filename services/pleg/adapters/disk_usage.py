@@ -3,7 +3,7 @@
 A directory is counted on its filesystem, a file with several links once, and with no bound of entries, as du: a pod
 that could end the count early would evade its limits. But a pod can also keep it from ending, by directories that it
 makes ahead of it. So files are counted in turns: after each one there is a lower bound, and the next one begins with
-another volume of the pod.
+another volume of the pod, or elsewhere in the same one.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.messages.usage import FilesystemUsage, VolumeUsage
-from services.pleg.adapters.file_statuses import statuses
+from services.pleg.adapters.file_statuses import FileStatuses
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
 from shared.pod_directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
@@ -41,7 +41,7 @@ class DirectoryCount:
     a further one counts as its share: together they are the file, if all of them are below the directory."""
 
     def __init__(self, root: Path, most_linked: int = MAX_LINKED_FILES) -> None:
-        self._statuses, self._most_linked = statuses(root), most_linked
+        self._statuses, self._most_linked = FileStatuses(root), most_linked
         self._linked: set[int] = set()
         self._used = self._inodes = 0
         self._used_by_shares = self._inodes_by_shares = 0.0
@@ -68,6 +68,10 @@ class DirectoryCount:
         by_shares = (self._used_by_shares, self._inodes_by_shares)
         used, inodes = (math.ceil(round(number, 3)) for number in by_shares)
         return DiskUse(self._used + used, self._inodes + inodes)
+
+    def turn(self) -> None:
+        """Go on elsewhere in the directory; see FileStatuses."""
+        self._statuses.turn()
 
     def close(self) -> None:
         """Count no more."""
@@ -106,7 +110,7 @@ class PodCount:
 
     def count(self, seconds: float, monotonic: Callable[[], float]) -> bool:
         """Count for about so long, by this clock; whether everything is counted. The next turn begins with another part
-        of the pod, so that a part that never ends hides no other one."""
+        of the pod, and elsewhere in this one, so that what never ends does not hide the rest."""
         end = monotonic() + seconds
         if not self._begun:
             self._begin()
@@ -115,6 +119,7 @@ class PodCount:
             if counts is None or counts.count(ENTRIES_AT_ONCE):
                 self._left.popleft()
             elif monotonic() >= end:
+                counts.turn()
                 self._left.rotate(-1)
                 return False
         return True

@@ -1,37 +1,67 @@
-"""The status of each file in a tree that containers have filled, however deep it is; blocking.
+"""The status of each file in a tree that containers have filled, however deep it is or grows; blocking.
 
 Each directory is opened by its name in the one above it, so that no path is too long to be counted. Memory grows with
 the depth of the tree, not with the number of its entries; open descriptors grow only with directories that have more
-than a piece of entries.
+than a piece of entries, and with the parts that are left for later.
 """
 
 import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 PIECE = 1024  # entries
+MAX_ASIDE = 32  # parts of a tree that are left for a later turn
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _DIRECTORY | os.O_NOFOLLOW
 
 
-def statuses(root: Path) -> Generator[os.stat_result, None, None]:
-    """The status of a directory, then of everything below it on its filesystem, in no particular order. Symlinks are
-    not followed. What cannot be read, is removed or is moved away meanwhile is left out."""
-    try:
-        walk = _Walk(root)
-    except OSError:
-        return
-    try:
-        yield walk.status
-        with contextlib.suppress(OSError):  # the root is gone
-            while (found := walk.next()) is not None:
-                yield found
-    finally:
-        walk.close()
+class FileStatuses:
+    """Iterates over the status of a directory, then of everything below it on its filesystem, in no particular order.
+    Symlinks are not followed. What cannot be read, is removed or is moved away meanwhile is left out."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._begun = root, False
+        self._walks: deque[_Walk] = deque()  # the first one goes on; each has a part of the tree
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> os.stat_result:
+        if not self._begun:
+            self._begun = True
+            with contextlib.suppress(OSError):
+                self._walks.append(_Walk.begin(self._root))
+                return self._walks[0].status
+        while self._walks:
+            try:
+                found = self._walks[0].next()
+            except OSError:  # the root is gone
+                found = None
+            if found is not None:
+                return found
+            self._walks.popleft().close()
+        raise StopIteration
+
+    def turn(self) -> None:
+        """Go on elsewhere: with the entries left in a directory above the current one, the highest that has some. So a
+        directory that grows as fast as it is read hides only what is beside more than MAX_ASIDE such ones."""
+        if self._walks:
+            walk = self._walks.popleft()
+            rest = walk.split() if len(self._walks) < MAX_ASIDE else None
+            self._walks.append(walk)
+            if rest is not None:
+                self._walks.appendleft(rest)
+
+    def close(self) -> None:
+        """Read no more."""
+        while self._walks:
+            self._walks.popleft().close()
 
 
 @dataclass
@@ -44,12 +74,32 @@ class _Level:
 
 
 class _Walk:
-    """Has the current directory open. Raises OSError where the root cannot be opened."""
+    """Has the current directory open."""
 
-    def __init__(self, root: Path) -> None:
-        self._root, self._directory = root, os.open(root, _DIRECTORY)
-        self.status = os.fstat(self._directory)
-        self._levels = [_Level("", self.status.st_ino, _names(self._directory))]
+    def __init__(self, root: Path, status: os.stat_result, levels: list[_Level], directory: int) -> None:
+        self._root, self.status, self._levels, self._directory = root, status, levels, directory
+
+    @classmethod
+    def begin(cls, root: Path) -> Self:
+        """Open the root. Raises OSError."""
+        directory = os.open(root, _DIRECTORY)
+        status = os.fstat(directory)
+        return cls(root, status, [_Level("", status.st_ino, _names(directory))], directory)
+
+    def split(self) -> "_Walk | None":
+        """Leave the entries of the highest directory above the current one that has some left to another walk, which is
+        returned. None = there are none, or the directory has gone."""
+        for number, level in enumerate(self._levels[:-1]):
+            if (name := next(level.names, None)) is not None:
+                above = [replace(each, names=iter(())) for each in self._levels[:number]]
+                rest = _Walk(self._root, self.status, [*above, replace(level)], -1)
+                rest._levels[-1].names = itertools.chain((name,), level.names)
+                level.names = iter(())
+                with contextlib.suppress(OSError):
+                    rest._directory = rest._deepest_in_place()
+                    return rest
+                return None
+        return None
 
     def next(self) -> os.stat_result | None:
         """The status of the next entry, which is entered if it is a directory; None = that was all."""

@@ -1,5 +1,6 @@
-"""Counts directories and pods to their end, for tests that compare the sums."""
+"""Counts directories and pods to their end, for tests that compare the sums; and a directory that grows."""
 
+import os
 from math import inf
 from pathlib import Path
 
@@ -18,3 +19,20 @@ def measure_pod(root_dir: Path, logs: Path, uid: str, *, volumes: bool = True) -
     pod = PodCount(str(root_dir), logs, uid, 3.0, volumes=volumes)
     assert pod.count(inf, lambda: 0.0)
     return pod.found()
+
+
+class Chain:
+    """A directory with one in it, with one in it …; it is extended at its end."""
+
+    def __init__(self, root: Path) -> None:
+        self._end = os.open(root, os.O_RDONLY)
+
+    def extend(self, levels: int) -> None:
+        for _ in range(levels):
+            os.mkdir("d", dir_fd=self._end)
+            inner = os.open("d", os.O_RDONLY, dir_fd=self._end)
+            os.close(self._end)
+            self._end = inner
+
+    def close(self) -> None:
+        os.close(self._end)

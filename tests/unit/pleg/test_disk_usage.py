@@ -2,7 +2,6 @@
 
 import itertools
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +18,14 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from services.pleg.adapters import disk_usage as adapter
-from services.pleg.adapters import file_statuses
 from services.pleg.adapters.disk_usage import ENTRIES_AT_ONCE, PodCount
+from services.pleg.adapters.file_statuses import FileStatuses
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
 from services.pleg.core.pod_files import DiskUse, PodFiles, at_least, with_files, with_runtime_files, with_use
 from services.volume.adapters.volume_usage import usage_of_filesystem
 from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
-from tests.unit.pleg.counted import disk_usage, measure_pod
+from tests.unit.pleg.counted import Chain, disk_usage, measure_pod
 
 UID = "u"
 VOLUMES = Path("pods", UID, "volumes")
@@ -77,7 +76,7 @@ def test_a_million_links_hide_nothing_that_is_found_after_them(tmp_path: Path, m
     os.link(one, root / "again")
     link = os.lstat(one)
     big = os.lstat(write(root / "big", 1_000_000))
-    monkeypatch.setattr(adapter, "statuses", lambda _: itertools.chain(itertools.repeat(link, 1_100_000), [big]))
+    monkeypatch.setattr(adapter, "FileStatuses", lambda _: itertools.chain(itertools.repeat(link, 1_100_000), [big]))
     assert disk_usage(root) == DiskUse((link.st_blocks + big.st_blocks) * 512, 2)
 
 
@@ -122,12 +121,16 @@ def test_a_volume_without_end_shows_what_was_counted_so_far_and_hides_no_other_v
     plugin = tmp_path / VOLUMES / "kubernetes.io~empty-dir"
     endless, others = write(plugin / "endless" / "file"), [write(plugin / name / "file") for name in "abc"]
 
-    def statuses(root: Path) -> Iterator[os.stat_result]:
-        yield from file_statuses.statuses(root)
-        while root.name == "endless":  # the pod makes files ahead of the count
-            yield endless.lstat()
+    class Statuses(FileStatuses):
+        def __next__(self) -> os.stat_result:
+            try:
+                return super().__next__()
+            except StopIteration:
+                if self._root.name == "endless":  # the pod makes files ahead of the count
+                    return endless.lstat()
+                raise
 
-    monkeypatch.setattr(adapter, "statuses", statuses)
+    monkeypatch.setattr(adapter, "FileStatuses", Statuses)
     count, seconds, used = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True), itertools.count(), [-1]
     for _ in range(2 + len(others)):
         assert not count.count(1.0, lambda: float(next(seconds)))
@@ -135,6 +138,27 @@ def test_a_volume_without_end_shows_what_was_counted_so_far_and_hides_no_other_v
         used.append(shown.pop("endless"))
     assert shown == {file.parent.name: blocks(file.parent, file) for file in others}
     assert used == sorted(used) and used[-1] >= 2 * ENTRIES_AT_ONCE * blocks(endless)
+
+
+def test_directories_that_a_pod_makes_ahead_of_the_count_hide_no_file_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "ENTRIES_AT_ONCE", 10)
+    directories = [tmp_path / VOLUMES / "kubernetes.io~empty-dir/v" / name for name in "abcd"]
+    large = [write(directory / "x/large", 1_000_000) for directory in directories]
+    chains = [Chain(directory) for directory in directories]
+    seconds = itertools.count()
+
+    def monotonic() -> float:
+        for chain in chains:
+            chain.extend(11)
+        return float(next(seconds))
+
+    count = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
+    assert not any(count.count(1.0, monotonic) for _ in range(8 * len(chains)))
+    assert (count.found().volumes[0].filesystem.used or 0) > blocks(*large)
+    for chain in chains:
+        chain.close()
 
 
 def test_what_was_counted_so_far_lowers_no_figure() -> None:

@@ -1,5 +1,6 @@
 """Every file of a tree is found once, whatever its depth and whatever moves meanwhile."""
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -8,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from services.pleg.adapters import file_statuses
-from services.pleg.adapters.file_statuses import statuses
-from tests.unit.pleg.counted import disk_usage
+from services.pleg.adapters.file_statuses import MAX_ASIDE, FileStatuses
+from tests.unit.pleg.counted import Chain, disk_usage
 
 LONG = "d" * 250
 LEVELS = 40  # 10000 bytes of path, where a system call takes 4096
 
 
 def inodes(root: Path) -> list[int]:
-    return sorted(found.st_ino for found in statuses(root))
+    return sorted(found.st_ino for found in FileStatuses(root))
 
 
 def descriptors() -> int:
@@ -55,9 +56,10 @@ def test_what_is_too_deep_for_a_path_is_counted(deep: Path) -> None:
 
 def test_a_deep_tree_takes_few_descriptors_and_leaves_none_open(deep: Path) -> None:
     before = descriptors()
-    most = max(descriptors() for _ in statuses(deep))
+    most = max(descriptors() for _ in FileStatuses(deep))
     assert most <= before + 2
-    next(statuses(deep))
+    (begun := FileStatuses(deep)).__next__()
+    begun.close()
     assert descriptors() == before
 
 
@@ -79,7 +81,7 @@ def test_a_directory_that_goes_while_it_is_read_costs_no_other_one(tmp_path: Pat
         (root / "top" / name / "inner/file").touch()
     found: dict[int, None] = {}
     gone = ""
-    for status in statuses(root):
+    for status in FileStatuses(root):
         found[status.st_ino] = None
         for name in ("a", "b", "c"):
             inner = root / "top" / name / "inner"
@@ -94,9 +96,44 @@ def test_a_root_that_goes_while_it_is_read_ends_the_walk(tmp_path: Path) -> None
     root = tmp_path / "root"
     (root / "a/b/c").mkdir(parents=True)
     inner = (root / "a/b/c").stat().st_ino
-    for status in statuses(root):
+    for status in FileStatuses(root):
         if status.st_ino == inner:
             (root / "a/b").rename(tmp_path / "b")
             root.rename(tmp_path / "elsewhere")
     assert disk_usage(root).inodes == 0
-    assert list(statuses(root / "none")) == []
+    assert list(FileStatuses(root / "none")) == []
+
+
+def test_directories_that_grow_as_fast_as_they_are_read_hide_nothing_that_is_beside_them(tmp_path: Path) -> None:
+    files, chains = set(), []
+    for name in "abcd":
+        (hidden := tmp_path / name / "x/y").mkdir(parents=True)
+        (hidden / "file").touch()
+        files.add((hidden / "file").stat().st_ino)
+        chains += [Chain(tmp_path / name), Chain(hidden)]
+    walk, found = FileStatuses(tmp_path), []
+    for _ in range(4 * len(chains)):
+        for chain in chains:
+            chain.extend(11)
+        found += [status.st_ino for status in itertools.islice(walk, 10)]
+        walk.turn()
+    assert files <= set(found)
+    while more := [status.st_ino for status in itertools.islice(walk, 100)]:
+        found += more
+        walk.turn()
+    assert sorted(found) == below(tmp_path)
+    for chain in chains:
+        chain.close()
+
+
+def test_the_parts_of_a_tree_that_are_left_for_later_are_few_and_cost_a_descriptor_each(tmp_path: Path) -> None:
+    for number in range(5 * MAX_ASIDE):
+        (tmp_path / f"{number}/b/c").mkdir(parents=True)
+    before, most, found = descriptors(), 0, []
+    walk = FileStatuses(tmp_path)
+    for status in walk:
+        found.append(status.st_ino)
+        walk.turn()
+        most = max(most, descriptors())
+    assert before < most <= before + MAX_ASIDE + 2 and descriptors() == before
+    assert sorted(found) == below(tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages import usage
-from services.pleg.adapters import cgroup_reader, disk_usage, usage_source
+from services.pleg.adapters import cgroup_reader, disk_usage, file_statuses, usage_source
 from services.pleg.controllers import file_usage
 from services.pleg.core import network_counters
 from services.server.controllers import usage_endpoints
@@ -28,6 +28,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         (
             "seconds of a turn, in which the files of a pod are counted; pods that have a turn at the same time",
             f"{file_usage.TURN_SECONDS:.0f}; {usage_source.FILES_PLACES}",
+        ),
+        (
+            "parts of a volume that are left for a later turn, because a directory in it grows or is large",
+            file_statuses.MAX_ASIDE,
         ),
         (
             "seconds that files are counted without pauses; pods beyond it that have 1/20 of the time each",
