@@ -25,9 +25,11 @@ from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.adapters.threads import call_in_loop
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
@@ -81,8 +83,10 @@ class Volume:
         )
         sockets = PluginSockets(Path(root) / "plugins_registry")
         self._registration = registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
-        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, partial(registration.endpoint, CSI))
         metrics = VolumeMetrics(context.metrics, reconciler, certificates.states)
+        called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
+        drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
+        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers)
         executor = OperationExecutor(
             reconciler, calls, content, clock, failures, context.deadlines, metrics,
             VolumeExpansion(bus, clock, content, claims.reread), context.tracer,

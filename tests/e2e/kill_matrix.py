@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.podsync import PodState, PodVolumes
+from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.mounts import mount_table
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
@@ -140,7 +141,9 @@ class Machine:
 class _Process:
     def __init__(self, machine: Machine, *, wanted: bool) -> None:
         self._machine, self._wanted = machine, wanted
-        self._calls = PluginCalls(PodDirectories(str(machine.root)), SystemClock(), endpoints=machine.endpoint)
+        self._calls = PluginCalls(
+            PodDirectories(str(machine.root)), SystemClock(), drivers=CsiDrivers(machine.endpoint)
+        )
         self._reconciler = Reconciler(DesiredStateOfWorld(machine.spec_of), ActualStateOfWorld())
         self._now = 1000.0  # monotonic seconds: each turn ends every back-off
 

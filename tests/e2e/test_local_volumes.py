@@ -13,7 +13,7 @@ import pytest
 from services.volume.adapters import block_devices, block_maps
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import DriverCall, PluginEvent
+from services.volume.core.outcome import PluginEvent
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.local import Local, LocalPlugin
 from shared.clock import SystemClock
@@ -41,12 +41,8 @@ class Machine:
     def plugin(self) -> LocalPlugin:
         """As a new process has it."""
         plugin = LocalPlugin(self.directories, SystemClock())
-        plugin.report = self._report
+        plugin.report = self.reported.append
         return plugin
-
-    def _report(self, event: PluginEvent | DriverCall) -> None:
-        assert isinstance(event, PluginEvent)
-        self.reported.append(event)
 
     def start(self, uid: str, source: Local) -> Path:
         """Give the volume `pv` to a pod."""

@@ -18,7 +18,18 @@ TIMEOUT = 120.0  # seconds of one operation
 # With these codes, the driver may have done what it was asked for, or be at it; with all others it has not.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
 _LONGEST_CONDITION = 1024  # characters, the most of an Event
-Endpoints = Callable[[str], str | None]  # driver -> the path of its socket, None = it is not registered
+
+
+@dataclass(frozen=True)
+class CsiDrivers:
+    """The registered drivers. `socket` returns the path of the socket of one, None = it is not registered; `called` is
+    called with each call that has ended, in its thread."""
+
+    socket: Callable[[str], str | None] = lambda _: None
+    called: Callable[[DriverCall], None] = lambda _: None
+
+
+NO_DRIVERS = CsiDrivers()
 
 
 class UnknownDriverError(Exception):
@@ -160,10 +171,10 @@ class CsiClient:
 
 
 @contextmanager
-def csi_client(driver: str, endpoints: Endpoints, called: Callable[[DriverCall], None]) -> Iterator[CsiClient]:
-    """The client of a registered driver; `called` as for CsiClient. Raises UnknownDriverError."""
-    socket = endpoints(driver)
+def csi_client(driver: str, drivers: CsiDrivers) -> Iterator[CsiClient]:
+    """The client of a registered driver. Raises UnknownDriverError."""
+    socket = drivers.socket(driver)
     if socket is None:
         raise UnknownDriverError(driver)
     with connected(socket) as connection:
-        yield CsiClient(connection, driver, called)
+        yield CsiClient(connection, driver, drivers.called)

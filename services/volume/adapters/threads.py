@@ -8,7 +8,7 @@ import asyncio
 import errno
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
@@ -20,6 +20,13 @@ from shared.tree_removal import RemovalProgress
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[Value], None], value: Value) -> None:
+    """Call the function in the loop's thread; nothing where the loop has ended."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, value)
 
 
 class HungError(OSError):

@@ -32,7 +32,7 @@ from services.volume.core.operations import (
     kind_of,
     needs_content,
 )
-from services.volume.core.outcome import DriverCall, Outcome
+from services.volume.core.outcome import Outcome
 from services.volume.core.payload import ContentError, SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
@@ -112,10 +112,6 @@ class OperationExecutor:
         task = asyncio.create_task(self._run(operation), name=f"{type(operation).__name__} {operation.uid}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def driver_called(self, call: DriverCall) -> None:
-        """Count a call of a CSI driver."""
-        self._metrics.driver_called(call)
 
     def host_subpath_turn(self, root: str) -> AbstractAsyncContextManager[ReservedThread]:
         """A turn for a subPath of the hostPath `root`, which may hang."""

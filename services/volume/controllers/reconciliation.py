@@ -8,7 +8,8 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
+from functools import partial
 
 from bus.event_recorder import EventRecorder
 from bus.interface import Bus, Change, OwnedStream, Put
@@ -18,13 +19,14 @@ from bus.messages.status import VolumesReported
 from bus.messages.volume import MountedVolumes, VolumesInUse
 from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.adapters.threads import call_in_loop
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.mount_events import of_plugin
-from services.volume.core.outcome import DriverCall, PluginEvent
+from services.volume.core.outcome import PluginEvent
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
@@ -76,7 +78,7 @@ class Reconciliation:
     async def run(self) -> None:
         """Reconcile until cancelled; mounts are left as they are."""
         loop = asyncio.get_running_loop()
-        self._executor.calls.report_to(lambda event: _call_in(loop, self.on_plugin_event, event))
+        self._executor.calls.report_to(partial(call_in_loop, loop, self.on_plugin_event))
         try:
             self._reconciler.desired.hold_until = self._clock.monotonic() + HOLD
             turns = self._deadlines.begin("reconciliation")
@@ -130,11 +132,9 @@ class Reconciliation:
         """Record an event of a volume that is no end of an operation."""
         self._events.record(event)
 
-    def on_plugin_event(self, event: PluginEvent | DriverCall) -> None:
-        """Record what a plugin reports, and count its calls of drivers."""
-        if isinstance(event, DriverCall):
-            self._executor.driver_called(event)
-        elif (found := of_plugin(event, self._reconciler.desired)) is not None:
+    def on_plugin_event(self, event: PluginEvent) -> None:
+        """Record what a plugin reports."""
+        if (found := of_plugin(event, self._reconciler.desired)) is not None:
             self._events.record(found)
 
     def on_operation_end(self, events: Iterable[KubeEvent], uids: Iterable[str] | None) -> None:
@@ -283,13 +283,3 @@ class Reconciliation:
         if self._clock.monotonic() >= attempt:
             self._changed.set()  # the moment may be that of any pod
         return self._changed.is_set()
-
-
-def _call_in(
-    loop: asyncio.AbstractEventLoop,
-    function: Callable[[PluginEvent | DriverCall], None],
-    event: PluginEvent | DriverCall,
-) -> None:
-    """Call the function in the loop's thread; nothing where the loop has ended."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(function, event)

@@ -244,7 +244,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         """The client of the driver; its errors as OSError, and ContentError for a driver that is not registered, whose
         text begins with `failed`."""
         try:
-            with csi_client(driver, self._endpoints, self.report) as client:
+            with csi_client(driver, self._drivers) as client:
                 yield client
         except UnknownDriverError as error:
             # After a restart drivers register within moments, and volumes are tried again at once.

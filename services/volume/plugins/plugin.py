@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from services.volume.adapters.csi_client import Endpoints
+from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import DriverCall, FoundDevice, FoundVolume, PluginEvent, VolumeReading
+from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
@@ -34,10 +34,10 @@ class VolumePlugin(ABC, Generic[Source]):
     attachable: ClassVar[bool] = False  # its devices may be attached by the attach-detach controller
     mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
-    def __init__(self, directories: PodDirectories, clock: Clock, endpoints: Endpoints = lambda _: None) -> None:
-        """`endpoints` returns the socket of a registered driver; `report` is called in the thread of a call."""
-        self._directories, self._clock, self._endpoints = directories, clock, endpoints
-        self.report: Callable[[PluginEvent | DriverCall], None] = lambda _: None
+    def __init__(self, directories: PodDirectories, clock: Clock, drivers: CsiDrivers = NO_DRIVERS) -> None:
+        """`report` is called in the thread of a call."""
+        self._directories, self._clock, self._drivers = directories, clock, drivers
+        self.report: Callable[[PluginEvent], None] = lambda _: None
 
     @classmethod
     @abstractmethod

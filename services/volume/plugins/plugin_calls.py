@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from services.volume.adapters.csi_client import Endpoints
+from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.operations import (
@@ -18,7 +18,7 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import DriverCall, FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
+from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.files import FilesPlugin
@@ -42,11 +42,11 @@ class PluginCalls:
         directories: PodDirectories,
         clock: Clock,
         plugins: Plugins = PLUGINS,
-        endpoints: Endpoints = lambda _: None,
+        drivers: CsiDrivers = NO_DRIVERS,
     ) -> None:
         self._directories = directories
         self._plugins: dict[str, VolumePlugin[Any]] = {
-            plugin.name: plugin(directories, clock, endpoints) for plugin in plugins.values()
+            plugin.name: plugin(directories, clock, drivers) for plugin in plugins.values()
         }
         items = self._plugins.items()
         self._devices = {name: each for name, each in items if isinstance(each, DeviceMountableVolumePlugin)}
@@ -56,7 +56,7 @@ class PluginCalls:
         self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
-    def report_to(self, report: Callable[[PluginEvent | DriverCall], None]) -> None:
+    def report_to(self, report: Callable[[PluginEvent], None]) -> None:
         """Hand what plugins report to this function, which is called in their threads."""
         for plugin in self._plugins.values():
             plugin.report = report

@@ -12,7 +12,7 @@ from shared.mountinfo import MountPoint
 
 
 def test_a_device_that_is_mounted_elsewhere_is_not_unstaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = csi.CsiPlugin(PodDirectories(str(tmp_path)), SystemClock(), lambda _: None)
+    plugin = csi.CsiPlugin(PodDirectories(str(tmp_path)), SystemClock())
     directory = plugin._staged._directory("driver.example", "data")
     (directory / "globalmount").mkdir(parents=True)
     save_record(directory, {"volumeHandle": "data", "driverName": "driver.example"})

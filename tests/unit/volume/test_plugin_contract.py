@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from services.volume.adapters import backing_directory
+from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FoundObject, FoundToken, SetUpInputs
@@ -94,7 +95,7 @@ class Machine:
     @property
     def plugin(self) -> VolumePlugin[Any]:
         """As a new process has it."""
-        return self._plugin(self.directories, SystemClock(), lambda _: self.socket)
+        return self._plugin(self.directories, SystemClock(), CsiDrivers(lambda _: self.socket))
 
     def mount_device(self) -> str:
         plugin = self.plugin
