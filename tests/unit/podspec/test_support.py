@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts, NodeView
-from services.podsync.core.admission.predicates import taken_by
+from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.volume.core.files_source import PartReader, RefusedPart

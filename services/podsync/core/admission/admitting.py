@@ -6,8 +6,10 @@ Waits for the facts that a verdict depends on; `verdict` decides. Puts the recor
 from collections.abc import Mapping
 
 from bus.messages.podsync import PodState
+from services.podsync.core.admission.active_pods import ActivePods
 from services.podsync.core.admission.counted import taken_by_records
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
+from services.podsync.core.admission.taken import Taken
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
@@ -27,6 +29,7 @@ class Admissions:
 
     def __init__(self, pods: Records, desired: Mapping[str, object], facts: MachineFacts, agent_start: str) -> None:
         self._pods, self._desired, self._agent_start = pods, desired, agent_start
+        self._active = ActivePods(pods)
         self.facts = facts  # of the machine
         self.node: Object | None = None  # as the API server has it
         self.node_known = False  # the API server's Node, or that there is none, or that nothing can be known of it
@@ -86,8 +89,9 @@ class Admissions:
         `node` was just read from the API server."""
         record = self._pods.by_uid[uid]
         pod, phase, view = record.saved.pod, str(record.api_status.get("phase") or ""), self.view(node)
-        others = self._counting([other for other in self.active() if other.uid != uid], is_static=record.is_static)
-        verdict = admit(pod, phase, view, taken_by_records(others))
+        others = [] if self._all_listed() else self._counting(self.active(), is_static=record.is_static)
+        taken = self.taken() if self._all_listed() else taken_by_records(others)
+        verdict = admit(pod, phase, view, taken)
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
             return []  # it depends on pods of the checkpoint that the sources may not list any more
@@ -160,7 +164,14 @@ class Admissions:
     def active(self) -> list[PodRecord]:
         """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
         have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
-        return [record for record in self._pods.at_work() if _is_active(record) and self._may_be_listed(record)]
+        return [record for record in self._active.by_uid().values() if self._may_be_listed(record)]
+
+    def taken(self) -> Taken:
+        """What the active pods take of the node; valid until a record changes."""
+        return self._active.taken() if self._all_listed() else taken_by_records(self.active())
+
+    def _all_listed(self) -> bool:
+        return self._active.by_uid().keys() <= self._desired.keys()
 
     def _may_be_listed(self, record: PodRecord) -> bool:
         if record.uid in self._desired:
@@ -194,11 +205,3 @@ class Admissions:
                 victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)
             self._pods.put(victim)
         return list(victims)
-
-
-def _is_active(record: PodRecord) -> bool:
-    """Taken on, and its containers may run."""
-    taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.saved.pod)
-    if record.saved.state is PodState.SYNC:
-        return taken_on and not lifecycle.has_ended(record)
-    return taken_on and record.saved.state is PodState.TERMINATING

@@ -1,21 +1,18 @@
 """Whether a pod fits the node beside those it has: room, labels, name, ports, taints (pods.md 3.2). Pure."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
-from shared.frozen_copy import replace
+from services.podsync.core.admission.taken import Taken, port_address
 from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO, Quantity
 from shared.podspec.node_selector import matches_node
 from shared.podspec.pod_source import is_static
 from shared.podspec.ports import HostPort, host_ports
-from shared.podspec.resources import HUGEPAGES, ResourceList, is_extended, parse_resources, pod_requests
+from shared.podspec.resources import HUGEPAGES, is_extended, parse_resources, pod_requests
 
 PODS = "pods"
-_EVERY_ADDRESS = ("", "0.0.0.0")
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -27,48 +24,6 @@ class PredicateFailure:
     message: str
     resource: str = ""
     lacking: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Taken:
-    """What the pods of the node take, added up once for any number of decisions."""
-
-    pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not counted below
-    requests: Mapping[str, ResourceList]  # of each pod by UID, as counted in `used`
-    count: int
-    used: ResourceList
-    # Protocol and number -> address ("" = every one) -> UIDs; may have those of the pod that is decided.
-    ports: Mapping[tuple[str, int], Mapping[str, Collection[str]]]
-
-    def without(self, pod: Object) -> "Taken":
-        """The same when `pod`, one of them, is not counted."""
-        used = dict(self.used)
-        for name, amount in self.requests[uid(pod)].items():
-            used[name] = used[name] - amount
-        return replace(self, count=self.count - 1, used=used)
-
-    def resized(self, after: Object, requests: ResourceList) -> "Taken":
-        """The same when one of them is `after` now, which counts with these requests."""
-        own, used = uid(after), self.without(after).used
-        pods, every = {**self.pods, own: after}, {**self.requests, own: requests}
-        return replace(self, pods=pods, requests=every, used=_sum([used, requests]))
-
-
-def taken_by(pods: Sequence[Object], requests: Sequence[ResourceList] | None = None) -> Taken:
-    """What these pods take; `requests`: of each of them, where these are known."""
-    ports: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for pod in pods:
-        for port in host_ports(pod):
-            ports[port.protocol, port.port][_address(port)].add(uid(pod))
-    of_each = requests if requests is not None else [pod_requests(pod) for pod in pods]
-    uids = [uid(pod) for pod in pods]
-    return Taken(
-        pods=dict(zip(uids, pods, strict=True)),
-        requests=dict(zip(uids, of_each, strict=True)),
-        count=len(pods),
-        used=_sum(of_each),
-        ports=ports,
-    )
 
 
 def in_unit(resource: str, amount: Quantity) -> int:
@@ -85,7 +40,7 @@ def predicate_failures(pod: Object, view: NodeView, others: Taken) -> list[Predi
     wanted = (pod.get("spec") or {}).get("nodeName")
     if wanted and wanted != name:
         found.append(_predicate("NodeName", "node(s) didn't match the requested node name"))
-    if any(_is_taken(port, uid(pod), others) for port in host_ports(pod)):
+    if any(others.has_port(port, uid(pod)) for port in host_ports(pod)):
         found.append(_predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"))
     if not is_static(pod) and untolerated(pod, view.taints, NO_EXECUTE):
         found.append(_predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"))
@@ -120,14 +75,6 @@ def _is_counted_by_kind(resource: str) -> bool:
     return resource.startswith(HUGEPAGES) or ("/" in resource and not is_extended(resource))
 
 
-def _sum(lists: Iterable[ResourceList]) -> ResourceList:
-    nanos: dict[str, int] = defaultdict(int)
-    for resources in lists:
-        for name, amount in resources.items():
-            nanos[name] += amount.nanos
-    return {name: Quantity(total) for name, total in nanos.items()}
-
-
 def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateFailure:
     numbers = f"requested: {requested}, used: {used}, capacity: {capacity}"
     return PredicateFailure(
@@ -138,19 +85,8 @@ def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateF
     )
 
 
-def _address(port: HostPort) -> str:
-    return "" if port.ip in _EVERY_ADDRESS else port.ip
-
-
-def _is_taken(port: HostPort, own: str, others: Taken) -> bool:
-    """Whether a pod with another UID than `own` has the port. Takes as long with any number of pods."""
-    by_address, address = others.ports.get((port.protocol, port.port), {}), _address(port)
-    found = by_address.values() if not address else (by_address.get(each, ()) for each in ("", address))
-    return any(other != own for uids in found for other in uids)
-
-
 def collide(mine: HostPort, theirs: HostPort) -> bool:
     """Whether two pods cannot both have their port."""
     if (mine.protocol, mine.port) != (theirs.protocol, theirs.port):
         return False
-    return "" in (_address(mine), _address(theirs)) or mine.ip == theirs.ip
+    return "" in (port_address(mine), port_address(theirs)) or mine.ip == theirs.ip

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
-from services.podsync.core.admission.predicates import Taken, in_unit
+from services.podsync.core.admission.predicates import in_unit
+from services.podsync.core.admission.taken import Taken
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, same_amounts
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, RESIZE_INIT_CONTAINERS

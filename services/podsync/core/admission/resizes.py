@@ -6,8 +6,6 @@ allocatable or pressure changes, or some time has passed. `resize_verdict` decid
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.admitting import Admissions
-from services.podsync.core.admission.counted import counted_requests, taken_by_records
-from services.podsync.core.admission.predicates import Taken
 from services.podsync.core.admission.resize_verdict import (
     INIT_CONTAINERS,
     POD_LEVEL,
@@ -66,22 +64,18 @@ class Resizes:
             elif record.saved.admission_decided and self._admissions.can_decide(record):
                 candidates.append((record, pending))
         touched: list[str] = []
-        taken = taken_by_records(self._admissions.active() if candidates else [])
         for uid, pending in [(record.uid, pending) for record, pending in sorted(candidates, key=_order)]:
             record = self._pods.by_uid[uid]  # as it is now: a resize before may have preempted the pod
             if _may_be_resized(record) and not isinstance(record.call, _USES_ALLOCATION):
-                touched += self._decide(record, pending, taken, now)
-                after = self._pods.by_uid[uid]
-                if after.saved.pod is not record.saved.pod:
-                    taken = taken.resized(after.saved.pod, counted_requests(after))
+                touched += self._decide(record, pending, now)
         self.retry_at = now + (RETRY_SECONDS if self.retry_at else FIRST_RETRY_SECONDS) if self._waiting else 0.0
         return touched
 
-    def _decide(self, record: PodRecord, pending: PendingResize, taken: Taken, now: float) -> list[str]:
+    def _decide(self, record: PodRecord, pending: PendingResize, now: float) -> list[str]:
         wanted = with_allocation(record.saved.pod, pending.wanted)
         phase = str(record.api_status.get("phase") or "")
         view = self._admissions.view(self._admissions.node)
-        verdict = decide_resize(wanted, record.saved.pod, phase, view, taken)
+        verdict = decide_resize(wanted, record.saved.pod, phase, view, self._admissions.taken())
         if verdict.reason:
             return self._refuse(record, pending, verdict, now)
         if verdict.victims and not self._admissions.sources_complete:

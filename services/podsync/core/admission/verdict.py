@@ -6,10 +6,11 @@ The verdict is saved with the pod's record, so that a restart never rejects a ru
 from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
-from services.podsync.core.admission.predicates import PredicateFailure, Taken, predicate_failures
+from services.podsync.core.admission.predicates import PredicateFailure, predicate_failures
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
+from services.podsync.core.admission.taken import Taken
 from services.podsync.core.pod.allocation import Allocation, allocation_of
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESOURCES, RESTART_ALL, lacks_restart_all
 from shared.model.objects import Object, annotations, uid

@@ -14,11 +14,12 @@ class Records:
         self.by_uid: dict[str, PodRecord] = {}
         self._named: dict[str, dict[str, None]] = {}  # full name -> UIDs
         self._at_work: dict[str, None] = {}  # UIDs
+        self._changed: dict[str, None] = {}  # UIDs since `take_changed`
 
     def add(self, record: PodRecord) -> None:
         """Add a record, in place of an earlier one of the same UID."""
         self.by_uid[record.uid] = record
-        self._at_work[record.uid] = None
+        self._changed[record.uid] = self._at_work[record.uid] = None
         self._named.setdefault(record.full_name, {})[record.uid] = None
 
     def put(self, record: PodRecord) -> None:
@@ -26,11 +27,13 @@ class Records:
         if record.uid not in self.by_uid:
             raise KeyError(record.uid)
         self.by_uid[record.uid] = record
+        self._changed[record.uid] = None
 
     def remove(self, uid: str) -> None:
         """Remove a record. Raises KeyError when there is none."""
         record = self.by_uid.pop(uid)
         self._at_work.pop(uid, None)
+        self._changed[uid] = None
         named = self._named[record.full_name]
         del named[uid]
         if not named:
@@ -45,6 +48,11 @@ class Records:
             self._at_work.pop(uid, None)
         else:
             self._at_work[uid] = None
+
+    def take_changed(self) -> list[str]:
+        """Return, once, the UIDs of the records that were added, replaced or removed."""
+        changed, self._changed = list(self._changed), {}
+        return changed
 
     def at_work(self) -> list[PodRecord]:
         """The records that are not at rest."""

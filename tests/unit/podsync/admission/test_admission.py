@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.predicates import taken_by
+from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod.allocation import allocation_of
 from services.podsync.core.pod.events import NodeChanged

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
-from services.podsync.core.admission.predicates import taken_by
 from services.podsync.core.admission.resize_verdict import decide_resize
+from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.pod.gated_fields import POD_GATES, gates_off, without_gated_fields
 from shared.config.gate_table import GATES
