@@ -164,6 +164,8 @@ def _volume(volume: VolumeUsage, namespace: str) -> Object:
     shown: Object = {"time": rfc3339(volume.filesystem.time), **figures, "name": volume.name}
     if volume.claim:
         shown["pvcRef"] = {"name": volume.claim, "namespace": namespace}
+    if volume.abnormal is not None:
+        shown["volumeHealthStats"] = {"abnormal": volume.abnormal}
     return shown
 
 

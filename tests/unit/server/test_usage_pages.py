@@ -139,6 +139,7 @@ def test_the_summary_has_the_kubelets_fields() -> None:
                         "inodesUsed": 0,
                         "name": "data",
                         "pvcRef": {"name": "claim", "namespace": "ns"},
+                        "volumeHealthStats": {"abnormal": True},
                     },
                 ],
                 "ephemeral-storage": FS,
