@@ -203,7 +203,7 @@ class NodePage:
             await self._opened.wait()
             await self._unless_it_fails(self.state.machine.read_pods())
             await asyncio.sleep(USAGE_SECONDS)
-            if not self._pages:
+            if not self._opened.is_set():
                 self.state.machine.forget_pods()
 
     async def _sample(self) -> None:
