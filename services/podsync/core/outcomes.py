@@ -261,7 +261,10 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
             # A task that does not end within its time counts: a process that the kernel cannot kill may never end.
             endings = record.retry.endings + (event.code not in ("Unavailable", "Canceled"))
             if event.code == "Unimplemented":  # the runtime is another one than containerd
-                endings = ENDINGS
+                endings = max(ENDINGS, endings)
+            if endings == ENDINGS + 1 > record.retry.endings:  # too much of the pod is left behind already, or it ends
+                text = f"{call.left} cannot be removed, and nothing ends its task: {event.text}"
+                record = record.with_event("Warning", "FailedSync", text, "")
             return replace(record, retry=replace(record.retry, removal_at=retry_at, refusals=0, endings=endings))
         case ResizePod():
             return _resize_failed(record, event, retry_at)

@@ -147,6 +147,8 @@ def _before_containers(record: PodRecord, inputs: StepInputs) -> Step | None:
             return beside
         step = Step(record=record)
         remove_when_due(step, dead_instances(record, keep=inputs.dead_instances_kept), inputs)
+        if step.call is None:
+            step.waits_for = f"the runtime to remove containers: {record.retry.removal_error}"
         return step
     return None
 

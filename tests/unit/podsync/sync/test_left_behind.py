@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.pod.instructions import EndTasks
+from services.podsync.core.sync import left_behind
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 
@@ -170,6 +171,20 @@ def test_what_the_runtime_has_removed_since_does_not_count() -> None:
         play.run()
     play.later(200)
     assert len(play.running("u1")) == 1 and len(play.core.records["u1"].saved.left_behind) <= 2
+
+
+def test_a_pod_that_may_leave_no_more_behind_reports_once_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_behind, "MAX_LEFT_BEHIND", 0)
+    play = cut_off(a_pod(), ends_tasks=False)
+    play.later(900)
+    assert play.running("u1") == []
+    (event,) = [event for event in play.events if "FailedSync" in event]
+    assert "container c (c002) cannot be removed, and nothing ends its task: " in event
+    waits_for = play.core.records["u1"].waits_for
+    assert waits_for.startswith("the runtime to remove containers: ") and "running task" in waits_for
+    play.tasks_left.clear()
+    play.later(60)
+    assert play.running("u1") == [("c", 0)]
 
 
 @pytest.mark.parametrize("ends_tasks", [True, False])
