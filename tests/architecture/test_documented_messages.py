@@ -19,6 +19,7 @@ OF_OTHERS = {
     "… pull access denied",
     "… no space left on device",
     'failed to get network "…" cached result: … unexpected end of JSON input',
+    "containerd-shim-runc-v2",
 }
 
 # Names of nodes, namespaces, pods, images, files and keys in the output that documents show.
