@@ -5,6 +5,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 QUIET_SECONDS = 30.0  # without a sign of progress, after which a machine hangs; a command reports every 2 s
 _LOOK_EVERY = 0.5  # seconds; what shows progress besides the line is looked at so often
@@ -12,6 +13,10 @@ _LOOK_EVERY = 0.5  # seconds; what shows progress besides the line is looked at 
 
 class MachineError(AssertionError):
     """The machine has ended or hangs, or a command was not done in time."""
+
+
+class MachineEndedError(MachineError):
+    """The machine has ended."""
 
 
 class Guest:
@@ -22,14 +27,21 @@ class Guest:
         self._buffer = b""
         self._number = 0
 
-    def wait_for_boot(self, seconds: float, *, other_than: str = "") -> str:
-        """The id of the boot that answers, which is another one than that. MachineError after that time, after
-        QUIET_SECONDS without progress, or when the machine ends."""
+    def wait_for_boot(self, seconds: float) -> str:
+        """The id of the boot that answers. MachineError after that time, after QUIET_SECONDS without progress, or when
+        the machine ends."""
         deadline = time.monotonic() + seconds
         while True:
             verb, *words = self._next(deadline, "the machine does not boot")
-            if verb == "boot" and words[0] != other_than:
+            if verb == "boot":
                 return words[0]
+
+    def wait_for_end(self, seconds: float) -> None:
+        """Return when the machine has ended. MachineError after that time, or after QUIET_SECONDS without progress."""
+        deadline = time.monotonic() + seconds
+        with suppress(MachineEndedError):
+            while True:
+                self._next(deadline, "the machine does not shut down")
 
     def run(self, command: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end; the return code is negative for a signal. MachineError after that time, or when the
@@ -77,10 +89,10 @@ class Guest:
                 read = self._line.recv(65536)
             except TimeoutError:
                 continue
-            except OSError as error:
-                raise MachineError(f"{what}: {error}") from error
+            except ConnectionResetError:
+                read = b""
             if not read:
-                raise MachineError(f"{what}: the machine has ended")
+                raise MachineEndedError(f"{what}: the machine has ended")
             quiet_since = now
             self._buffer += read
         line, _, self._buffer = self._buffer.partition(b"\n")

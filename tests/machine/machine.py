@@ -102,11 +102,15 @@ class Machine(InstalledNode):
                       f"/host/image-{number}.tar")  # fmt: skip
 
     def reboot(self) -> None:
-        """`systemctl reboot`, until another boot answers."""
+        """Shut down as `systemctl reboot` does, and boot again, until it answers. The kernel is another process then:
+        one that starts itself again keeps its end of the network open, and cannot open it again."""
         guest, before = self._guest, self.boot_id
         assert guest is not None
-        guest.start(("systemctl", "reboot"))
-        self.boot_id = self._with_console(lambda: guest.wait_for_boot(_BOOT_SECONDS, other_than=before))
+        guest.start(("systemctl", "poweroff"))
+        self._with_console(lambda: guest.wait_for_end(_BOOT_SECONDS))
+        self._switch_off()
+        self._switch_on()
+        assert self.boot_id != before
 
     def cut(self) -> None:
         """End the machine by SIGKILL, and switch it on again, until it answers."""

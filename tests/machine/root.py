@@ -1,10 +1,11 @@
-"""The root of a machine, from the cache: a Debian with systemd, without Python and without a container runtime."""
+"""The roots of machines, from the cache: a Debian with systemd, with or without what our package depends on."""
 
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.lacking import lack
 from tools.home import CHECKOUT
@@ -30,14 +31,15 @@ def debian_suite() -> str:
     return found
 
 
-def cached_root() -> Root:
-    """The root of that release, whose apt has what our package needs; built first where the cache has none (1 minute).
+def cached_root(packages: Literal["download", "install"] = "download") -> Root:
+    """The root of that release; built first where the cache has none (1 minute). `packages`: whether its apt has only
+    downloaded what our package needs, so that it has neither Python nor a container runtime, or has it installed.
 
     AssertionError with the reason where it cannot be built.
     """
     if missing := missing_packages("machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
-    command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), *required_packages()]
+    command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.split("\n")[-2])

@@ -100,6 +100,8 @@ def test_a_reboot_keeps_the_disk_and_a_power_cut_only_what_was_synced(machine: M
     assert machine.boot_id != before
     assert machine.must("cat", "/root/written") == "kept\n"
     assert not machine.exists("/run/written")
+    assert machine.must("cat", "/sys/class/net/vec0/operstate") in ("up\n", "unknown\n")
+    assert f" {machine.ip}/24 " in machine.must("ip", "-4", "address", "show", "dev", "vec0")
     machine.must("sh", "-c", "echo synced > /root/synced; sync; echo lost > /root/lost")
     machine.cut()
     assert machine.must("cat", "/root/written", "/root/synced") == "kept\nsynced\n"
