@@ -97,13 +97,8 @@ class Volume:
         subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
-            limits=self._limits,
-            mounted=bus.own(VOLUMES_MOUNTED),
-            in_use=bus.own(VOLUMES_IN_USE),
-            events=events,
-            root_dir=root,
-            sync_period=context.config.sync_frequency,
-            changed=changed,
+            limits=self._limits, mounted=bus.own(VOLUMES_MOUNTED), in_use=bus.own(VOLUMES_IN_USE), events=events,
+            root_dir=root, sync_period=context.config.sync_frequency, changed=changed,
         )  # fmt: skip
         registration.on_change = self._reconciliation.on_drivers
 

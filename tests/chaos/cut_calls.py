@@ -23,7 +23,7 @@ class CutCalls:
 
     def __init__(self, log: str) -> None:
         sandbox_of = {container: sandbox for sandbox, container in _CONTAINER_MADE.findall(log)}
-        # Their RunPodSandbox was cut after the task was made. CRI then removes the sandbox without its task (2.1).
+        # Their RunPodSandbox was cut once the task was made; containerd 2.1 then removes them without their task.
         self.forgotten = set(_RUN_CUT.findall(log))
         self._made = set(_SANDBOX_MADE.findall(log))
         self._with_a_cut_start = {sandbox_of.get(container) for container in _START_CUT.findall(log)}
