@@ -152,11 +152,11 @@ screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
 	@$(PYTHON) -m tools.house $(ARGS)
 
-machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: reboots, power cuts
+machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: the package, reboots, power cuts (ARGS="-k package": only that)
 	@tools/install-missing run test machine
 	$(PYTEST) --durations=0 --durations-min=0.5 tests/machine $(ARGS)
 
-vm: venv  ## emulated machines: cgroup v2, systemd, reboots, power cuts; the Debian package (ARGS="-k package": only that)
+vm: venv  ## an emulated machine: cgroup v2, systemd, reboots, power cuts
 	@tools/install-missing run test vm
 	$(PYTEST) tests/vm $(ARGS)
 

@@ -1,6 +1,6 @@
 """A machine of the tests with the Debian package, as an operator at its shell sees it: packages, unit, pods, processes.
 
-Everything is done by commands in there; a subclass decides how those run. Knows nothing of namespaces and of qemu.
+Everything is done by commands in there; a subclass decides how those run. Knows nothing of namespaces and of kernels.
 """
 
 import json
