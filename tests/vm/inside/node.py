@@ -29,6 +29,7 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, PAUSE_IMAGE
 T = TypeVar("T")
 
 CHECKOUT = Path("/opt/bulkhead")
+PACKAGED = not (CHECKOUT / ".venv").exists()  # the machine has the Debian package, with its unit, in that place
 CGROUPS = Path("/sys/fs/cgroup")
 MANIFESTS = Path("/etc/kubernetes/manifests")
 RUN_DIR = Path("/run/bulkhead")
@@ -104,22 +105,28 @@ def install_with_systemd_driver() -> None:
     for path, text in (
         (Path("/etc/containerd/config.toml"), _CONTAINERD),
         (Path("/etc/cni/net.d/10-pods.conflist"), render_network(network, machine)),
-        (Path("/etc/systemd/system/bulkhead.service"), (CHECKOUT / "systemd/bulkhead.service").read_text()),
         (Path("/etc/bulkhead/kubelet.args"), f"--config=/etc/bulkhead/kubelet.yaml --hostname-override={NAME}\n"),
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    # What a drop-in is for: an emulated machine is slow to start.
-    drop_in = Path("/etc/systemd/system/bulkhead.service.d/slow.conf")
-    drop_in.parent.mkdir()
-    drop_in.write_text("[Service]\nTimeoutStartSec=300\n")
+    if not PACKAGED:
+        _install_unit()
     MANIFESTS.mkdir(parents=True)
     _configure("systemd")
     run("systemctl", "daemon-reload")
-    run("systemctl", "enable", "--now", "containerd")
+    run("systemctl", "enable", "containerd")
+    run("systemctl", "restart", "containerd")
     wait(lambda: answers(_SYSTEM_SOCKET), "containerd to answer")
     import_images(str(_SYSTEM_SOCKET), Path("/var/tmp"), (BUSYBOX_CONTENT, PAUSE_CONTENT))
     run("systemctl", "enable", "--now", "bulkhead")
+
+
+def _install_unit() -> None:
+    units = Path("/etc/systemd/system")
+    (units / "bulkhead.service").write_text((CHECKOUT / "systemd/bulkhead.service").read_text())
+    # What a drop-in is for: an emulated machine is slow to start.
+    (units / "bulkhead.service.d").mkdir()
+    (units / "bulkhead.service.d/slow.conf").write_text("[Service]\nTimeoutStartSec=300\n")
 
 
 def change_to_cgroupfs_driver() -> None:
@@ -231,7 +238,7 @@ def cgroup_of(pid: int) -> str:
 
 def explain(name: str) -> str:
     """What `bulkhead explain` prints of the pod."""
-    return run(str(CHECKOUT / ".venv/bin/bulkhead"), "explain", f"{name}-{NAME}")
+    return run("bulkhead" if PACKAGED else str(CHECKOUT / ".venv/bin/bulkhead"), "explain", f"{name}-{NAME}")
 
 
 def journal() -> str:
