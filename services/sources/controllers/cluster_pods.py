@@ -17,7 +17,7 @@ from services.sources.core.api_objects import is_older
 from services.sources.core.api_pods import ApiPods
 from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
 from services.sources.core.reflector import NEWEST, PROMPT_PAUSE, Reflector
-from shared.checkpoint import Checkpoint
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
 from shared.kube import paths
@@ -68,9 +68,9 @@ class ClusterPods:
         """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
         await node_read.wait()
-        if not is_older(
-            self._api.newest, self._recorded_version
-        ):  # else the store went back while this one did not run
+        # A record that stays as it is has no version of what is published later. A newest version that is older shows
+        # that the store went back while this process did not run. In both cases the newest state is listed.
+        if self._saves and not is_older(self._api.newest, self._recorded_version):
             self._list_watch.reflector.oldest = self._recorded_version
         listing = asyncio.create_task(self._list_watch.run(), name="pods")
         merging = asyncio.create_task(self._merge_changes(), name="pods-merge")
@@ -148,8 +148,9 @@ class ClusterPods:
             return
         line: str | None = None
         try:
-            await asyncio.to_thread(self._records.save, first_seen.KEY, first_seen.encode(seen, version))
-            self._recorded, self._recorded_version = seen, version
+            kept = await asyncio.to_thread(self._records.save, first_seen.KEY, first_seen.encode(seen, version))
+            if kept is not RecordLocation.NOWHERE:
+                self._recorded, self._recorded_version = seen, version
         except OSError as error:
             line = f"the record of when pods were first seen cannot be saved: {error}"
         self._troubles.set("records of pods", line or self._records.trouble)

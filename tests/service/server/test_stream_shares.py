@@ -75,8 +75,8 @@ async def test_a_namespace_leaves_as_many_streams_to_others_as_it_has(server: Ma
         status, text, headers = await server.request("GET", f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}")
         assert (status, "Retry-After" in headers) == (429, False)
         assert text == (
-            "too many streams: 4 of namespace default, 4 of all namespaces, of at most 8; end some exec, attach,"
-            " port-forward or logs of pods of default on this node\n"
+            "too many streams: 4 of namespace 'default', 4 of all namespaces, of at most 8; end some exec, attach,"
+            " port-forward or logs of its pods on this node\n"
         )
         for _ in range(2):
             stack.push_async_callback((await execute(server, OTHER)).close)

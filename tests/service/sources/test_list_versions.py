@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from services.sources.core import first_seen
+from shared.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
 from shared.model import objects
 from tests.fakes.virtual_time import on_virtual_time
@@ -200,3 +202,34 @@ async def test_a_secret_whose_watch_begins_again_is_never_an_older_one(tmp_path:
         assert found.object is None or found.object["metadata"]["resourceVersion"] == newest
         found = await node.ask("Secret", "s")
         assert found.object is not None and found.object["metadata"]["resourceVersion"] == newest
+
+
+@on_virtual_time
+async def test_a_record_that_only_a_newer_version_can_read_is_no_reason_to_trust_a_cache(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await node.start()
+        await node.kill()
+        records = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "fallback")
+        [record] = records.load_all().values()
+        records.save(first_seen.KEY, record | {"version": first_seen.VERSION + 1, "pods": []})
+        node.api.received.clear()
+        await node.start()
+        assert dict(lists(node))["pods"] == ""
+
+
+@on_virtual_time
+async def test_what_could_be_saved_nowhere_is_saved_with_the_next_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cluster_node(tmp_path) as node:
+        await node.start()
+        with monkeypatch.context() as full:
+            full.setattr(Checkpoint, "save", lambda *_: RecordLocation.NOWHERE)
+            node.api.bind(pod("web"), NODE)
+            await node.settle()
+        shown = node.api.get(paths.pod("default", "web"))
+        assert shown is not None
+        node.api.put(paths.pod("default", "web"), shown | {"status": {"phase": "Running"}})
+        await node.settle()
+        [record] = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "fallback").load_all().values()
+        assert list(first_seen.decode(record)) == [objects.uid(shown)]
