@@ -24,6 +24,7 @@ _MOST_KEPT = 8 << 20  # characters, twice what the base64 of the largest environ
 _SMALL = 256 << 10  # characters; every container may keep so much at the same time
 _LARGE_AT_ONCE = 4  # containers that keep more than _SMALL at the same time
 _DROPPED = ReferencedObject(None, error="not read: the objects before it are already larger than an environment may be")
+_NOT_REACHED = ReferencedObject(None, error="not read: an object before it could not be read")
 _MANY_SERVICES = 100  # whose variables are made in a thread, so that the other pods go on
 SECONDS = 5.0  # for what sources has in memory; one that is being restarted is back within that
 
@@ -86,7 +87,9 @@ class SourcesReads:
     async def references(self, pod: Object, container: Object) -> AsyncIterator[References]:
         """Every ConfigMap and Secret that the container's environment names, and of each only the keys it needs. The
         block builds the environment: only a few blocks at a time have more than 256 KiB, and one that needs more waits
-        for its turn. Once there is more than any environment may have the rest is not read. Raises nothing."""
+        for its turn. Once there is more than any environment may have, or one could not be read, there will be no
+        environment, and the rest is not read: an API server that hangs is not waited for time and again. Raises
+        nothing."""
         wanted = environment_references(container)
         if (small := await self._read(namespace(pod), wanted, large=False)) is not None:
             yield small
@@ -102,7 +105,7 @@ class SourcesReads:
         self, space: str, wanted: Mapping[tuple[str, str], Collection[str] | None], *, large: bool
     ) -> References | None:
         """The objects, a few at a time; None = they are not small, and nothing of them is kept."""
-        found, kept = dict[tuple[str, str], ReferencedObject](), 0
+        found, kept, failed = dict[tuple[str, str], ReferencedObject](), 0, False
 
         async def read(one: tuple[str, str]) -> ReferencedObject:
             nonlocal kept
@@ -111,10 +114,11 @@ class SourcesReads:
             return narrowed if large or kept <= _SMALL else _DROPPED
 
         for batch in _batches(list(wanted), _AT_ONCE):
-            if kept > _MOST_KEPT:
-                found |= dict.fromkeys(batch, _DROPPED)
+            if failed or kept > _MOST_KEPT:
+                found |= dict.fromkeys(batch, _NOT_REACHED if failed else _DROPPED)
                 continue
             found |= zip(batch, await asyncio.gather(*map(read, batch)), strict=True)
+            failed = any(found[one].error and not found[one].not_found for one in batch)
             if kept > _SMALL and not large:
                 return None
         return found

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bus.memory import MemoryNetwork
-from bus.messages.sources import FoundObject, GetObject
+from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.model.objects import Object
@@ -20,11 +20,14 @@ class Sources:
     def __init__(self, network: MemoryNetwork) -> None:
         self.data: dict[str, str] = {"a": "eA==", "b": "eQ==", "large": "x" * 1_000_000}
         self.asked: list[str] = []
+        self.absent: set[str] = set()
         self.bus = network.bus("sources")
         self.bus.answer(GetObject, self._object)
 
     async def _object(self, request: GetObject) -> FoundObject:
         self.asked.append(request.name)
+        if request.name in self.absent:
+            return FoundObject(object=None, not_found=True, error=f'secret "{request.name}" not found')
         return FoundObject(object={"metadata": {"name": request.name}, "data": self.data})
 
 
@@ -110,3 +113,38 @@ async def test_an_object_that_is_read_slowly_is_waited_for() -> None:
     assert (await reading).object is not None
     for one in (sources.bus, bus):
         await one.stop()
+
+
+async def test_an_api_server_that_answers_nothing_is_waited_for_once_and_not_for_every_few_objects() -> None:
+    network = MemoryNetwork()
+
+    class Hung(Sources):
+        async def _object(self, request: GetObject) -> FoundObject:
+            self.asked.append(request.name)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    sources, bus = Hung(network), network.bus("podsync")
+    for one in (sources.bus, bus):
+        await one.start()
+
+    async def read() -> list[str]:
+        twelve = [key_of(f"s{n}", "a") for n in range(12)]
+        async with SourcesReads(bus, "n").references({"metadata": {"namespace": "ns"}}, {"env": twelve}) as found:
+            return [one.error for one in found.values()]
+
+    reading = asyncio.create_task(read())
+    await network.advance(REQUESTED_READ_TIMEOUT + 1.0)
+    assert reading.done() and sources.asked == ["s0", "s1", "s2", "s3"]
+    errors = await reading
+    assert len(errors) == 12 and all(errors)
+    assert "not read" not in errors[0], "the environment's error is that of its first object"
+    for one in (sources.bus, bus):
+        await one.stop()
+
+
+async def test_an_object_that_does_not_exist_is_no_reason_to_leave_out_the_others(read: tuple[Sources, Any]) -> None:
+    sources, references = read
+    sources.absent = {"s0"}
+    async with references({"env": [key_of(f"s{n}", "a") for n in range(6)]}) as found:
+        assert [name for (_, name), one in found.items() if one.object] == ["s1", "s2", "s3", "s4", "s5"]
