@@ -69,6 +69,7 @@ class PodLoop:
             checkpoint=checkpoint,
             streams=streams,
             perform=self._perform,
+            end_reads=calls.end_reads,
             finished=self.handle,
             settled=self._metrics.settled,
             trouble=context.bus.trouble,

@@ -88,6 +88,7 @@ class PodWorkers:
         checkpoint: Checkpoint,
         streams: PodStreams,
         perform: Callable[[Call], Awaitable[Event]],
+        end_reads: Callable[[str], None],
         finished: Callable[[Event], None],
         settled: Callable[[str], None],
         trouble: Callable[[str, str | None], None],
@@ -98,7 +99,7 @@ class PodWorkers:
         self._deadlines, self._tracer = deadlines, tracer
         self._checkpoint, self._streams = checkpoint, streams
         self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
-        self._settled = settled
+        self._settled, self._end_reads = settled, end_reads
         self._saver = Saver(checkpoint)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -226,6 +227,8 @@ class PodWorkers:
             case PublishStatus(status=status):
                 self._streams.put_status(uid, status, instruction.cause)
                 _pass(worker, "published")
+            case InterruptCall(reads_only=True):
+                self._end_reads(uid)
             case InterruptCall():
                 worker.interrupted = True
                 if worker.request is not None:

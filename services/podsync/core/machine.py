@@ -14,7 +14,10 @@ from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, j
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import Event, TimePassed
 from services.podsync.core.pod.instructions import (
+    CreateContainer,
+    FetchNode,
     ForgetPod,
+    InspectImage,
     Instruction,
     InterruptCall,
     KillContainer,
@@ -23,6 +26,7 @@ from services.podsync.core.pod.instructions import (
     PullImage,
     RecordEvent,
     ReportInternalError,
+    RunPodSandbox,
     RunPostStartHook,
     WakeAt,
 )
@@ -36,6 +40,9 @@ from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
 from shared.frozen_copy import replace
+
+_ONLY_WAIT = PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode
+_ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +113,7 @@ class PodSync:
 
     def _next_wake(self, now: float) -> list[Instruction]:
         """The one timer was set for the earliest moment and has ended: the next moment is requested again."""
-        left = [r.wake_at for r in self.node_state.pods.at_work() if r.call is None and now < r.wake_at < NEVER]
+        left = [r.wake_at for r in self.node_state.pods.at_work() if now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
@@ -170,7 +177,8 @@ class PodSync:
         step, under_way, stopped = Step(record=record), record.call is not None, False
         if _is_kept_from_ending(record):
             step.record = replace(record, given_up=True)
-            out.append(InterruptCall(cause=cause, uid=record.uid))
+            reads_only = isinstance(record.call, _ENDS_WHILE_IT_READS)
+            out.append(InterruptCall(cause=cause, uid=record.uid, reads_only=reads_only))
         while not under_way:
             record = step.record
             if record.saved.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
@@ -356,10 +364,11 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
 
 
 def _is_kept_from_ending(record: PodRecord) -> bool:
-    """The pod is to end and its call under way only waits: for an image, a hook, for one container to be stopped first,
-    or for a grace period longer than the one that holds now. The other containers would be stopped only after that."""
+    """The pod is to end and its call under way only waits: for an image, a hook, a read of the API server, for one
+    container to be stopped first, or for a grace period longer than the one that holds now. The other containers would
+    be stopped only after that."""
     if record.saved.state is not PodState.TERMINATING or record.given_up:
         return False
     if isinstance(record.call, KillPod):
         return record.saved.grace_seconds < record.call.grace_seconds
-    return isinstance(record.call, PullImage | KillContainer | RunPostStartHook)
+    return isinstance(record.call, _ONLY_WAIT | _ENDS_WHILE_IT_READS)

@@ -144,7 +144,7 @@ class NodeState:
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
-                due = [r.uid for r in self.pods.at_work() if r.call is None and r.wake_at <= now]
+                due = [r.uid for r in self.pods.at_work() if r.wake_at <= now]  # with a call: its deadline
                 return [*due, *(self.resizes.decide(now) if 0 < self.resizes.retry_at <= now else [])]
             case _:
                 return []

@@ -1,12 +1,14 @@
 """Who may use an image that is here, and what is noted on disk of each pull: rights, records, intents, kills."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from services.podsync.adapters.images.image_pulls import ImageCallError
-from services.podsync.core.images.image_records import file_name
+from services.podsync.adapters.images.image_record_files import ImageRecordFiles
+from services.podsync.core.images.image_records import PulledRecord, file_name
 from shared.cri.interface import ImageStatus, RuntimeCallError
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.registry_stage import IMAGE, REGISTRY, PullStage, pod
@@ -368,3 +370,28 @@ async def test_an_image_that_was_being_pulled_without_a_tag_is_found_after_a_res
     assert stage.files("pulling") == []
     [record] = stage.files("pulled")
     assert record["imageRef"] == stage.runtime.images[f"{UNTAGGED}:latest"].id
+
+
+async def test_a_look_that_is_given_up_ends_what_it_records_first(
+    stage: PullStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.pulls.access.begin(IMAGE)
+    stage.runtime.add_image(IMAGE)
+    stage.live()
+    entered, released = threading.Event(), threading.Event()
+    write = ImageRecordFiles.write_pulled
+
+    def slow(files: ImageRecordFiles, record: PulledRecord) -> None:
+        entered.set()
+        assert released.wait(5)
+        write(files, record)
+
+    monkeypatch.setattr(ImageRecordFiles, "write_pulled", slow)
+    looking = asyncio.create_task(stage.may_use(pod()))
+    await asyncio.to_thread(entered.wait, 5)
+    looking.cancel()
+    await asyncio.sleep(0)
+    released.set()
+    await asyncio.wait({looking})
+    assert looking.cancelled()
+    assert len(stage.files("pulled")) == 1 and stage.files("pulling") == []

@@ -47,6 +47,7 @@ class Stage:
             checkpoint=self.checkpoint,
             streams=self.streams,
             perform=self.performer.perform,
+            end_reads=self.performer.calls.end_reads,
             finished=self.outcomes.append,
             settled=lambda uid: None,
             trouble=lambda what, line: None,

@@ -26,6 +26,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
         checkpoint=Checkpoint(tmp_path / "pods", tmp_path / "spare"),
         streams=PodStreams(bus),
         perform=never,
+        end_reads=lambda uid: None,
         finished=outcome.set_result,
         settled=lambda uid: None,
         trouble=lambda what, line: None,

@@ -204,9 +204,11 @@ class Play(RuntimeModel):
             case ReportInternalError(error=error):
                 if not self.mistakes_expected:
                     raise error
-            case InterruptCall(uid=uid):
+            case InterruptCall(uid=uid, reads_only=reads_only):
                 call = next(call for call in reversed(self.calls) if call.uid == uid)
-                self.log.append(f"InterruptCall {type(call).__name__}")
+                self.log.append(f"InterruptCall {type(call).__name__}{' that reads' if reads_only else ''}")
+                if reads_only and type(call).__name__ not in self.unbegun:
+                    return  # it has asked the runtime already
                 failed = CallFailed(uid=uid, call=call, completed_at=self.wall, code="", text="", description="")
                 self.handle(replace(failed, interrupted=True, begun=type(call).__name__ not in self.unbegun))
             case _:

@@ -45,32 +45,6 @@ def test_an_absent_image_is_pulled_with_events() -> None:
     assert play.events[0] == 'Normal Pulling: Pulling image "busybox:1"'
 
 
-def deleted(pod: dict[str, Any], grace: int) -> dict[str, Any]:
-    dying = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": grace}
-    return {**pod, "metadata": {**pod["metadata"], **dying}}
-
-
-def test_a_pod_deleted_while_its_image_is_pulled_ends_at_once_without_an_error() -> None:
-    play = Play(images=set(), hang={"PullImage"}, source="api")
-    play.want(a_pod())
-    play.want(deleted(a_pod(), 30))
-    assert play.log[play.log.index("InterruptCall PullImage") + 1] == "KillPod"
-    assert play.log.count("PullImage") == 1
-    assert not [event for event in play.events if event.startswith("Warning")]
-
-
-def test_a_deletion_with_a_shorter_grace_ends_the_wait_for_the_longer_one() -> None:
-    play = Play(hang={"KillPod"}, source="api")
-    play.want(a_pod())
-    play.want(deleted(a_pod(), 30))
-    assert play.log[-1] == "KillPod" and play.stops == []
-    play.wall += 3
-    play.want(deleted(a_pod(), 30))
-    assert play.log[-1] == "KillPod", "the same grace: nothing to decide again"
-    play.want(deleted(a_pod(), 5))
-    assert "InterruptCall KillPod" in play.log and play.stops == [2], "5 s of which 3 have passed"
-
-
 def test_a_failed_pull_waits_ten_seconds_and_shows_why() -> None:
     play = Play(images=set(), fail={"PullImage": ("NotFound", "no such image")})
     play.want(a_pod())

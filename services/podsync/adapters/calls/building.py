@@ -5,6 +5,7 @@ How a message looks is the core's (`*_config`); nothing is begun for a pod that 
 
 import secrets
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from services.podsync.adapters.calls.call_slots import CallPriority
@@ -58,7 +59,7 @@ async def prepare_pod(
 async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:
     """Create and start it, and read it. Raises CallPartError, RuntimeCallError, SandboxConfigError, PodEndsError."""
     facts = operations.facts_now()
-    handler = await operations.cluster.runtime_handler(view.pod)
+    handler = await operations.runtime_handler(view)
     config = await operations.sandbox_message(view, call.attempt)
     first = view.static or view.pod["spec"].get("hostNetwork")
     async with operations.turn(CallPriority.SANDBOX_OF_NODE if first else CallPriority.SANDBOX, view):
@@ -93,9 +94,12 @@ async def create_container(operations: PodOperations, call: CreateContainer, vie
         )
         for name, volume in (view.volumes.volumes if view.volumes else {}).items()
     }
-    env_files = await operations.env_files(spec, mounted)  # before a large environment is read: a volume may hang
-    async with operations.cluster.references(view.pod, spec) as references:
-        return await _create(operations, call, view, done, spec, mounted, env_files, references)
+    async with AsyncExitStack() as kept:
+        async with operations.reading(view):
+            env_files = await operations.env_files(spec, mounted)  # before a large environment: a volume may hang
+            references = await kept.enter_async_context(operations.cluster.references(view.pod, spec))
+            service_env = await operations.cluster.service_env(view.pod, static=view.static)
+        return await _create(operations, call, view, done, spec, mounted, env_files, references, service_env)
 
 
 async def _create(
@@ -107,9 +111,9 @@ async def _create(
     mounted: Mapping[str, MountedVolume],
     env_files: EnvFiles,
     references: References,
+    service_env: Mapping[str, str],
 ) -> CallDone:
-    service_env = await operations.cluster.service_env(view.pod, static=view.static)
-    facts = replace(await operations.facts_of(view.pod), node_ips=view.host_ips)
+    facts = replace(await operations.facts_of(view), node_ips=view.host_ips)
     termination = ""
     if spec.get("terminationMessagePath"):
         termination = operations.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))

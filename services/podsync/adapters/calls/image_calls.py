@@ -17,7 +17,7 @@ async def inspect_image(operations: PodOperations, call: InspectImage, view: Pod
 
 
 async def pull_image(operations: PodOperations, call: PullImage, view: PodView, done: CallDone) -> CallDone:
-    """Pull, then look at what came. Raises RuntimeCallError, SandboxConfigError."""
+    """Pull, then look at what came. Raises RuntimeCallError, SandboxConfigError, PodEndsError."""
     sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
     watched = operations.watch_pull(view.pod, call.container, call.image)
     pulled = await operations.pulls.pull(view.pod, call.image, call.policy, sandbox, operations.cluster, watched)

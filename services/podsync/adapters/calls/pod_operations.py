@@ -119,6 +119,7 @@ class PodOperations:
     watch_pull: WatchPull
     slots: CallSlots = field(default_factory=CallSlots)
     pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
+    _reading: dict[str, asyncio.Timeout] = field(default_factory=dict)  # UID of the pod -> what ends its wait
     _host_files: HostFiles = field(default_factory=HostFiles)
     _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MOST_AT_ONCE, "environment files"))
 
@@ -135,21 +136,28 @@ class PodOperations:
         for message in resolv_conf_warnings(self.facts_now(), self.resolv_conf):
             self.record_node_event("CheckLimitsForResolvConf", message)
 
-    async def facts_of(self, pod: Object) -> NodeFacts:
-        """The same, with what the pod's runtime handler can do where the pod asks for it. Raises SandboxConfigError."""
+    async def facts_of(self, view: PodView) -> NodeFacts:
+        """The same, with what the pod's runtime handler can do where the pod asks for it. Raises SandboxConfigError,
+        PodEndsError."""
         facts = self.facts_now()
-        if not needs_handler_features(pod):
+        if not needs_handler_features(view.pod):
             return facts
-        return for_handler(facts, self.node.runtime_handlers(), await self.cluster.runtime_handler(pod))
+        return for_handler(facts, self.node.runtime_handlers(), await self.runtime_handler(view))
+
+    async def runtime_handler(self, view: PodView) -> str:
+        """The handler that the pod's RuntimeClass stands for, "" = the default one. Raises SandboxConfigError,
+        PodEndsError."""
+        async with self.reading(view):
+            return await self.cluster.runtime_handler(view.pod)
 
     async def mappings(self, view: PodView) -> Mappings | None:
         """The ids of the pod's user namespace, given to it when first asked for; None = it shares the node's. Raises
-        SandboxConfigError."""
+        SandboxConfigError, PodEndsError."""
         if not needs_user_namespace(view.pod):
             return None
         if given := self.user_namespaces.of(view.uid):
             return given
-        refuse_user_namespace(view.pod, await self.facts_of(view.pod))
+        refuse_user_namespace(view.pod, await self.facts_of(view))
         return await asyncio.to_thread(self.user_namespaces.give, view.uid)
 
     async def env_files(self, container: Object, volumes: Mapping[str, MountedVolume]) -> EnvFiles:
@@ -162,8 +170,8 @@ class PodOperations:
 
     async def sandbox_message(self, view: PodView, attempt: int) -> Message:
         """The sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
-        SandboxConfigError."""
-        mappings, facts = await self.mappings(view), await self.facts_of(view.pod)
+        SandboxConfigError, PodEndsError."""
+        mappings, facts = await self.mappings(view), await self.facts_of(view)
         groups = volume_groups(view)
         return await self.made(
             view,
@@ -182,6 +190,29 @@ class PodOperations:
             if not self.node.is_to_run(view.uid):
                 raise PodEndsError
             yield
+
+    @asynccontextmanager
+    async def reading(self, view: PodView) -> AsyncIterator[None]:
+        """The block waits for what the pod's call needs before it asks the runtime for anything: for sources, a volume.
+        The wait ends when the pod is to end, see `end_reads`. Raises PodEndsError."""
+        if not self.node.is_to_run(view.uid):
+            raise PodEndsError
+        try:
+            async with asyncio.timeout(None) as wait:
+                self._reading[view.uid] = wait
+                try:
+                    yield
+                finally:
+                    self._reading.pop(view.uid, None)
+        except TimeoutError:
+            if wait.expired():
+                raise PodEndsError from None
+            raise
+
+    def end_reads(self, uid: str) -> None:
+        """The pod is to end: its call waits no longer for what it reads."""
+        if (wait := self._reading.pop(uid, None)) is not None:
+            wait.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
         """End the hooks that outlived the stop that began them; begin no more reads."""

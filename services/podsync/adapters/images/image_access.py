@@ -76,14 +76,18 @@ class ImageAccess:
         async with self._lock:
             intents = [] if self._recovered else await asyncio.to_thread(self._files.intents)
             present = await self._runtime.list_images() if intents else ()
-            self._recovered = True
-            found = [(image, one.id) for image in intents for one in present if _is_it(image, one)]
-            try:
-                for image, image_ref in found:
-                    await asyncio.to_thread(self._write, image, image_ref, None)
-                    await asyncio.to_thread(self._files.remove_intent, image)
-            except OSError as error:
-                log.error("what was being pulled cannot be recorded, pods will have to pull it again: %s", error)
+            await _to_the_end(
+                self._record_found([(image, one.id) for image in intents for one in present if _is_it(image, one)])
+            )
+
+    async def _record_found(self, found: list[tuple[str, str]]) -> None:
+        self._recovered = True
+        try:
+            for image, image_ref in found:
+                await asyncio.to_thread(self._write, image, image_ref, None)
+                await asyncio.to_thread(self._files.remove_intent, image)
+        except OSError as error:
+            log.error("what was being pulled cannot be recorded, pods will have to pull it again: %s", error)
 
     async def begin(self, image: str) -> None:
         """The image is about to be pulled. Raises OSError: without a note of it nothing may be pulled."""

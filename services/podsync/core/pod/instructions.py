@@ -198,9 +198,11 @@ class KillPod(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class InterruptCall(Instruction):
-    """Wait no longer for the pod's call, which only waits itself; it comes back as a failure marked `interrupted`."""
+    """Wait no longer for the pod's call, which only waits itself; it comes back as a failure marked `interrupted`.
+    `reads_only`: only as long as it reads what it needs before it asks the runtime; what was asked is waited for."""
 
     uid: str
+    reads_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -205,16 +205,16 @@ class TestRejected:
         play.run()
         assert play.running("u1") == [("c", 0)]
 
-    def test_a_pod_dropped_while_the_node_is_read_for_its_verdict_ends(self) -> None:
+    def test_a_pod_dropped_while_the_node_is_read_for_its_verdict_ends_at_once(self) -> None:
         play = a_play(source="api", hang={"FetchNode"})
         play.want(asking("u1", "web", source="api", nodeSelector={"zone": "a"}))
-        play.drop("u1")
         call = play.core.records["u1"].call
         assert call is not None
+        play.drop("u1")
+        assert play.core.records == {} and "InterruptCall FetchNode" in play.log
         play.handle(CallDone(uid="u1", call=call, completed_at=play.wall))
         play.run()
-        play.later(120)
-        assert play.core.records == {}
+        assert play.core.records == {} and play.log.count("FetchNode") == 1
 
     def test_a_pod_dropped_before_its_admission_leaves_nothing(self) -> None:
         play = a_play(runtime_reported=False)
