@@ -156,8 +156,11 @@ class OperationExecutor:
             yield from ((limit, call) for call in list(threads.calls.values()))
 
     def _is_due(self, operation: Operation) -> bool:
+        return self._decide(self._reconciler.still_due, operation)
+
+    def _decide(self, decide: Callable[[Operation, float], bool], operation: Operation) -> bool:
         try:
-            return self._reconciler.still_due(operation, self._clock.monotonic())
+            return decide(operation, self._clock.monotonic())
         except Exception as error:
             self._note(operation, error)
             return False
@@ -190,14 +193,14 @@ class OperationExecutor:
                 gathered = await self._gather(operation, operation.spec)
             outcome = await self._outcome(operation, gathered)
         if outcome is None:
-            log.info("%s is not due any more", _name(operation))
+            log.info("%s is not performed now: it is not due, or an unmount goes first", _name(operation))
             self._reconciler.abandoned(operation)
             return ()
         self._metrics.ended(operation, outcome, self._clock.monotonic() - began)
         return self._ended(operation, outcome)
 
     async def _outcome(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
-        """How performing it ended; None = it is not due any more."""
+        """How performing it ended; None = it is not to be performed."""
         try:
             outcome = await self._in_turns(operation, gathered)
         except HungError as hung:
@@ -215,14 +218,14 @@ class OperationExecutor:
         return outcome
 
     async def _in_turns(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
-        """Perform it; a long removal takes turns with others. None = it is not due any more. An unmount that has begun
-        to remove is performed to its end; the directory of a pod may be a new one at the next turn."""
+        """Perform it; a long removal takes turns with others. None = it is not to be performed. An unmount that has
+        begun to remove is performed to its end; the directory of a pod may be a new one at the next turn."""
         removed, begun = RemovalProgress(), False
         try:
             while True:
                 async with self._turn(operation) as turn:
                     goes_on = begun and isinstance(operation, UnmountVolume)
-                    if gathered is None or not (goes_on or self._is_due(operation)):
+                    if gathered is None or not (goes_on or self._decide(self._reconciler.perform, operation)):
                         return None
                     begun = True
                     try:

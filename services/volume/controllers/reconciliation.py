@@ -217,7 +217,7 @@ class Reconciliation:
     def _reconcile(self, changed: Container[str] | None) -> None:
         """Look at the pods that have changed, None = at every pod; and at the devices, which are few."""
         now = self._clock.monotonic()
-        uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
+        uids = dict.fromkeys([*self._reconciler.pods(), *sorted(self._mounted.keys())])
         self._failures.keep({*uids, *self._reconciler.actual.unread, DEVICES})
         self._content.keep({*uids})
         if (in_use := self._reconciler.volumes_in_use()) is not None:

@@ -32,7 +32,7 @@ class VolumeExpansion:
     async def run(
         self, operation: ExpandVolume, again: bool, perform: Callable[[SetUpInputs], Awaitable[Outcome | None]]
     ) -> Outcome | None:
-        """Return how it ended, None = it is not due any more. `again`: it has failed finally before."""
+        """Return how it ended, None = it was not performed. `again`: it has failed finally before."""
         spec = operation.spec
         expansion = spec.expansion
         if expansion is None:

@@ -95,15 +95,29 @@ def of(operation: Operation, actual: ActualStateOfWorld) -> str:
             return volume.unique_name if volume is not None else ""
 
 
+def may_start(operation: Operation, actual: ActualStateOfWorld, backoff: OperationBackoff, now: float) -> bool:
+    """Return whether a due operation may start. An unmount that has to wait for a mount goes before the next mount."""
+    if not backoff.may_start(operation, now):
+        return False
+    excluded = excludes(operation, actual, backoff)
+    if excluded and isinstance(operation, UnmountVolume):
+        backoff.wait(operation.uid, of(operation, actual))
+    return not excluded
+
+
 def excludes(operation: Operation, actual: ActualStateOfWorld, backoff: OperationBackoff) -> bool:
-    """Return whether the operation has to wait for one that runs on its device: a volume is not mounted for one pod
-    while it is unmounted for another (volumes.md 5.1). Mounts that run on one device are performed one by one."""
+    """Return whether the operation has to wait for another one on its device: a volume is not mounted for one pod while
+    it is unmounted for another (volumes.md 5.1). Mounts that run on one device are performed one by one, and an unmount
+    waits for the one that is performed; all that are not performed yet wait for the unmount."""
     device = of(operation, actual)
     if not device:
         return False
-    mounts = MountDevice | MountVolume | ExpandVolume
-    others = mounts if isinstance(operation, UnmountVolume) else UnmountVolume
-    return any(isinstance(backoff.running(*user), others) for user in [("", device), *actual.users(device)])
+    users = [("", device), *actual.users(device)]
+    if isinstance(operation, UnmountVolume):
+        mounts = MountDevice | MountVolume | ExpandVolume
+        return any(isinstance(backoff.performed(*user), mounts) for user in users)
+    unmounts = (isinstance(backoff.running(*user), UnmountVolume) for user in users)
+    return backoff.is_awaited(device) or any(unmounts)
 
 
 def path_for(spec: VolumeSpec, actual: ActualStateOfWorld, backoff: OperationBackoff) -> str | None:

@@ -27,6 +27,8 @@ class OperationBackoff:
     _running: dict[str, dict[str, Operation]] = field(
         default_factory=dict
     )  # pod UID -> volume -> operation; none empty
+    _performed: set[tuple[str, str]] = field(default_factory=set)  # pod UID, volume: of what runs, it had its turn
+    _waiting: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> unique names; none empty
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
     _hung: set[Operation] = field(default_factory=set)  # removals that failed, and run until `returned`
     # Pod UID and volume of what runs, and whose cause of a failure may be gone since it started.
@@ -44,6 +46,30 @@ class OperationBackoff:
     def start(self, operation: Operation) -> None:
         """The operation runs from now on."""
         self._running.setdefault(operation.uid, {})[operation.volume] = operation
+
+    def perform(self, operation: Operation) -> None:
+        """The operation, which runs, is performed from now on."""
+        self._performed.add((operation.uid, operation.volume))
+
+    def performed(self, uid: str, volume: str) -> Operation | None:
+        """Return the operation that is performed on this volume; one that runs may wait for content or its turn."""
+        return self.running(uid, volume) if (uid, volume) in self._performed else None
+
+    def wait(self, uid: str, unique_name: str) -> None:
+        """An unmount for this pod waits for what is performed on the device, until the next look at the pod."""
+        self._waiting.setdefault(uid, set()).add(unique_name)
+
+    def look_again(self, uid: str) -> None:
+        """The pod is looked at: what waits is found out again."""
+        self._waiting.pop(uid, None)
+
+    def waits(self, uid: str) -> bool:
+        """Return whether an unmount for this pod waits for what is performed on its device."""
+        return uid in self._waiting
+
+    def is_awaited(self, unique_name: str) -> bool:
+        """Return whether an unmount waits for what is performed on this device."""
+        return any(unique_name in names for names in self._waiting.values())
 
     def abandoned(self, operation: Operation) -> None:
         """The operation was not performed; the count of its failures stays."""
@@ -86,6 +112,7 @@ class OperationBackoff:
 
     def _ended(self, operation: Operation) -> None:
         self._hung.discard(operation)
+        self._performed.discard((operation.uid, operation.volume))
         self._changed.discard((operation.uid, operation.volume))
         running = self._running.get(operation.uid, {})
         running.pop(operation.volume, None)

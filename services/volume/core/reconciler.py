@@ -42,8 +42,8 @@ HOLD = 5.0
 
 @dataclass
 class Reconciler:
-    """Call `pods` whenever something changed, and `operations` for each of them; ask `still_due` right before
-    performing an operation, then call `done`, or `abandoned` if it is not due any more."""
+    """Call `pods` whenever something changed, and `operations` for each of them, in that order; call `perform` right
+    before performing an operation, then `done`, or `abandoned` if it is not to be performed."""
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
@@ -93,12 +93,12 @@ class Reconciler:
         if pod is None or pod.finished or volume not in pod.volumes or shown is None:
             return ""
         actual, mounted = self.actual.get(uid, pod.key(volume)), shown.volumes[volume]
-        if actual is None:
+        if actual is None or mounted.state is not VolumeState.MOUNTED:
             return ""
-        if mounted.state is VolumeState.MOUNTED and mounted.host_path:
+        if mounted.host_path:
             actual.subpaths = True
             self._preparing.setdefault((uid, volume), []).append(pod.key(volume))
-        return mounted.host_path if mounted.state is VolumeState.MOUNTED else ""
+        return mounted.host_path
 
     def end_subpath(self, uid: str, volume: str) -> None:
         """The subpath is bound, or could not be bound."""
@@ -139,18 +139,19 @@ class Reconciler:
         self.actual.directories.add(uid)
 
     def pods(self) -> list[str]:
-        """Return the UIDs of all pods for which there may be something to do."""
+        """Return the UIDs of all pods for which there may be something to do; those whose unmounts wait first."""
         self.actual.directories |= {uid for uid, pod in self.desired.pods.items() if not pod.finished}
         on_disk = self.actual.uids()
         self.desired.withdrawn &= on_disk
         self._events.keep(self.desired.pods)
-        return sorted(self.desired.pods.keys() | on_disk)
+        return sorted(self.desired.pods.keys() | on_disk, key=lambda uid: (not self._backoff.waits(uid), uid))
 
     def operations(self, uid: str, now: float) -> list[Operation]:
         """Return what to start now for this pod; each runs until `done` or `abandoned` is called."""
         started: list[Operation] = []
+        self._backoff.look_again(uid)
         for operation in self._due(uid, now):
-            if self._may_start(operation, now):
+            if devices.may_start(operation, self.actual, self._backoff, now):
                 self._backoff.start(operation)
                 if isinstance(operation, MountVolume):
                     if (refusal := self._refusal_of(uid, operation.volume, operation.spec)) is not None:
@@ -163,7 +164,7 @@ class Reconciler:
 
     def device_operations(self, now: float) -> list[DeviceOperation]:
         """Return what to start now for devices; each runs until `done` is called."""
-        started = [operation for operation in self._due_devices() if self._may_start(operation, now)]
+        started = [each for each in self._due_devices() if devices.may_start(each, self.actual, self._backoff, now)]
         for operation in started:
             self._backoff.start(operation)
         return started
@@ -179,13 +180,19 @@ class Reconciler:
         return VolumesInUse(generation=self.attachments.generation, volumes=tuple(sorted(in_use)))
 
     def still_due(self, operation: Operation, now: float) -> bool:
-        """Return whether an operation that waited for its turn would still be started: the pod may be back or gone."""
-        if isinstance(operation, MountDevice | UnmountDevice):
-            return operation in self._due_devices()
-        return operation in self._due(operation.uid, now)
+        """Return whether what an operation is for is still wanted: the pod may be back or gone."""
+        return operation in (self._due(operation.uid, now) if operation.uid else self._due_devices())
+
+    def perform(self, operation: Operation, now: float) -> bool:
+        """An operation has its turn: return whether it is to be performed. It is not if it is not due any more, or if
+        it is a mount and an unmount of the same volume waits or runs; then it is decided again after that."""
+        goes = self.still_due(operation, now) and not devices.excludes(operation, self.actual, self._backoff)
+        if goes:
+            self._backoff.perform(operation)
+        return goes
 
     def abandoned(self, operation: Operation) -> None:
-        """An operation was not due any more and has not been performed."""
+        """An operation was not to be performed when it had its turn."""
         self._backoff.abandoned(operation)
 
     def events(self, uid: str, now: float) -> list[KubeEvent]:
@@ -325,7 +332,7 @@ class Reconciler:
 
     def _due(self, uid: str, now: float) -> list[Operation]:
         desired = self.desired.pods.get(uid)
-        return [*self._mounts(desired, now), *self._unmounts(uid, desired, now)]
+        return [*self._unmounts(uid, desired, now), *self._mounts(desired, now)]
 
     def _mounts(self, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if desired is None or desired.finished:
@@ -367,10 +374,6 @@ class Reconciler:
             )
             self.actual.put(*key, volume)
 
-    def _may_start(self, operation: Operation, now: float) -> bool:
-        may_start = self._backoff.may_start(operation, now)
-        return may_start and not devices.excludes(operation, self.actual, self._backoff)
-
     def _due_devices(self) -> list[DeviceOperation]:
         return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._is_complete())
 
@@ -382,8 +385,9 @@ class Reconciler:
         if not self._orphans.may_unmount(uid, self.desired, now):
             return []
         operations: list[Operation] = []
+        preparing = {key for (pod, _), keys in self._preparing.items() if pod == uid for key in keys}
         for name, volume in self.actual.of(uid):
-            if self._is_preparing(uid, name) or (desired is not None and may_belong(name, volume, desired)):
+            if name in preparing or (desired is not None and may_belong(name, volume, desired)):
                 continue
             if volume.to_tear_down:
                 operations.append(UnmountVolume(uid, name))
@@ -393,6 +397,3 @@ class Reconciler:
         if gone and uid in self.actual.directories and not self.actual.of(uid):
             operations.append(RemovePodDirectory(uid))
         return operations
-
-    def _is_preparing(self, uid: str, key: str) -> bool:
-        return any(key in keys for (pod, _), keys in self._preparing.items() if pod == uid)

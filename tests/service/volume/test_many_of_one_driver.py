@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
+from services.volume.adapters import csi_client
 from services.volume.adapters.csi_client import CsiClient
 from services.volume.adapters.ownership import give_to_group
 from services.volume.controllers import operation_executor
@@ -101,3 +102,36 @@ async def test_changes_of_groups_on_volumes_of_one_driver_leave_places_for_other
         finally:
             may_end.set()
         await cluster.until_mounted(*uids)
+
+
+async def test_a_pod_that_ends_waits_for_one_hanging_mount_of_its_volume_at_most(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new pods of a rolling update wait for the device one after another, and each of their calls hangs."""
+    new, calls = [f"new-{number}" for number in range(8)], list[str]()
+    publish, unpublish = CsiClient.publish, CsiClient.unpublish
+
+    def published(client: CsiClient, *args: Any, **more: Any) -> None:
+        calls.append("publish")
+        publish(client, *args, **more)
+
+    def unpublished(client: CsiClient, *args: Any, **more: Any) -> None:
+        calls.append("unpublish")
+        unpublish(client, *args, **more)
+
+    cluster.bind(accessModes=["ReadWriteMany"])
+    async with cluster.volume():
+        cluster.run("old")
+        await cluster.until_mounted("old")
+        monkeypatch.setattr(csi_client, "TIMEOUT", 0.4)
+        monkeypatch.setattr(CsiClient, "publish", published)
+        monkeypatch.setattr(CsiClient, "unpublish", unpublished)
+        cluster.driver.fault("NodePublishVolume", "hang", times=10)
+        for uid in new:
+            cluster.run(uid)
+        await cluster.until(lambda: calls)
+        before = len(calls)
+        cluster.run("old", PodState.FINISHED)
+        await cluster.until(lambda: "unpublish" in calls)
+        assert calls.index("unpublish") <= before + 1  # one may begin before volume has received that the pod ends
+        await cluster.until_mounted(*new)

@@ -58,9 +58,17 @@ class Process:
 
     def perform(self, operation: Operation) -> list[str]:
         """The messages of its events."""
-        if not self.reconciler.still_due(operation, self.now):
-            self.reconciler.abandoned(operation)
-            return []
+        return self.end(operation) if self.begin(operation) else []
+
+    def begin(self, operation: Operation) -> bool:
+        """The operation has its turn; whether it is performed."""
+        if self.reconciler.perform(operation, self.now):
+            return True
+        self.reconciler.abandoned(operation)
+        return False
+
+    def end(self, operation: Operation) -> list[str]:
+        """The messages of its events."""
         try:
             performed = self.calls.perform(operation, SetUpInputs(), RemovalProgress())
             outcome = Outcome(host_path=performed.host_path)
@@ -241,10 +249,11 @@ def test_a_volume_is_not_unmounted_for_one_pod_while_it_is_mounted_for_another(t
     running(process, "a")
     process.admit("b", "v")
     (mount,) = process.started()
+    assert process.begin(mount)
     process.admit("a", state=PodState.TERMINATED)
     assert process.started() == []
     assert "a" in process.reconciler.concerned(mount)
-    process.perform(mount)
+    process.end(mount)
     (unmount,) = process.started()
     process.admit("c", "v")
     assert process.started() == []
@@ -252,6 +261,77 @@ def test_a_volume_is_not_unmounted_for_one_pod_while_it_is_mounted_for_another(t
     process.perform(unmount)
     process.settle()
     assert process.log()[-2:] == ["unmount v of a", "mount v of c"]
+
+
+def test_an_unmount_goes_before_the_mounts_that_are_not_performed_yet(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    running(process, "old")
+    for uid in ("a", "b"):
+        process.admit(uid, "v")
+    first, queued = process.started()
+    assert process.begin(first)
+    process.admit("old", state=PodState.TERMINATED)
+    assert process.started() == []  # the unmount waits for the first mount
+    process.admit("c", "v")
+    assert process.started() == []  # the third mount waits for the unmount
+    process.end(first)
+    assert not process.begin(queued)
+    assert {"b", "c", "old"} <= set(process.reconciler.concerned(queued))
+    (unmount,) = process.started()
+    assert unmount == UnmountVolume("old", "kubernetes.io/disk/v")
+    process.perform(unmount)
+    process.settle()
+    assert process.log()[-4:] == ["mount v of a", "unmount v of old", "mount v of b", "mount v of c"]
+
+
+def test_an_unmount_waits_for_no_mount_that_waits_for_its_content_or_its_turn(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    running(process, "old")
+    process.admit("a", "v")
+    (mount,) = process.started()
+    process.admit("old", state=PodState.TERMINATED)
+    (unmount,) = process.started()
+    assert process.begin(unmount)
+    assert not process.begin(mount)
+    assert process.started() == []
+    assert "a" in process.reconciler.concerned(unmount)
+    process.end(unmount)
+    process.settle()
+    assert process.log()[-2:] == ["unmount v of old", "mount v of a"]
+
+
+def test_mounts_that_wait_for_an_unmount_go_on_when_it_is_due_no_more(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    running(process, "old")
+    process.admit("a", "v")
+    (first,) = process.started()
+    assert process.begin(first)
+    process.admit("old", state=PodState.TERMINATED)
+    assert process.started() == []
+    process.admit("b", "v")
+    assert process.started() == []
+    process.admit("old", "v")
+    process.end(first)
+    (mount,) = process.started()  # of "b", which is looked at after the pod for which it has waited
+    assert (mount.uid, process.begin(mount)) == ("b", True)
+
+
+def test_a_failing_unmount_lets_mounts_go_on_between_its_attempts(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    running(process, "old")
+    process.admit("old", state=PodState.TERMINATED)
+    (unmount,) = process.started()
+    assert process.begin(unmount)
+    process.reconciler.done(unmount, process.now, Outcome(error="busy"))
+    process.admit("a", "v")
+    (mount,) = process.started()
+    assert process.begin(mount)
+    process.now += 0.5
+    assert process.started() == []
+    process.admit("b", "v")
+    assert process.started() == []
+    process.end(mount)
+    assert process.started() == [unmount]
 
 
 def test_no_device_is_unmounted_on_what_is_incomplete_or_stale_or_not_read(tmp_path: Path) -> None:

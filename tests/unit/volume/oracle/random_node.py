@@ -307,13 +307,14 @@ class RandomNode:
         if not waiting:
             return
         one = self.chance.choice(waiting)
-        if one not in self.begun and not self.reconciler.still_due(self.started[one], self.now):
-            self.trace.append(f"{one} is not due any more")
+        if not self.reconciler.perform(self.started[one], self.now):
+            self.trace.append(f"{one} is not performed now")
             self.reconciler.abandoned(self.started.pop(one))
             self.oracle.abandoned(one)
             return
         self.trace.append(f"{one} is performed")
         self.begun.add(one)
+        self.oracle.performed.add(one)
         self.assert_safe(one)
 
     def _turn_of(self, operation: Operation) -> str:

@@ -64,6 +64,8 @@ class Oracle:
     devices: dict[str, str] = field(default_factory=dict)  # "mounted" or "uncertain"
     touched_devices: dict[str, bool] = field(default_factory=dict)  # -> attachable, or may be so
     running: set[Operation] = field(default_factory=set)
+    performed: set[Operation] = field(default_factory=set)  # of these, what had its turn
+    waiting: set[Operation] = field(default_factory=set)  # unmounts that must begin, but for a mount
     remount: set[tuple[str, str]] = field(default_factory=set)
     reported: dict[str, int] = field(default_factory=dict)  # by a write of this process -> version of the Node
     node_in_use: set[str] = field(default_factory=set)  # volumesInUse of the API server
@@ -83,13 +85,22 @@ class Oracle:
         self._device_unmounts(must, may)
         busy = {(uid, key) for _, uid, key in self.running}
         may = {one for one in may if one[1:] not in busy and self._wait(one, now, may=True)}
-        may = {one for one in may if not any(self.excludes(other, one) for other in self.running)}
-        return {one for one in must & may if self._wait(one, now, may=False)}, may
+        must = {one for one in must & may if self._wait(one, now, may=False)}
+        self.performed &= self.running
+        excluded = {one for one in may if any(self.excludes(other, one) for other in self._excluding(one))}
+        self.waiting = {one for one in must & excluded if one[0] == TEAR_DOWN}
+        waits = {one for one in may if any(self.excludes(other, one) for other in self.waiting)}
+        return must - excluded - waits, may - excluded
+
+    def _excluding(self, one: Operation) -> set[Operation]:
+        """Return what runs and may exclude an operation: an unmount waits for calls, and not for what they need."""
+        return self.performed if one[0] == TEAR_DOWN else self.running
 
     def excludes(self, one: Operation, other: Operation) -> bool:
         """Return whether only one of two different operations may run (volumes.md 5.1): a mount has the key of the
         volume, whichever pod it is for, an unmount that of the volume and its pod. Mounts of one volume may begin
-        beside each other here; they are performed one after another."""
+        beside each other here; they are performed one after another, and a mount that is not performed yet excludes
+        nothing."""
         device = self._device_of(one)
         return (
             bool(device) and device == self._device_of(other) and TEAR_DOWN in (one[0], other[0]) and one[0] != other[0]
