@@ -177,7 +177,7 @@ class FetchedObjects:
 
     async def _run(self) -> None:
         """Begin reads, in order, while there is room for them."""
-        places = ReadPlaces(AT_ONCE)
+        places = ReadPlaces(AT_ONCE, lambda: bool(self._api.away))
         while True:
             await places.acquire()
             reference = await self._next()

@@ -9,10 +9,11 @@ MAX_SLOW = 64  # reads; each answer has an object of at most 1.5 MiB
 
 class ReadPlaces:
     """`places`: how many reads there are at once. One that is not answered within SLOW_AFTER leaves its place to
-    another, as long as no more than MAX_SLOW have done so and are under way."""
+    another, as long as no more than MAX_SLOW have done so and are under way. While the API server answers no request,
+    as `is_away` returns, none does: a server that hangs gets fewer reads, not more."""
 
-    def __init__(self, places: int) -> None:
-        self._free = asyncio.Semaphore(places)
+    def __init__(self, places: int, is_away: Callable[[], bool]) -> None:
+        self._free, self._is_away = asyncio.Semaphore(places), is_away
         self._slow = 0
 
     async def acquire(self) -> None:
@@ -22,16 +23,19 @@ class ReadPlaces:
     def begin(self) -> Callable[..., None]:
         """A read begins in the place that was acquired. Return what is to be called, once, at its end; it may be the
         callback of a task."""
-        is_slow = False
+        loop, is_slow = asyncio.get_running_loop(), False
+        timer: asyncio.TimerHandle
 
         def leave_place() -> None:
-            nonlocal is_slow
-            if self._slow < MAX_SLOW:
+            nonlocal is_slow, timer
+            if self._is_away():
+                timer = loop.call_later(SLOW_AFTER, leave_place)
+            elif self._slow < MAX_SLOW:
                 is_slow = True
                 self._slow += 1
                 self._free.release()
 
-        timer = asyncio.get_running_loop().call_later(SLOW_AFTER, leave_place)
+        timer = loop.call_later(SLOW_AFTER, leave_place)
 
         def end(_: object = None) -> None:
             timer.cancel()

@@ -69,7 +69,7 @@ class VolumeClaims:
         self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
         self._bound: set[_Claim] = set()  # with a volume that names them
         self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config)
-        self._places = ReadPlaces(AT_ONCE)
+        self._places = ReadPlaces(AT_ONCE, lambda: bool(api.away))
 
     def on_pod(self, change: MergeChange) -> None:
         """A pod of the API server is about to be published, or removed."""

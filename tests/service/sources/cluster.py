@@ -128,10 +128,14 @@ class ClusterNode:
         self, kind: str, name: str, *, namespace: str = "default", fresh: bool = False, within: float = 6.0
     ) -> FoundObject:
         """GetObject, waited for on virtual time."""
-        request = GetObject(kind=kind, namespace=namespace, name=name, fresh=fresh)
-        asking = asyncio.create_task(self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT))
+        asking = asyncio.create_task(self.get_object(kind, name, namespace=namespace, fresh=fresh))
         await self.until(asking.done, within)
         return asking.result()
+
+    async def get_object(self, kind: str, name: str, *, namespace: str = "default", fresh: bool = False) -> FoundObject:
+        """GetObject, while something else lets time pass."""
+        request = GetObject(kind=kind, namespace=namespace, name=name, fresh=fresh)
+        return await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)
 
     async def services_for(self, namespace: str) -> FoundServices:
         """GetServices."""

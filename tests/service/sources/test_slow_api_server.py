@@ -307,3 +307,47 @@ async def test_reads_without_an_answer_hold_up_no_other_and_are_not_too_many(tmp
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@on_virtual_time
+async def test_an_api_server_that_hangs_gets_few_reads_at_once(tmp_path: Path, kind: str) -> None:
+    names = [f"n{number}" for number in range(read_places.MAX_SLOW + 2 * PLACES[kind])]
+    web = showing("web", *names)
+    if kind != "Secret":
+        web["spec"]["volumes"] = [{"name": n, "persistentVolumeClaim": {"claimName": n}} for n in names]
+    async with cluster_node(tmp_path, change_detection_strategy="Get") as node:
+        arrive, under_way, most = node.api.arrive, 0, 0
+
+        async def counted(received: Received, timeout: float | None) -> None:
+            nonlocal under_way, most
+            counts = received.method == "GET" and received.path.rpartition("/")[2] in names
+            under_way += counts
+            most = max(most, under_way)
+            try:
+                await arrive(received, timeout)
+            finally:
+                under_way -= counts
+
+        node.api.arrive = counted  # type: ignore[method-assign]
+
+        async def ask_again(name: str) -> None:
+            while not (await node.get_object(kind, name)).object:
+                await asyncio.sleep(1.0)
+
+        for name in names:
+            put_secret(node, name)
+            put_claim(node, bound=True, name=name, volume=f"pv-{name}")
+        await node.start()
+        node.api.bind(web, NODE)
+        await node.until(lambda: node.wanted() == ["web"], within=1.0)
+        node.api.pause()
+        for name in names:
+            put_secret(node, name)
+        asking = [asyncio.create_task(ask_again(name)) for name in names]
+        await node.pass_time(200.0)  # what was sent before the first read failed has ended, of a claim both its reads
+        most = under_way
+        await node.pass_time(150.0)
+        assert PLACES[kind] / 2 <= most <= PLACES[kind]
+        node.api.resume()
+        await node.until(lambda: all(task.done() for task in asking), within=20.0)
