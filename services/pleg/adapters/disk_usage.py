@@ -2,8 +2,9 @@
 
 A directory is counted on its filesystem, a file with several links once, and with no bound of entries, as du: a pod
 that could end the count early would evade its limits. But a pod can also keep it from ending, by directories that it
-makes ahead of it. So files are counted in turns: after each one there is a lower bound, and the next one begins with
-another volume of the pod, or elsewhere in the same one.
+makes ahead of it. So files are counted in turns: each one shows what was counted so far, and the next one begins with
+another volume of the pod, or elsewhere in the same one. What is removed behind the count stays in the sum, as in du's:
+until a volume is counted to its end, it shows no more than all files of its filesystem use.
 """
 
 import itertools
@@ -16,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.messages.usage import FilesystemUsage, VolumeUsage
-from services.pleg.adapters.file_statuses import FileStatuses
+from services.pleg.adapters.file_statuses import MAX_ASIDE, FileStatuses, Places
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
 from shared.pod_directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 
 BLOCK_BYTES = 512
-MAX_LINKED_FILES = 10_000  # of one directory, whose inode numbers are kept: some 1 MiB for each pod that is counted
+MAX_LINKED_FILES = 10_000  # of one pod, whose inode numbers are kept while their volume is counted: some 1 MiB
 ENTRIES_AT_ONCE = 512  # counted between two looks at the clock
 # Directory of a plugin -> whether what its volumes use counts as ephemeral storage.
 _PLUGINS = {
@@ -37,11 +38,12 @@ _EMPTY_DIR = "kubernetes.io~empty-dir"
 
 
 class DirectoryCount:
-    """Counts a directory with everything below it. Once `most_linked` files with several links are known, each link of
-    a further one counts as its share: together they are the file, if all of them are below the directory."""
+    """Counts a directory with everything below it. Files with several links take places of `linked` until it is closed.
+    Once these are taken, each link of a further one counts as its share: together they are the file, if all of them are
+    below the directory. Each part that is left for a later turn takes a place of `aside`."""
 
-    def __init__(self, root: Path, most_linked: int = MAX_LINKED_FILES) -> None:
-        self._statuses, self._most_linked = FileStatuses(root), most_linked
+    def __init__(self, root: Path, linked: Places, aside: Places) -> None:
+        self._statuses, self._places = FileStatuses(root, aside), linked
         self._linked: set[int] = set()
         self._used = self._inodes = 0
         self._used_by_shares = self._inodes_by_shares = 0.0
@@ -55,7 +57,7 @@ class DirectoryCount:
             if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
                 if found.st_ino in self._linked:
                     continue
-                if len(self._linked) >= self._most_linked:
+                if not self._places.take():
                     self._used_by_shares += size / found.st_nlink
                     self._inodes_by_shares += 1 / found.st_nlink
                     continue
@@ -74,18 +76,34 @@ class DirectoryCount:
         self._statuses.turn()
 
     def close(self) -> None:
-        """Count no more."""
+        """Count no more; what was counted is kept."""
         self._statuses.close()
+        self._places.free += len(self._linked)
+        self._linked = set()
 
 
 @dataclass
 class _Part:
-    """The logs of a container, or a volume with its filesystem. `counts`: None = the filesystem has its figures."""
+    """The logs of a container, or a volume with its filesystem. `counts`: None = the filesystem has its figures.
+    `path`: of a volume that is not counted to its end."""
 
     name: str
     filesystem: FilesystemUsage | None = None
     ephemeral: bool = False
     counts: DirectoryCount | None = None
+    path: str | None = None
+
+    def end_turn(self) -> None:
+        """Go on elsewhere; until then what all files of the filesystem use by now bounds the figures."""
+        if self.counts is not None:
+            self.counts.turn()
+        if self.path is not None and self.filesystem is not None:
+            self.filesystem = read_filesystem(self.path, self.filesystem.time) or self.filesystem
+
+    def close(self) -> None:
+        """Count no more."""
+        if self.counts is not None:
+            self.counts.close()
 
     def use(self) -> DiskUse:
         return self.counts.use() if self.counts is not None else DiskUse()
@@ -93,7 +111,10 @@ class _Part:
     def volume(self) -> VolumeUsage | None:
         if self.filesystem is None:
             return None
-        filesystem = self.filesystem if self.counts is None else with_use(self.filesystem, self.counts.use())
+        filesystem = self.filesystem
+        if self.counts is not None:
+            use = self.counts.use()
+            filesystem = with_use(filesystem, use if self.path is None else use.at_most(filesystem))
         return VolumeUsage(name=self.name, filesystem=filesystem, ephemeral=self.ephemeral)
 
 
@@ -103,7 +124,7 @@ class PodCount:
 
     def __init__(self, root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bool) -> None:
         self._directory, self._logs, self._wall, self._has_volumes = pod_directory(root_dir, uid), logs, wall, volumes
-        self._other = DiskUse()
+        self._other, self._linked, self._aside = DiskUse(), Places(MAX_LINKED_FILES), Places(MAX_ASIDE)
         self._by_plugins = self._begun = False
         self._parts: tuple[_Part, ...] = ()  # logs, then volumes
         self._left: deque[_Part] = deque()  # those that are not counted to their end, the next one first
@@ -115,11 +136,12 @@ class PodCount:
         if not self._begun:
             self._begin()
         while self._left:
-            counts = self._left[0].counts
-            if counts is None or counts.count(ENTRIES_AT_ONCE):
-                self._left.popleft()
+            part = self._left[0]
+            if part.counts is None or part.counts.count(ENTRIES_AT_ONCE):
+                self._left.popleft().close()
+                part.path = None
             elif monotonic() >= end:
-                counts.turn()
+                part.end_turn()
                 self._left.rotate(-1)
                 return False
         return True
@@ -138,36 +160,38 @@ class PodCount:
     def close(self) -> None:
         """Count no more; not while a thread counts."""
         for part in self._left:
-            if part.counts is not None:
-                part.counts.close()
+            part.close()
 
     def _begin(self) -> None:
         other, parts = _use_of_file(self._directory / ETC_HOSTS), []
         for entry in _entries(self._logs):
             if entry.is_dir(follow_symlinks=False):
-                parts.append(_Part(entry.name, counts=DirectoryCount(Path(entry.path))))
+                parts.append(_Part(entry.name, counts=self._count_directory(entry.path)))
             else:
                 other += _use_of_file(Path(entry.path))
         if self._has_volumes:
-            parts += _volumes(self._directory / VOLUMES, self._wall)
+            parts += self._volumes()
             self._by_plugins = _has_measured(self._directory)
         self._other, self._parts, self._begun = other, tuple(parts), True
         self._left.extend(parts)
 
-
-def _volumes(directory: Path, wall: float) -> list[_Part]:
-    parts = []
-    for plugin in _entries(directory):
-        if plugin.name not in _PLUGINS:
-            continue
-        for volume in _entries(Path(plugin.path)):
-            filesystem = read_filesystem(volume.path, wall)
-            if filesystem is None or not volume.is_dir(follow_symlinks=False):
+    def _volumes(self) -> list[_Part]:
+        parts = []
+        for plugin in _entries(self._directory / VOLUMES):
+            if plugin.name not in _PLUGINS:
                 continue
-            in_memory = plugin.name == _EMPTY_DIR and os.path.ismount(volume.path)
-            counts = None if in_memory else DirectoryCount(Path(volume.path))
-            parts.append(_Part(volume.name, filesystem, _PLUGINS[plugin.name] and not in_memory, counts))
-    return parts
+            for volume in _entries(Path(plugin.path)):
+                filesystem = read_filesystem(volume.path, self._wall)
+                if filesystem is None or not volume.is_dir(follow_symlinks=False):
+                    continue
+                in_memory = plugin.name == _EMPTY_DIR and os.path.ismount(volume.path)
+                counts = None if in_memory else self._count_directory(volume.path)
+                ephemeral = _PLUGINS[plugin.name] and not in_memory
+                parts.append(_Part(volume.name, filesystem, ephemeral, counts, volume.path))
+        return parts
+
+    def _count_directory(self, path: str) -> DirectoryCount:
+        return DirectoryCount(Path(path), self._linked, self._aside)
 
 
 def _has_measured(pod: Path) -> bool:

@@ -16,17 +16,32 @@ from pathlib import Path
 from typing import Self
 
 PIECE = 1024  # entries
-MAX_ASIDE = 32  # parts of a tree that are left for a later turn
+MAX_ASIDE = 32  # parts of the trees of one pod that are left for a later turn
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _DIRECTORY | os.O_NOFOLLOW
 
 
+@dataclass
+class Places:
+    """So many things may be kept at the same time; several directories share them."""
+
+    free: int
+
+    def take(self) -> bool:
+        """Take a place; False = none is free."""
+        if self.free <= 0:
+            return False
+        self.free -= 1
+        return True
+
+
 class FileStatuses:
     """Iterates over the status of a directory, then of everything below it on its filesystem, in no particular order.
-    Symlinks are not followed. What cannot be read, is removed or is moved away meanwhile is left out."""
+    Symlinks are not followed. What cannot be read, is removed or is moved away meanwhile is left out. `aside`: for
+    parts that are left for a later turn."""
 
-    def __init__(self, root: Path) -> None:
-        self._root, self._begun = root, False
+    def __init__(self, root: Path, aside: Places) -> None:
+        self._root, self._aside, self._begun = root, aside, False
         self._walks: deque[_Walk] = deque()  # the first one goes on; each has a part of the tree
 
     def __iter__(self) -> Self:
@@ -45,26 +60,31 @@ class FileStatuses:
                 found = None
             if found is not None:
                 return found
-            self._walks.popleft().close()
+            self._end_walk()
         raise StopIteration
 
     def turn(self) -> None:
         """Go on elsewhere: with the entries left in a directory above the current one, the highest that has some. So a
-        directory that grows as fast as it is read hides only what is beside more than MAX_ASIDE such ones."""
+        directory that grows as fast as it is read hides only what is beside more of them than there are places."""
         if self._walks:
             walk = self._walks.popleft()
-            rest = walk.split() if len(self._walks) < MAX_ASIDE else None
+            rest = walk.split() if self._aside.free > 0 else None
             self._walks.append(walk)
-            if rest is not None:
+            if rest is not None and self._aside.take():
                 self._walks.appendleft(rest)
 
     def close(self) -> None:
         """Read no more."""
         while self._walks:
-            self._walks.popleft().close()
+            self._end_walk()
+
+    def _end_walk(self) -> None:
+        self._walks.popleft().close()
+        if self._walks:  # the first walk has no place
+            self._aside.free += 1
 
 
-@dataclass
+@dataclass(slots=True)
 class _Level:
     """A directory between the root and the current one. `names`: its entries that are left."""
 
@@ -168,12 +188,20 @@ class _Walk:
 
 
 def _names(directory: int) -> Iterator[str]:
-    """Read a piece at a time; a directory with less than a piece needs no descriptor of its own afterwards."""
+    """Read a piece at a time. A directory with less than a piece needs no descriptor of its own afterwards, and no
+    more memory than its names that are left."""
     try:
-        with os.scandir(directory) as found:
-            while piece := [entry.name for entry in itertools.islice(found, PIECE)]:
-                if len(piece) < PIECE:
-                    found.close()
-                yield from piece
+        found = os.scandir(directory)
+        piece = [entry.name for entry in itertools.islice(found, PIECE)]
     except OSError:
-        return
+        return iter(())
+    if len(piece) == PIECE:
+        return itertools.chain(piece, _further_names(found))
+    found.close()
+    return iter(piece)
+
+
+def _further_names(found: "os._ScandirIterator[str]") -> Iterator[str]:
+    with found, contextlib.suppress(OSError):
+        while piece := [entry.name for entry in itertools.islice(found, PIECE)]:
+            yield from piece

@@ -1,16 +1,17 @@
 """Keeps what the files of pods use: begins to measure pods one after the other, each once in a period.
 
-The files of a pod are counted in turns, for which pods wait in a queue. After each turn what was counted so far is the
-least that the pod uses, so that a pod exceeds its limits even if it keeps the count from ending. A pod whose files take
-long is counted less often, and with pauses in a long count, so that this takes at most a twentieth of the time.
-The next pod does not wait for one with a mount that does not answer: that one is not begun again until it returns.
+The files of a pod are counted in turns, for which pods wait in a queue. After each turn the pod has the figures of what
+was counted so far, so that it exceeds its limits even if it keeps the count from ending. Such a sum also keeps what the
+pod removes behind the count, and lacks what it adds there. So a count has no pauses, and one that lasts too long is
+given up: the next one begins again, with twice the time, as the tree may just be large. Between two counts a pod rests,
+so that they take at most a twentieth of the time. The next pod does not wait for one with a mount that does not answer:
+that one is not begun again until it returns.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 
 from bus.interface import NoAnswerError, RequestRefusedError
 from bus.messages.usage import NodeUsage, PodUsage, VolumeUsage
@@ -30,8 +31,11 @@ PAUSES = 20  # a measurement of 1 s is repeated after 20 s at the earliest
 LONGEST_PAUSE = 3600.0  # seconds, also after a measurement that hung for hours
 NEXT_SECONDS = 2.0  # that the next pod waits for one that is measured
 TURN_SECONDS = 1.0  # that the files of a pod are counted before the next one in the queue has its turn
-LONG_SECONDS = 30.0  # of counting without a pause; then a pod pauses after each turn as after a measurement
-LONG_PODS = 4  # that do so at the same time; more of them share what these may take
+LONG_SECONDS = (
+    600.0  # of counting, after which a count that has not ended is given up; or twice as long as the last one
+)
+LONGEST_SECONDS = 2400.0  # of counting, at most
+LONG_PODS = 4  # whose last count was given up; more of them share what these may take
 VOLUME_SECONDS = 2.5  # that volume has to answer
 VOLUME_REQUESTS = 32  # to volume at the same time
 REFRESH_SECONDS = 3.0  # that a request waits for figures
@@ -40,8 +44,10 @@ REFRESH_SECONDS = 3.0  # that a request waits for figures
 @dataclass(frozen=True)
 class _Measured:
     files: PodFiles | None  # None = each measurement failed
+    counted: PodFiles | None  # by the last count alone, whether it ended or was given up
     began_at: float
-    due: float  # inf = it is being measured
+    took: float = 0.0  # seconds of counting
+    due: float = 0.0  # for a pod in FileUsage._long: with no more than LONG_PODS of them
 
 
 class FileUsage:
@@ -59,7 +65,7 @@ class FileUsage:
         self._measuring: dict[str, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(FILES_PLACES)
         self._begun: set[str] = set()  # pods that had a turn, until they are measured
-        self._long: set[str] = set()  # those that pause
+        self._long: set[str] = set()  # pods whose last count was given up
         self._by_plugins: dict[str, tuple[VolumeUsage, ...]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._requests = asyncio.Semaphore(VOLUME_REQUESTS)
@@ -86,15 +92,20 @@ class FileUsage:
             self._forget(uid)
         self._late &= self._present
         now = self._clock.monotonic()
-        self._begin(pods, lambda measured: measured.due <= now)
+        self._begin(pods, lambda uid, measured: self._is_rested(uid, measured, now) and measured.due <= now)
 
     async def refresh(self, pods: Sequence[PodUsage], max_age_seconds: float) -> None:
         """Measure the pods whose figures are older; return after 3 s at the latest, with what is measured by then."""
         self._present = frozenset(pod.uid for pod in pods)
-        oldest = self._clock.monotonic() - max_age_seconds
+        now = self._clock.monotonic()
+        oldest = now - max_age_seconds
+
+        def is_due(uid: str, measured: _Measured) -> bool:
+            return measured.began_at < oldest and self._is_rested(uid, measured, now)
+
         try:
             async with asyncio.timeout(REFRESH_SECONDS):
-                while (measuring := self._begin(pods, lambda measured: measured.began_at < oldest)) is not None:
+                while (measuring := self._begin(pods, is_due)) is not None:
                     await asyncio.shield(measuring)
                 if self._asking:
                     await asyncio.wait([*self._asking.values()])
@@ -111,15 +122,21 @@ class FileUsage:
         measured = self._measured.get(uid)
         return measured.files if measured else None
 
-    def _begin(self, pods: Sequence[PodUsage], is_due: Callable[[_Measured], bool]) -> asyncio.Task[None] | None:
+    def _begin(self, pods: Sequence[PodUsage], is_due: Callable[[str, _Measured], bool]) -> asyncio.Task[None] | None:
         """Return the round under way, else a new one for the pods that are due; None = none is. A pod that has ended
         since the caller's list was read is left out: its figures are not kept."""
         if self._round is None or self._round.done():
             present = [pod for pod in pods if pod.uid in self._present]
             idle = [pod for pod in present if pod.uid not in self._measuring]
-            due = [pod for pod in idle if (old := self._measured.get(pod.uid)) is None or is_due(old)]
+            due = [pod for pod in idle if (old := self._measured.get(pod.uid)) is None or is_due(pod.uid, old)]
             self._round = asyncio.create_task(self._measure(due), name="measure files") if due else None
         return self._round
+
+    def _is_rested(self, uid: str, measured: _Measured, now: float) -> bool:
+        """Whether the pod may be counted again, also at a request for newer figures: one whose last count was given up
+        rests, so that all such pods together take as much of the time as LONG_PODS of them."""
+        rest = (PAUSES - 1) * measured.took * max(1.0, len(self._long) / LONG_PODS)
+        return uid not in self._long or measured.began_at + measured.took + rest <= now
 
     async def _measure(self, pods: Sequence[PodUsage]) -> None:
         try:
@@ -147,27 +164,28 @@ class FileUsage:
     def _end_pod(self, uid: str) -> None:
         self._measuring.pop(uid, None)
         self._begun.discard(uid)
-        self._long.discard(uid)
 
     async def _measure_pod(self, pod: PodUsage) -> None:
         began_at = self._clock.monotonic()
-        took, complete = 0.0, False
+        old = self._measured.get(pod.uid) or _Measured(None, None, began_at)
+        most = max(LONG_SECONDS, min(2 * old.took, LONGEST_SECONDS))
+        measured, complete = replace(old, began_at=began_at, took=0.0), False
+        count = self._source.count_files(pod, volumes=self._volumes)
         with self._errors.contained(pod.uid, "the measurement of its files"):
-            count = self._source.count_files(pod, volumes=self._volumes)
-            while not complete and pod.uid in self._present:
+            while not complete and measured.took <= most and pod.uid in self._present:
                 seconds, complete = await self._take_turn(pod.uid, count)
-                took += seconds
-                found = count.found() if complete else at_least(count.found(), self._files(pod.uid))
-                self._measured[pod.uid] = _Measured(found, began_at, inf)
-                if took > LONG_SECONDS and not complete:
-                    await self._pause(pod.uid, seconds)
-            count.close()
+                found = count.found()
+                files = found if complete else at_least(found, old.counted)
+                measured = replace(measured, files=files, counted=found, took=measured.took + seconds)
+                self._measured[pod.uid] = measured
+        count.close()  # also after an error; not at the end of the process, when a thread may still count
+        took = measured.took
         due = began_at + max(self._period, min(PAUSES * took, took + LONGEST_PAUSE))
-        files = self._files(pod.uid)
-        self._measured[pod.uid] = _Measured(files, began_at, due)
+        self._measured[pod.uid] = replace(measured, due=due)
+        (self._long.add if took > most and not complete else self._long.discard)(pod.uid)
         if pod.uid not in self._present:
             self._forget(pod.uid)
-        elif files is not None and files.measured_by_plugins and pod.uid not in self._asking:
+        elif measured.counted is not None and measured.counted.measured_by_plugins and pod.uid not in self._asking:
             self._asking[pod.uid] = asyncio.create_task(self._ask_volume(pod.uid), name=f"volumes of pod {pod.uid}")
             self._asking[pod.uid].add_done_callback(lambda _: self._asking.pop(pod.uid, None))
 
@@ -178,12 +196,6 @@ class FileUsage:
             self._begun.add(uid)
             complete = await count.count(TURN_SECONDS)
             return self._clock.monotonic() - began_at, complete
-
-    async def _pause(self, uid: str, seconds: float) -> None:
-        """Leave the time to others after a turn that took so long."""
-        self._long.add(uid)
-        share = PAUSES * max(1.0, len(self._long) / LONG_PODS)
-        await asyncio.sleep(min((share - 1) * seconds, LONGEST_PAUSE))
 
     async def _ask_volume(self, uid: str) -> None:
         """Store the usage that volume reads; without its answer the volumes have none. No measurement waits for it."""
@@ -199,5 +211,6 @@ class FileUsage:
 
     def _forget(self, uid: str) -> None:
         self._measured.pop(uid, None)
+        self._long.discard(uid)
         self._by_plugins.pop(uid, None)
         self._errors.forget(uid)

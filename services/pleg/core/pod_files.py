@@ -23,6 +23,11 @@ class DiskUse:
         """The larger of both bytes, and of both inodes."""
         return DiskUse(max(self.used, other.used), max(self.inodes, other.inodes))
 
+    def at_most(self, filesystem: FilesystemUsage) -> "DiskUse":
+        """No more than all files of the filesystem use, where it knows that (btrfs has no number of inodes)."""
+        used = min(self.used, filesystem.used or 0) if filesystem.capacity else self.used
+        return DiskUse(used, min(self.inodes, filesystem.inodes_used or 0) if filesystem.inodes else self.inodes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PodFiles:
@@ -37,8 +42,8 @@ class PodFiles:
 
 
 def at_least(counted: PodFiles, before: PodFiles | None) -> PodFiles:
-    """Return what was counted so far of files that are still being counted, each figure at least as large as before: a
-    lower bound, which lowers nothing. Parts that are not counted yet keep their figures."""
+    """Return what was counted so far of files that are still being counted, each figure at least as large as that of
+    the count before. Parts that are not counted yet keep their figures."""
     if before is None:
         return counted
     names = dict.fromkeys((*before.logs, *counted.logs))

@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from bus.messages.usage import FilesystemUsage, FoundUsage, GetUsage, VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.pleg.adapters.usage_source import FILES_PLACES
-from services.pleg.controllers.file_usage import LONG_PODS, LONG_SECONDS, PAUSES, VOLUME_REQUESTS
+from services.pleg.controllers import file_usage
+from services.pleg.controllers.file_usage import LONG_PODS, PAUSES, VOLUME_REQUESTS
 from services.pleg.controllers.usage_reader import READ_SECONDS
 from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
@@ -140,7 +143,11 @@ async def test_as_many_hung_pods_as_there_are_places_begin_no_round_for_the_othe
 
 
 @on_virtual_time
-async def test_pods_with_files_without_end_show_what_was_counted_and_leave_places_and_time_to_others() -> None:
+async def test_pods_with_files_without_end_show_what_was_counted_and_leave_places_and_time_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(file_usage, "LONG_SECONDS", seconds := 30.0)
+    monkeypatch.setattr(file_usage, "LONGEST_SECONDS", seconds)
     endless = [f"a{number:02}" for number in range(FILES_PLACES)]
     world = await with_pods(*endless, "b")
     world.usage.endless = set(endless)
@@ -153,12 +160,60 @@ async def test_pods_with_files_without_end_show_what_was_counted_and_leave_place
         assert world.usage.measured.count("b") >= 3 and "b" in used(await ask(world))
         for uid in endless:
             figures = [figure for found in seen if (figure := found.get(uid)) is not None]
-            assert figures and figures == sorted(figures) and figures[-1] >= LONG_SECONDS
+            assert figures and figures == sorted(figures) and figures[-1] >= seconds
         before = world.usage.counted_seconds
-        for _ in range(80):
+        for _ in range(480):
             await world.pass_time(READ_SECONDS)
             await ask(world)
-        assert 0 < world.usage.counted_seconds - before <= 1.1 * 800.0 * LONG_PODS / PAUSES
+        assert 0 < world.usage.counted_seconds - before <= 1.1 * 4800.0 * LONG_PODS / PAUSES
+
+
+@on_virtual_time
+async def test_a_count_that_lasts_too_long_begins_again_and_the_figure_is_that_of_the_last_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(file_usage, "LONG_SECONDS", 30.0)
+    monkeypatch.setattr(file_usage, "LONGEST_SECONDS", 30.0)
+    world = await with_pods("a")
+    world.usage.endless = {"a"}
+    async with world:
+        await world.until(lambda: "a" in world.pods.state)
+        figures: list[int | None] = []
+        while 0 not in figures and len(figures) < 150:
+            figures.append(used(await ask(world)).get("a"))
+            await world.pass_time(READ_SECONDS)
+            if figures[-1] == 31:
+                world.usage.growth = 0  # what was counted is gone, and the pod makes empty files
+                await answer_to(world, GetUsage(max_age_files_seconds=0.0))  # as before an eviction: shortens no rest
+        assert figures[-2:] == [31, 0]
+        assert world.usage.measured == ["a"] * 3
+        assert world.network.clock.monotonic() >= 2 * PAUSES * 31
+
+
+@on_virtual_time
+async def test_files_that_take_long_to_count_are_counted_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_usage, "LONG_SECONDS", 30.0)
+    world = await with_pods("a")
+    world.usage.endless, world.usage.ends_after = {"a"}, {"a": 100}
+    async with world:
+        await world.until(lambda: "a" in world.pods.state)
+        figures: list[int | None] = []
+        for _ in range(300):
+            figures.append(used(await ask(world)).get("a"))
+            await world.pass_time(READ_SECONDS)
+        assert figures[-1] == 100
+        assert world.usage.measured == ["a"] * 3  # given up after 31 and 63 seconds
+
+
+@on_virtual_time
+async def test_a_count_that_fails_keeps_nothing_open() -> None:
+    world = await with_pods("a")
+    world.usage.failing = {"a"}
+    async with world:
+        await world.until(lambda: "a" in world.pods.state)
+        await ask(world)
+        await world.until(lambda: world.usage.closed == ["a"])
+        assert world.usage.measured == ["a"]
 
 
 @on_virtual_time

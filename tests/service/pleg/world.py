@@ -71,7 +71,11 @@ class StillUsage:
         self.measured: list[str] = []  # UIDs of pods whose files were measured
         self.by_plugins = False  # pods have volumes that only plugins can measure
         self.endless: set[str] = set()  # UIDs of pods that make files ahead of those who count them
+        self.growth = 1  # bytes in each turn
+        self.ends_after: dict[str, int] = {}  # UID of such a pod -> turns after which it stops
         self.counted_seconds = 0.0  # of all turns of endless ones
+        self.failing: set[str] = set()  # UIDs of pods whose files cannot be counted
+        self.closed: list[str] = []  # UIDs of pods whose counts were closed
         self.hung: dict[str, asyncio.Event] = {}  # by UID of a pod: measuring its files ends once this is set
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
@@ -97,21 +101,23 @@ class StillUsage:
 
 
 class CountedFiles:
-    """The files of a pod: one volume, which uses as many bytes as its number. Those of a pod in `endless` use one more
-    after each turn, and are never counted to their end."""
+    """The files of a pod: one volume, which uses as many bytes as its number. Those of a pod in `endless` use
+    `growth` more after each turn, and are counted to their end in `ends_after` turns or never."""
 
     def __init__(self, host: StillUsage, uid: str, number: int, volumes: bool) -> None:
         self._host, self._uid, self._volumes = host, uid, volumes
-        self._used = 0 if uid in host.endless else number
+        self._used, self._turns = 0 if uid in host.endless else number, 0
 
     async def count(self, seconds: float) -> bool:
         if (answers := self._host.hung.get(self._uid)) is not None:
             await answers.wait()
+        if self._uid in self._host.failing:
+            raise OSError("the disk is broken")
         if self._uid in self._host.endless:
-            self._used += 1
+            self._used, self._turns = self._used + self._host.growth, self._turns + 1
             await asyncio.sleep(seconds)
             self._host.counted_seconds += seconds
-        return self._uid not in self._host.endless
+        return self._uid not in self._host.endless or self._turns == self._host.ends_after.get(self._uid)
 
     def found(self) -> PodFiles:
         found = VolumeUsage(name="v", filesystem=FilesystemUsage(time=1.0, used=self._used), ephemeral=True)
@@ -119,7 +125,8 @@ class CountedFiles:
         by_plugins = self._host.by_plugins
         return PodFiles(time=1.0, logs={}, volumes=volumes, other=DiskUse(), measured_by_plugins=by_plugins)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._host.closed.append(self._uid)
 
 
 class FakePidfds:

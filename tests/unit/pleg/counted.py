@@ -5,11 +5,12 @@ from math import inf
 from pathlib import Path
 
 from services.pleg.adapters.disk_usage import MAX_LINKED_FILES, DirectoryCount, PodCount
+from services.pleg.adapters.file_statuses import Places
 from services.pleg.core.pod_files import DiskUse, PodFiles
 
 
 def disk_usage(root: Path, most_linked: int = MAX_LINKED_FILES) -> DiskUse:
-    directory = DirectoryCount(root, most_linked)
+    directory = DirectoryCount(root, Places(most_linked), Places(0))
     while not directory.count(100):
         pass
     return directory.use()

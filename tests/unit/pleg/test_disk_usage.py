@@ -1,6 +1,7 @@
 """What the files of a pod use, counted from directories as the kubelet lays them out."""
 
 import itertools
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_a_million_links_hide_nothing_that_is_found_after_them(tmp_path: Path, m
     os.link(one, root / "again")
     link = os.lstat(one)
     big = os.lstat(write(root / "big", 1_000_000))
-    monkeypatch.setattr(adapter, "FileStatuses", lambda _: itertools.chain(itertools.repeat(link, 1_100_000), [big]))
+    monkeypatch.setattr(adapter, "FileStatuses", lambda *_: itertools.chain(itertools.repeat(link, 1_100_000), [big]))
     assert disk_usage(root) == DiskUse((link.st_blocks + big.st_blocks) * 512, 2)
 
 
@@ -159,6 +160,55 @@ def test_directories_that_a_pod_makes_ahead_of_the_count_hide_no_file_beside_the
     assert (count.found().volumes[0].filesystem.used or 0) > blocks(*large)
     for chain in chains:
         chain.close()
+
+
+def test_a_volume_that_is_being_counted_shows_no_more_than_its_filesystem_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "ENTRIES_AT_ONCE", 10)
+    scratch = tmp_path / VOLUMES / "kubernetes.io~empty-dir/v"
+    for number in range(15):
+        write(scratch / f"file{number}")
+    files = DiskUse(blocks(scratch, *scratch.iterdir()), 16)
+    now = FilesystemUsage(time=3.0, capacity=1 << 40, used=4096, inodes=100, inodes_used=2)
+    monkeypatch.setattr(adapter, "read_filesystem", lambda *_: now)
+    count, seconds, shown = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True), itertools.count(), []
+    now = replace(now, used=8192)  # read at the end of the turn
+    for _ in range(2):
+        count.count(1.0, lambda: 2.0 * next(seconds))
+        filesystem = count.found().volumes[0].filesystem
+        shown.append(DiskUse(filesystem.used or 0, filesystem.inodes_used or 0))
+    assert shown == [DiskUse(8192, 2), files]  # counted to its end it shows what was counted, as du
+
+
+def test_a_filesystem_without_numbers_bounds_no_figure() -> None:
+    assert DiskUse(9, 8).at_most(FilesystemUsage(time=1.0, capacity=10, used=5, inodes=0, inodes_used=0)) == DiskUse(
+        5, 8
+    )
+    assert DiskUse(9, 8).at_most(FilesystemUsage(time=1.0)) == DiskUse(9, 8)
+
+
+def test_the_files_with_several_links_that_are_kept_are_so_many_for_a_pod_until_their_volume_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "MAX_LINKED_FILES", 4)
+    plugin = tmp_path / VOLUMES / "kubernetes.io~empty-dir"
+    for name in "ab":
+        for number in range(4):
+            os.link(
+                write(plugin / name / f"file{number}"), tmp_path / f"{name}{number}"
+            )  # a share counts as half a file
+
+    def inodes() -> list[int]:
+        return sorted(volume.filesystem.inodes_used or 0 for volume in count.found().volumes)
+
+    count = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
+    assert count.count(math.inf, lambda: 0.0) and inodes() == [5, 5]
+    monkeypatch.setattr(adapter, "ENTRIES_AT_ONCE", 5)
+    count, seconds = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True), itertools.count()
+    assert not any(count.count(1.0, lambda: 2.0 * next(seconds)) for _ in range(2))
+    assert inodes() == [3, 5]
+    count.close()
 
 
 def test_what_was_counted_so_far_lowers_no_figure() -> None:

@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("bytes of a cgroup file", f"{cgroup_reader.MOST_BYTES >> 10} KiB"),
         ("interfaces of a network namespace", network_counters.MOST_INTERFACES),
         (
-            "files of a directory with several links that are counted once; links of further ones count by shares",
+            "files of a pod with several links that are counted once; links of further ones count by shares",
             disk_usage.MAX_LINKED_FILES,
         ),
         ("share of the time in which the files of a pod are measured", f"1/{file_usage.PAUSES}"),
@@ -30,12 +30,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             f"{file_usage.TURN_SECONDS:.0f}; {usage_source.FILES_PLACES}",
         ),
         (
-            "parts of a volume that are left for a later turn, because a directory in it grows or is large",
+            "parts of the volumes of a pod that are left for a later turn, because a directory in it grows or is large",
             file_statuses.MAX_ASIDE,
         ),
         (
-            "seconds that files are counted without pauses; pods beyond it that have 1/20 of the time each",
-            f"{file_usage.LONG_SECONDS:.0f}; {file_usage.LONG_PODS}",
+            "seconds that a count lasts, or twice as long as the last one, at most; such pods with 1/20 of the time",
+            f"{file_usage.LONG_SECONDS:.0f}; {file_usage.LONGEST_SECONDS:.0f}; {file_usage.LONG_PODS}",
         ),
         ("bytes or inodes in a figure", f"2^{usage.MOST.bit_length()} - 1"),
         (
