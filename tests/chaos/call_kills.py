@@ -64,7 +64,6 @@ class Result:
     left: dict[str, list[str]] = field(default_factory=dict)  # on the machine at the end
     shims: collections.Counter[str] = field(default_factory=collections.Counter)
     rules: collections.Counter[str] = field(default_factory=collections.Counter)
-    forgotten: int = 0  # sandboxes that CRI has removed without their tasks
     stuck: int = 0  # removals that the runtime refused because of a task that CRI does not know of
     healed: int = 0  # times that podsync ended such tasks
 
@@ -75,7 +74,6 @@ class Result:
             f"{self.aimed.total()} kills ({aimed}); calls cut off: {cut}; lost: {self.lost or 'none'};"
             f" left: {self.left or 'nothing'}; shims that containerd gave up: {dict(self.shims)};"
             f" sandboxes with rules of CNI: {dict(self.rules)};"
-            f" sandboxes removed without their tasks: {self.forgotten};"
             f" refused removals {self.stuck}, tasks ended {self.healed}"
         )
 
@@ -266,17 +264,7 @@ class CallKills:
         self._given_up = {sandbox_of_shim(shim) for shim in given_up}
         if known := [str(shim) for shim in shims if shim not in given_up]:
             found["shims"] = known
-        return self._without_forgotten(found) if "tasks" in found else found
-
-    def _without_forgotten(self, found: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Count the sandboxes whose tasks CRI has forgotten, and leave out what belongs to them."""
-        log = self.containerd.log.read_text(errors="replace")
-        forgotten = CutCalls(log).forgotten & set(found["tasks"])
-        self.result.forgotten = len(forgotten)
-        found["tasks"] = [task for task in found["tasks"] if task not in forgotten]
-        found["mounts"] = [path for path in found.get("mounts", []) if Path(path).parent.name not in forgotten]
-        found["shims"] = [shim for shim in found.get("shims", []) if sandbox_of_shim(int(shim)) not in forgotten]
-        return {kind: things for kind, things in found.items() if things}
+        return found
 
     async def _take_down(self) -> None:
         await self.proxy.__aexit__(None, None, None)

@@ -14,7 +14,6 @@ _ID = r'\\"([0-9a-f]{64})\\"'
 _SANDBOX_MADE = re.compile(rf"RunPodSandbox for .* returns sandbox id {_ID}")
 _CONTAINER_MADE = re.compile(rf"CreateContainer within sandbox {_ID} .* returns container id {_ID}")
 _START_CUT = re.compile(rf'StartContainer for {_ID} failed" error=".*context canceled"')
-_RUN_CUT = re.compile(rf"failed to start sandbox {_ID}: .*failed to get task pid: context canceled")
 _DELETE_KILLED = re.compile(rf'for sandbox {_ID}: plugin type=\\"bridge\\" failed \(delete\)')
 
 
@@ -23,8 +22,6 @@ class CutCalls:
 
     def __init__(self, log: str) -> None:
         sandbox_of = {container: sandbox for sandbox, container in _CONTAINER_MADE.findall(log)}
-        # Their RunPodSandbox was cut once the task was made; containerd 2.1 then removes them without their task.
-        self.forgotten = set(_RUN_CUT.findall(log))
         self._made = set(_SANDBOX_MADE.findall(log))
         self._with_a_cut_start = {sandbox_of.get(container) for container in _START_CUT.findall(log)}
         self._with_a_killed_delete = set(_DELETE_KILLED.findall(log))

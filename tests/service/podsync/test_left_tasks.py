@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.podsync.core.pod.events import CallDone, CallFailed
-from services.podsync.core.pod.instructions import EndTasks
+from services.podsync.core.pod.instructions import EndTasks, RemoveSandboxes
 from services.podsync.core.pod.results import PodListed
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.podsync.performer import UID, a_container
@@ -32,3 +32,15 @@ async def test_tasks_that_keep_containers_from_being_removed_are_all_ended_and_n
         "its task cannot be ended either",
         "its task was ended",
     ]
+
+
+@on_virtual_time
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_task_of_a_sandbox_ends_before_the_runtime_forgets_the_sandbox(tmp_path: Path, fails: bool) -> None:
+    performer = await running(tmp_path)
+    performer.runtime.left_tasks.add(performer.sandbox)
+    if fails:
+        performer.runtime.fail("EndTask", "Unimplemented", "another runtime")
+    done = await performer.perform(RemoveSandboxes(uid=UID, sandboxes=(performer.sandbox,)))
+    assert isinstance(done, CallDone) and not performer.runtime.pods()
+    assert bool(performer.runtime.left_tasks) is fails

@@ -394,4 +394,4 @@ async def test_a_sandbox_is_stopped_once_more_before_it_is_removed(tmp_path: Pat
     performer = await running(tmp_path)
     done = await performer.perform(RemoveSandboxes(uid=UID, sandboxes=(performer.sandbox, "gone")))
     assert isinstance(done, CallDone)
-    assert performer.runtime.methods() == ["StopPodSandbox", "RemovePodSandbox"] * 2
+    assert performer.runtime.methods() == ["StopPodSandbox", "EndTask", "RemovePodSandbox"] * 2

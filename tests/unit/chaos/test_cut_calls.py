@@ -21,12 +21,6 @@ def test_a_shim_is_left_by_a_sandbox_that_was_never_returned_or_a_container_whos
     assert cut.cause_of_shim(RAN) == UNKNOWN
 
 
-def test_a_sandbox_whose_task_was_made_as_its_call_was_cut_is_forgotten() -> None:
-    cut, other = "failed to get task pid: context canceled", "failed to create shim task: context canceled"
-    text = r'msg="RunPodSandbox for &P{{}} failed, error" error="failed to start sandbox \"{}\": failed: {}"'
-    assert CutCalls(f"{text.format(CUT, cut)}\n{text.format(RAN, other)}\n").forgotten == {CUT}
-
-
 def test_a_rule_is_left_by_a_bridge_plugin_that_was_killed_as_it_deleted_the_network() -> None:
     cut = CutCalls(LOG)
     assert [cut.cause_of_rule(sandbox) for sandbox in (RAN, CUT)] == [BRIDGE_DELETE, UNKNOWN]

@@ -22,8 +22,8 @@ _REQUESTS: dict[str, Any] = {
 class Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """Answers all methods, those of `answers` with a code or (None) never. `asked`: namespace, method, request."""
 
-    def __init__(self, answers: dict[str, grpc.StatusCode | None]) -> None:
-        self.answers = answers
+    def __init__(self, answers: dict[str, grpc.StatusCode | None], deletes: float) -> None:
+        self.answers, self.deletes = answers, deletes
         self.asked: list[tuple[str, str, Any]] = []
 
     def service(self, details: Any) -> Any:
@@ -34,7 +34,8 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         async def answer(request: Any, context: Any) -> bytes:
             self.asked.append((namespace, method, request))
-            if method in self.answers:
+            self.deletes -= method == "Delete"
+            if method in self.answers and (method != "Delete" or self.deletes >= 0):
                 code = self.answers[method]
                 await (asyncio.Event().wait() if code is None else context.abort(code, "why"))
             return b""
@@ -42,9 +43,11 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return grpc.unary_unary_rpc_method_handler(answer, request_deserializer=_REQUESTS[method].FromString)
 
 
-async def ended(directory: Path, answers: dict[str, grpc.StatusCode | None]) -> list[tuple[str, str, Any]]:
-    """End task `t`; what the service was asked for."""
-    service, server = Service(answers), grpc.aio.server()
+async def ended(
+    directory: Path, answers: dict[str, grpc.StatusCode | None], *, deletes: float = float("inf")
+) -> list[tuple[str, str, Any]]:
+    """End task `t`; what the service was asked for. `deletes`: how many of them get the code of `answers`."""
+    service, server = Service(answers, deletes), grpc.aio.server()
     server.add_generic_rpc_handlers((service,))
     server.add_insecure_port(f"unix://{directory}/s")
     await server.start()
@@ -55,31 +58,37 @@ async def ended(directory: Path, answers: dict[str, grpc.StatusCode | None]) -> 
     return service.asked
 
 
-async def test_a_task_is_killed_waited_for_and_deleted(tmp_path: Path) -> None:
-    kill, wait, delete = await ended(tmp_path, {})
-    assert kill == ("k8s.io", "Kill", tasks_pb2.KillRequest(container_id="t", signal=9, all=True))
-    assert wait == ("k8s.io", "Wait", tasks_pb2.WaitRequest(container_id="t"))
-    assert delete == ("k8s.io", "Delete", tasks_pb2.DeleteTaskRequest(container_id="t"))
+RUNS = grpc.StatusCode.FAILED_PRECONDITION
+NOT_FOUND = grpc.StatusCode.NOT_FOUND
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION])
-async def test_a_process_that_has_ended_is_no_reason_to_keep_the_task(tmp_path: Path, code: grpc.StatusCode) -> None:
-    asked = await ended(tmp_path, {"Kill": code, "Wait": code})
-    assert [method for _, method, _ in asked] == ["Kill", "Wait", "Delete"]
+async def test_a_task_that_has_ended_is_deleted(tmp_path: Path) -> None:
+    assert await ended(tmp_path, {}) == [("k8s.io", "Delete", tasks_pb2.DeleteTaskRequest(container_id="t"))]
 
 
 async def test_a_task_that_is_not_there_is_ended(tmp_path: Path) -> None:
-    not_found = grpc.StatusCode.NOT_FOUND
-    assert len(await ended(tmp_path, {"Kill": not_found, "Wait": not_found, "Delete": not_found})) == 3
+    assert len(await ended(tmp_path, {"Delete": NOT_FOUND})) == 1
+
+
+@pytest.mark.parametrize("refusal", [RUNS, grpc.StatusCode.UNKNOWN])
+@pytest.mark.parametrize("code", ["", NOT_FOUND, RUNS])
+async def test_one_that_cannot_be_deleted_is_killed_waited_for_and_then_deleted(
+    tmp_path: Path, refusal: grpc.StatusCode, code: grpc.StatusCode | str
+) -> None:
+    answers = {"Kill": code, "Wait": code} if isinstance(code, grpc.StatusCode) else {}
+    refused, kill, wait, delete = await ended(tmp_path, {"Delete": refusal, **answers}, deletes=1)
+    assert refused == delete == ("k8s.io", "Delete", tasks_pb2.DeleteTaskRequest(container_id="t"))
+    assert kill == ("k8s.io", "Kill", tasks_pb2.KillRequest(container_id="t", signal=9, all=True))
+    assert wait == ("k8s.io", "Wait", tasks_pb2.WaitRequest(container_id="t"))
 
 
 @pytest.mark.parametrize(
     ("answers", "code"),
     [
-        ({"Delete": grpc.StatusCode.FAILED_PRECONDITION}, "FailedPrecondition"),
-        ({"Wait": None}, "DeadlineExceeded"),  # a process that SIGKILL does not end
-        ({"Kill": grpc.StatusCode.UNIMPLEMENTED}, "Unimplemented"),  # another runtime
-        ({"Kill": grpc.StatusCode.UNAVAILABLE}, "Unavailable"),
+        ({"Delete": RUNS}, "FailedPrecondition"),
+        ({"Delete": RUNS, "Wait": None}, "DeadlineExceeded"),  # a process that SIGKILL does not end
+        ({"Delete": grpc.StatusCode.UNIMPLEMENTED}, "Unimplemented"),  # another runtime
+        ({"Delete": grpc.StatusCode.UNAVAILABLE}, "Unavailable"),
     ],
 )
 async def test_a_failure_has_its_code(

@@ -6,6 +6,7 @@ call given up leaves nothing running but preStop hooks, which run once: the next
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -180,6 +181,9 @@ async def remove_sandboxes(operations: PodOperations, call: RemoveSandboxes) -> 
 
     async def remove(sandbox_id: str) -> None:
         await unless_absent(operations.runtime.stop_pod_sandbox(sandbox_id))
+        # containerd 2.1 keeps the task of a sandbox whose RunPodSandbox was cut off, and no call of CRI shows it later.
+        with contextlib.suppress(RuntimeCallError):
+            await operations.runtime.end_task(sandbox_id)
         await unless_absent(operations.runtime.remove_pod_sandbox(sandbox_id))
 
     if failures := await _try_all(remove(sandbox_id) for sandbox_id in call.sandboxes):
