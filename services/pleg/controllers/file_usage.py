@@ -31,9 +31,7 @@ PAUSES = 20  # a measurement of 1 s is repeated after 20 s at the earliest
 LONGEST_PAUSE = 3600.0  # seconds, also after a measurement that hung for hours
 NEXT_SECONDS = 2.0  # that the next pod waits for one that is measured
 TURN_SECONDS = 1.0  # that the files of a pod are counted before the next one in the queue has its turn
-LONG_SECONDS = (
-    600.0  # of counting, after which a count that has not ended is given up; or twice as long as the last one
-)
+LONG_SECONDS = 600.0  # of counting, or twice as long as the last time, after which a count is given up
 LONGEST_SECONDS = 2400.0  # of counting, at most
 LONG_PODS = 4  # whose last count was given up; more of them share what these may take
 VOLUME_SECONDS = 2.5  # that volume has to answer
