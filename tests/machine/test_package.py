@@ -84,6 +84,7 @@ def test_a_power_cut_restarts_the_agent_and_ten_pods(machine: Machine) -> None:
 def test_a_purge_removes_the_state_when_it_is_answered_so(machine: Machine) -> None:
     for name in PODS:
         machine.remove_pod(name)
+    eventually(lambda: len(machine.states()) == 1 and len(machine.tasks()) == 2, "ten pods have ended", 600)
     steps.end_the_pod(machine)
     machine.must("sh", "-c", f"echo {steps.ANSWER} | debconf-set-selections")
     machine.apt("purge", "bulkhead")
