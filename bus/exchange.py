@@ -21,8 +21,8 @@ class Exchange:
         self._sent = self._reminded = False
 
     def next(self, *, fits: bool = True, taken: int = -1) -> Frames:
-        """The frames to be sent now: the request with its body, or a reminder of it. `fits` False: not the body now;
-        `taken`: bytes of answers, for the head."""
+        """Return the frames to be sent now: the request with its body, or a reminder of it. `fits` False: the body must
+        not be sent now; `taken`: bytes of answers, for the head."""
         self._reminded, self._sent = self._sent or not fits, True
         head = replace(self.head, taken=taken)
         return frames.write_reminder(head) if self._reminded else frames.write_request(head, self.body)

@@ -35,7 +35,8 @@ from services.server.core.node_history import NodeHistory
 from shared.process_identity import identity_of
 from shared.story.files import directory_of
 from tests.fakes.runtime import FakeRuntime
-from tests.service.server.running import Node
+from tests.service.server.main_listener import MainListener, main_listener
+from tests.service.server.running import Node, configuration
 
 STARTED = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 95_000))
 HOSTILE = "<script>document.title='run'</script>"
@@ -248,6 +249,16 @@ class PageNode(Node):
                 self.write_failed_pull(uid, name)
             else:
                 self.write_story(uid, name, 3)
+
+    @asynccontextmanager
+    async def listener(self, directory: Path, pods: int, pace: float = 1.0) -> AsyncIterator[MainListener]:
+        """Run a server of this node with so many pods in the block, while time passes: so many seconds each second."""
+        (directory / "root" / "pod-resources").mkdir(parents=True)
+        async with main_listener(configuration(directory), node=self) as server:
+            self.publish(pods)
+            await self.network.settle()
+            async with self.time(pace):
+                yield server
 
     @asynccontextmanager
     async def time(self, pace: float = 1.0) -> AsyncIterator[None]:

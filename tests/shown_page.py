@@ -12,8 +12,7 @@ import pytest
 from services.server.controllers import node_state
 from tests.browser import Page, browser
 from tests.page_node import PageNode, add_hour
-from tests.service.server.main_listener import MainListener, main_listener
-from tests.service.server.running import configuration
+from tests.service.server.main_listener import MainListener
 
 PODS = 110
 ROWS = "document.querySelectorAll('#pods tbody tr').length"
@@ -39,15 +38,11 @@ class Shown:
 async def served(directory: Path, pods: int) -> AsyncIterator[tuple[PageNode, MainListener]]:
     """A node with so many pods and an hour of samples."""
     node = PageNode(directory)
-    (directory / "root" / "pod-resources").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(node_state, "_processes_of", node.shown_processes)
-        async with main_listener(configuration(directory), node=node) as server:
-            node.publish(pods)
-            await node.network.settle()
+        async with node.listener(directory, pods) as server:
             add_hour(server.running.service.page.state, node.network.clock.wall())
-            async with node.time():
-                yield node, server
+            yield node, server
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What the node has, what its pods have requested and what is used, as the node page shows it. Pure.
+"""Makes the rows of the node page about what the node has, what its pods request and what is used. Pure.
 
 Amounts are cores, bytes or counts; None = not known. Texts may come from any client of the API server, so that each
 is one line and the number of rows is limited.
@@ -30,13 +30,13 @@ Requests = Mapping[str, int]  # resource -> 1e-9 of its unit
 
 
 def conditions(node_status: Object, pressure: Iterable[Mapping[str, str]]) -> list[Row]:
-    """The conditions of the Node in its order. `pressure`: those of podsync, which are shown where there is no Node."""
+    """Return the conditions of the Node in its order. `pressure`: those of podsync, shown where there is no Node."""
     found = node_status.get("conditions") or list(pressure)
     return [{key: one_line(each.get(name) or "") for key, name in _CONDITION.items()} for each in found[:MAX_ROWS]]
 
 
 def counted_requests(pod: Object, status: Object) -> Requests:
-    """What the pod requests, and one of `pods`; {} = it has ended."""
+    """Return what the pod requests, with one of `pods`; {} = it has ended."""
     if status.get("phase") in _ENDED:
         return {}
     return {"pods": NANO} | {name: amount.nanos for name, amount in pod_requests(pod).items()}
@@ -45,7 +45,7 @@ def counted_requests(pod: Object, status: Object) -> Requests:
 def resources(
     capacity: Mapping[str, str], allocatable: Mapping[str, str], requested: Iterable[Requests], usage: NodeUsage | None
 ) -> list[Row]:
-    """A row for each resource of the node. `requested`: what each pod requests."""
+    """Return a row for each resource of the node. `requested`: what each pod requests."""
     total: dict[str, int] = {}
     for one in requested:
         for name, amount in one.items():
@@ -66,7 +66,7 @@ def resources(
 
 
 def filesystems(usage: NodeUsage | None) -> list[Row]:
-    """The filesystems of the kubelet, those that are known."""
+    """Return a row for each filesystem of the kubelet that is known."""
     if usage is None:
         return []
     containerfs = usage.containerfs if usage.containerfs_device not in ("", usage.imagefs_device) else None
@@ -75,7 +75,7 @@ def filesystems(usage: NodeUsage | None) -> list[Row]:
 
 
 def pod_usage(pods: Iterable[PodUsage]) -> dict[str, list[float | None]]:
-    """By UID: cores, bytes of the working set, bytes of ephemeral storage."""
+    """Return by UID: cores, bytes of the working set, bytes of ephemeral storage."""
     found: dict[str, list[float | None]] = {}
     for pod in pods:
         nanocores = pod.cgroup.cpu_nanocores if pod.cgroup else None
@@ -109,15 +109,15 @@ class NetworkRates:
         }
 
     def busiest(self) -> dict[str, float]:
-        """The series of the charts: the highest rate of any interface. A sum would count the bytes that pass a bridge
-        and a network card twice."""
+        """Return the series of the charts: the highest rate of any interface. A sum would count the bytes that pass a
+        bridge and a network card twice."""
         if not self._rates:
             return {}
         received, sent = zip(*self._rates.values(), strict=True)
         return {"network.received": max(received), "network.sent": max(sent)}
 
     def rows(self) -> list[Row]:
-        """The interfaces with most bytes."""
+        """Return a row for each of the interfaces with most bytes."""
         found = self._before.interfaces if self._before else ()
         most = sorted(found, key=lambda one: -(one.rx_bytes + one.tx_bytes))[:MAX_INTERFACES]
         return [_interface(one, *self._rates.get(one.name, (None, None))) for one in most]

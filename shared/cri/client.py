@@ -167,7 +167,7 @@ class CriRuntime:
         await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
 
     async def end_task(self, task_id: str) -> None:
-        """containerd's own task service: Delete; for a task that runs Kill, Wait and Delete."""
+        """Delete the task by containerd's own task service; kill the processes of one that runs first."""
         await end_task(self.endpoint, task_id)
 
     async def update_container_resources(self, container_id: str, resources: Message) -> None:

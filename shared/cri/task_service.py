@@ -29,8 +29,8 @@ _OPTIONS = (
 
 
 async def end_task(endpoint: str, task_id: str) -> None:
-    """Delete the task, one that runs once its processes are killed and have ended; `task_id` is the id of a container
-    or sandbox. Without such a task there is nothing to do. Raises RuntimeCallError, at the latest after 40 s."""
+    """Delete the task; the processes of one that runs are killed first. `task_id` is the id of a container or sandbox.
+    Without such a task there is nothing to do. Raises RuntimeCallError, at the latest after 40 s."""
     delete = tasks_pb2.DeleteTaskRequest(container_id=task_id)
     async with grpc.aio.insecure_channel(target(endpoint), options=_OPTIONS) as channel:
         with waiting_for("containerd's task service", 4 * _ANSWER_SECONDS):

@@ -142,12 +142,13 @@ def weight(cpu_shares: int) -> int:
 
 
 def milli_of_shares(cpu_shares: int) -> int:
-    """Thousandths of a core for cpu.shares, rounded up (node.md 4.2)."""
+    """Return thousandths of a core for cpu.shares, rounded up (node.md 4.2)."""
     return -(-cpu_shares * 1000 // 1024)
 
 
 def shares_of_weight(cpu_weight: int) -> int:
-    """cpu.shares for a cgroup v2 cpu.weight, by the kubelet's formula (node.md 4.2); `weight` may give less for it."""
+    """Return cpu.shares for a cgroup v2 cpu.weight, by the kubelet's formula (node.md 4.2); `weight` may give less for
+    it."""
     return (cpu_weight - 1) * 262142 // 9999 + 2
 
 

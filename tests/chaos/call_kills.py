@@ -55,8 +55,9 @@ _ENDS_AT_ONCE = "trap exit TERM; while :; do sleep 1000 & wait; done"
 
 @dataclass
 class Result:
-    """Of one run. `cut`: calls that containerd was busy with when their caller was killed, by method. `shims`: those
-    that containerd gave up, `rules`: sandboxes of which rules of CNI are left, both by the cut call that left them."""
+    """What one run has shown. `aimed`: kills, by the method that podsync was to be killed in; `cut`: calls that
+    containerd was busy with when their caller was killed, by method; `shims`: shims that containerd gave up, `rules`:
+    sandboxes of which rules of CNI are left, both by the cut call that left them."""
 
     aimed: collections.Counter[str] = field(default_factory=collections.Counter)
     cut: collections.Counter[str] = field(default_factory=collections.Counter)

@@ -9,10 +9,9 @@ from tests.chaos.cells import API_SERVER, CONTAINERD, SUPERVISORD, Cell, Hit, Mo
 
 NEW_POD_SECONDS = 3.0  # from the kill of any one process to the Ready of a pod created then
 LENIENT_AT_MOST = 4.0  # times that, on a machine that is busy with other tests
-AFTER_API_SERVER_SECONDS = (
-    16.0  # from the API server's return until everything is in sync: the longest pause between the
-)
-# first two requests of an outage is 12 s, and the sync follows
+# From the API server's return until everything is in sync: the longest pause between the first two requests of an
+# outage is 12 s, and the sync follows.
+AFTER_API_SERVER_SECONDS = 16.0
 LEASE_INTERVALS = 2.0
 BYSTANDERS = (SUPERVISORD, "bootstrap", "server")  # no new pod waits for them
 DIRECT, PROXIED = "server port", "API server"  # the two ways an exec session is held open

@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,12 @@ def write_hosts(directory: Path, registry: str, text: str) -> None:
     file.write_text(text)
 
 
+def is_reported(world: World, *parts: str) -> bool:
+    """Whether status has logged a Failed event that contains all of these texts."""
+    failed = [line for line in world.log_of("status").splitlines() if "reason=Failed" in line]
+    return any(all(part in line for part in parts) for line in failed)
+
+
 @asynccontextmanager
 async def trusting_containerd(registry: Registry, authority: Authority) -> AsyncIterator[PrivateContainerd]:
     """A containerd that knows the registry's authority."""
@@ -182,8 +189,7 @@ async def test_a_file_of_certs_d_brings_mirror_and_authority_to_the_containerd_t
                 registry.push(f"team/{name}:1")
                 pull(name, f"{name}.test")
                 assert part in await wait_waiting(world, name, "ErrImagePull", "ImagePullBackOff")
-                failed = [line for line in world.log_of("status").splitlines() if "reason=Failed" in line]
-                assert [line for line in failed if f"{name}.test" in line and part in line], failed
+                await world.wait_for(partial(is_reported, world, f"{name}.test", part), f"the event of {name}")
             assert world.pid_of("containerd") == pid, "containerd was restarted"
 
 

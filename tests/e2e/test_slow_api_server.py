@@ -12,12 +12,11 @@ from tests.behaviour import container, pod_of
 from tests.cluster import is_ready
 from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
-from tests.fakes.api_server import Received
 from tests.world import World
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 
-SECONDS = 8.0  # longer than the first timeout of a list, and than single reads once had
+SECONDS = 8.0  # longer than the first timeout of a list
 NAMESPACE = "/api/v1/namespaces/default"
 
 
@@ -35,6 +34,7 @@ def put_objects(api: HttpApiServer, directory: Path) -> None:
 async def test_pods_with_claims_and_secrets_that_are_read_singly_run(tmp_path: Path) -> None:
     kubeconfig, data = tmp_path / "kubeconfig", tmp_path / "data"
     data.mkdir()
+    seen = data / "seen"
     sources: list[Object] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
         {"name": "secret", "secret": {"secretName": "s"}},
@@ -44,14 +44,9 @@ async def test_pods_with_claims_and_secrets_that_are_read_singly_run(tmp_path: P
     script = 'echo "$WORD $(cat /secret/word)" > /data/seen; exec sleep 1000000'
     pod = pod_of("web", container("c", script, volumeMounts=mounts, env=env), volumes=sources)
     with HttpApiServer() as api:
-        arrive = api.server.arrive
-
-        async def slowly(received: Received, timeout: float | None) -> None:
-            api.server.slow(SECONDS if received.method == "GET" else 0.0)
-            await arrive(received, timeout)
 
         def run() -> None:
-            api.server.arrive = slowly  # type: ignore[method-assign]
+            api.server.slow(lambda received: SECONDS if received.method == "GET" else 0.0)
             put_objects(api, data)
             api.server.bind(pod, NODE)
 
@@ -65,5 +60,5 @@ async def test_pods_with_claims_and_secrets_that_are_read_singly_run(tmp_path: P
         async with World(flags=(f"--kubeconfig={kubeconfig}",), config=config) as world:
             await world.wait_for(lambda: ready(paths.node(NODE)), "the node to be ready", 120.0)
             await world.wait_for(lambda: ready(paths.pod("default", "web")), "the pod to run", 180.0)
-            await world.wait_for((data / "seen").exists, "the container to write")
-            assert (data / "seen").read_text() == "secret secret\n"
+            await world.wait_for(lambda: seen.exists() and seen.read_text(), "the container to write")
+            assert seen.read_text() == "secret secret\n"

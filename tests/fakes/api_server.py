@@ -6,7 +6,7 @@ loop: on a VirtualLoop that is the ManualClock's (`tests.fakes.virtual_time`).
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +58,8 @@ class FakeApiServer:
         self.received: list[Received] = []
         self._requests = ApiRequests(self.store, drops)
         self._drops = drops
-        self._reachable, self._seconds = True, 0.0
+        self._reachable = True
+        self.slow(0.0)
         self._running = asyncio.Event()
         self._running.set()
         self._refusals: list[_Refusal] = []
@@ -133,7 +134,8 @@ class FakeApiServer:
 
     def up(self) -> None:
         """Reachable, running, fast, refusing nothing."""
-        self._reachable, self._seconds = True, 0.0
+        self._reachable = True
+        self.slow(0.0)
         self._refusals.clear()
         self._answers_lost = 0
         self.resume()
@@ -148,9 +150,10 @@ class FakeApiServer:
         self._running.set()
         self._set_paused(False)
 
-    def slow(self, seconds: float) -> None:
-        """Every request takes this long and has its effect at the end; 0 = at once again."""
-        self._seconds = seconds
+    def slow(self, seconds: float | Callable[[Received], float]) -> None:
+        """Every request takes this long, or as long as the function returns for it, and has its effect at the end;
+        0 = at once again."""
+        self._seconds = seconds if callable(seconds) else lambda _: seconds
 
     def refuse(self, n: int, code: int = 429, *, retry_after: float | None = None, reason: str = "") -> None:
         """The next `n` requests (0 = all until `up`) get this error; a 429 has Retry-After 1 by default."""
@@ -181,7 +184,7 @@ class FakeApiServer:
         """The request's way to the server: logged when it gets there, as faults let it."""
         try:
             async with asyncio.timeout(_TIMEOUT if timeout is None else timeout):
-                await asyncio.sleep(self._seconds)
+                await asyncio.sleep(self._seconds(received))
                 await self._running.wait()
         except TimeoutError:
             raise ApiUnansweredError(f"{received.method} {received.path}: no answer in time") from None

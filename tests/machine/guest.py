@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 QUIET_SECONDS = 30.0  # without a sign of progress, after which a machine hangs; a command reports every 2 s
+_MAX_START_SECONDS = 600.0  # for a command that is not waited for
 _LOOK_EVERY = 0.5  # seconds; what shows progress besides the line is looked at so often
 
 
@@ -46,10 +47,7 @@ class Guest:
     def run(self, command: Sequence[str], seconds: float) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end; the return code is negative for a signal. MachineError after that time, or when the
         machine ends, boots or hangs meanwhile."""
-        self._number += 1
-        number, what = str(self._number), " ".join(command)[:300]
-        arguments = "\0".join(command).encode().hex()
-        self._send(f"run {number} {seconds:.0f} {arguments}\n")
+        number, what = self._begin(command, seconds), " ".join(command)[:300]
         began = time.monotonic()
         while True:
             # The program in there ends the command a moment before.
@@ -64,15 +62,18 @@ class Guest:
 
     def start(self, command: Sequence[str]) -> None:
         """Begin a command without a wait for its end, which may be that of the machine."""
-        self._number += 1
-        self._send(f"run {self._number} 600 {chr(0).join(command).encode().hex()}\n")
+        self._begin(command, _MAX_START_SECONDS)
 
-    def _send(self, line: str) -> None:
+    def _begin(self, command: Sequence[str], seconds: float) -> str:
+        """Send a command, which is killed after that time; return the number that its answer has."""
+        self._number += 1
+        arguments = "\0".join(command).encode().hex()
         try:
             self._line.settimeout(QUIET_SECONDS)
-            self._line.sendall(line.encode())
+            self._line.sendall(f"run {self._number} {seconds:.0f} {arguments}\n".encode())
         except OSError as error:
             raise MachineError(f"the machine has ended, or reads nothing: {error}") from error
+        return str(self._number)
 
     def _next(self, deadline: float, what: str) -> list[str]:
         """The words of the next line."""

@@ -84,7 +84,7 @@ class Machine(InstalledNode):
         return self.run(*command, seconds=_MAX_COMMAND_SECONDS, **environment)
 
     def run(self, *command: str, seconds: float, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """The same, for so many seconds at most."""
+        """Run a command in there as `call` does, for so many seconds at most."""
         variables = [*LOGIN, "DEBIAN_FRONTEND=noninteractive", *(f"{k}={v}" for k, v in environment.items())]
         guest = self._guest
         assert guest is not None, "the machine is switched off"
@@ -95,7 +95,7 @@ class Machine(InstalledNode):
         return self.call("journalctl", "--boot", "--no-pager", "--lines=80").stdout
 
     def import_images(self) -> None:
-        """Bring IMAGES into its containerd."""
+        """See InstalledNode."""
         for number, image in enumerate(IMAGES):
             (self.shared / f"image-{number}.tar").write_bytes(archive(image, *read_busybox()))
             self.must("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import",

@@ -19,7 +19,7 @@ exec sleep infinity
 
 @dataclass(frozen=True)
 class Address:
-    """Of one machine in its network. `option`: as the kernel's command line takes it."""
+    """The address of one machine in its network, and the names of what it needs for it."""
 
     name: str
     number: int

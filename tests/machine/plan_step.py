@@ -18,7 +18,7 @@ STATE = Path("/var/lib/machine-checks.json")
 
 
 def save(state: dict[str, Any]) -> None:
-    """Bring it to the disk."""
+    """Write the memory of the checks so that it outlives a power cut."""
     with STATE.open("w") as file:
         file.write(json.dumps(state))
         file.flush()

@@ -16,7 +16,7 @@ from tests.machine.root import Root
 
 _MEMORY_MIB = 2000
 _END_SECONDS = 30.0  # for the end of processes after SIGKILL
-# Beside other work it gets a third of a processor's time; it ends with us, however we end.
+# It gets a third of the time that a process of normal priority gets; it ends with us, however we end.
 _CHILD = ("nice", "-n", "5", "setpriv", "--pdeathsig", "KILL")
 _NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc")
 # A shell is the first process, for a kernel that panics ends itself by a signal that a first process ignores.

@@ -10,7 +10,7 @@ import pytest
 from tests.machine.machine import Machine
 from tests.machine.root import cached_root
 from tests.release_build import build_release
-from tests.vm.inside.plan import PHASES, Phase, expected
+from tests.vm.inside.plan import PHASES, Phase, expected, sentence
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
@@ -26,26 +26,25 @@ _CHECKS = [
 
 
 class Plan:
-    """The machine, and how far it is."""
+    """The phases of tests/vm/inside/plan.py on one machine: each check first brings the machine into its phase."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._phase: Phase | None = None
-        self._broken: dict[str, str] = {}  # by phase
+        self._broken = ""  # why no further check is tried
 
     def check(self, phase_name: str, check: str) -> None:
         """Do what comes before the check, then the check; AssertionError with the reason where it fails."""
         [phase] = (phase for phase in PHASES if phase.name == phase_name)
-        if reason := next(iter(self._broken.values()), ""):
-            pytest.fail(f"not tried: {reason}", pytrace=False)
-        gate = check == expected_checks(phase)[0]
+        if self._broken:
+            pytest.fail(f"not tried: {self._broken}", pytrace=False)
         try:
             if phase is not self._phase:
                 self._enter(phase)
             self._inside("check", phase.name, check)
         except AssertionError:
-            if gate:
-                self._broken[phase.name] = f"{check!r} failed in phase {phase.name!r}"
+            if check == sentence(phase.checks[0]):
+                self._broken = f"{check!r} failed in phase {phase.name!r}"
             raise
 
     def _enter(self, phase: Phase) -> None:
@@ -60,11 +59,6 @@ class Plan:
             "/opt/bulkhead/bin/python", "-P", "-m", "tests.machine.plan_step", *arguments, PYTHONPATH="/host"
         )
         assert done.returncode == 0, done.stderr
-
-
-def expected_checks(phase: Phase) -> list[str]:
-    """The names of its checks."""
-    return [check for name, check in expected() if name == phase.name]
 
 
 @pytest.fixture(scope="module")

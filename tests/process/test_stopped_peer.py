@@ -80,7 +80,11 @@ class Peer:
     async def __aenter__(self) -> "Peer":
         process = await asyncio.create_subprocess_exec(*self._command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
         self.process = process
-        assert await self.line() == "ready"
+        try:
+            assert await self.line() == "ready"
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -135,11 +139,13 @@ async def test_too_many_bytes_of_requests_under_way_fail_at_once(bus: ProcessBus
 
 
 async def test_a_service_keeps_a_bounded_number_of_bytes_for_a_stopped_caller(bus: ProcessBus, tmp_path: Path) -> None:
-    asked, go_on = 0, asyncio.Event()
+    asked, all_asked, go_on = 0, asyncio.Event(), asyncio.Event()
 
     async def answer(request: Echo) -> Echo:
         nonlocal asked
         asked += 1
+        if asked == REQUESTS:
+            all_asked.set()
         await go_on.wait()
         return Echo(number=request.number, text=f"{request.number % 10}" * BYTES)
 
@@ -147,8 +153,7 @@ async def test_a_service_keeps_a_bounded_number_of_bytes_for_a_stopped_caller(bu
     await bus.start()
     async with Peer(CALLER, tmp_path / "r") as client:
         async with asyncio.timeout(60):
-            while asked < REQUESTS:
-                await asyncio.sleep(0.01)
+            await all_asked.wait()
         client.process.send_signal(signal.SIGSTOP)
         before = most = resident_bytes()
         go_on.set()

@@ -1,4 +1,4 @@
-"""How much disk the files of a pod use: logs, volumes, etc-hosts (node.md 7.5). Blocks while it counts.
+"""Counts how much disk the files of a pod use: logs, volumes, etc-hosts (node.md 7.5). Each call blocks.
 
 A directory is counted on its filesystem, a file with several links once, and with no bound of entries, as du: a pod
 that could end the count early would evade its limits. But a pod can also keep it from ending, by directories that it
@@ -49,7 +49,7 @@ class DirectoryCount:
         self._used_by_shares = self._inodes_by_shares = 0.0
 
     def count(self, entries: int) -> bool:
-        """Count at most so many entries; whether that was all."""
+        """Count at most so many entries; return whether these were all."""
         left = entries
         for found in itertools.islice(self._statuses, entries):
             left -= 1
@@ -66,13 +66,13 @@ class DirectoryCount:
         return left > 0
 
     def use(self) -> DiskUse:
-        """What was counted so far; never less than before."""
+        """Return what was counted so far, which is never less than before."""
         by_shares = (self._used_by_shares, self._inodes_by_shares)
         used, inodes = (math.ceil(round(number, 3)) for number in by_shares)
         return DiskUse(self._used + used, self._inodes + inodes)
 
     def turn(self) -> None:
-        """Go on elsewhere in the directory; see FileStatuses."""
+        """Continue elsewhere in the directory; see FileStatuses."""
         self._statuses.turn()
 
     def close(self) -> None:
@@ -84,20 +84,21 @@ class DirectoryCount:
 
 @dataclass
 class _Part:
-    """The logs of a container, or a volume with its filesystem. `counts`: None = the filesystem has its figures.
-    `path`: of a volume that is not counted to its end."""
+    """The logs of a container, or a volume with its `path` and filesystem. `counts`: None = the filesystem has its
+    figures."""
 
     name: str
     filesystem: FilesystemUsage | None = None
     ephemeral: bool = False
     counts: DirectoryCount | None = None
-    path: str | None = None
+    path: str = ""
+    complete: bool = False  # it is counted to its end
 
     def end_turn(self) -> None:
-        """Go on elsewhere; until then what all files of the filesystem use by now bounds the figures."""
+        """Continue elsewhere; until the next turn, what all files of the filesystem use by now bounds the figures."""
         if self.counts is not None:
             self.counts.turn()
-        if self.path is not None and self.filesystem is not None:
+        if self.filesystem is not None:
             self.filesystem = read_filesystem(self.path, self.filesystem.time) or self.filesystem
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class _Part:
         filesystem = self.filesystem
         if self.counts is not None:
             use = self.counts.use()
-            filesystem = with_use(filesystem, use if self.path is None else use.at_most(filesystem))
+            filesystem = with_use(filesystem, use if self.complete else use.at_most(filesystem))
         return VolumeUsage(name=self.name, filesystem=filesystem, ephemeral=self.ephemeral)
 
 
@@ -130,8 +131,8 @@ class PodCount:
         self._left: deque[_Part] = deque()  # those that are not counted to their end, the next one first
 
     def count(self, seconds: float, monotonic: Callable[[], float]) -> bool:
-        """Count for about so long, by this clock; whether everything is counted. The next turn begins with another part
-        of the pod, and elsewhere in this one, so that what never ends does not hide the rest."""
+        """Count for about so long, by this clock; return whether everything is counted. The next turn begins with
+        another part of the pod, and elsewhere in this one, so that what never ends does not hide the rest."""
         end = monotonic() + seconds
         if not self._begun:
             self._begin()
@@ -139,7 +140,7 @@ class PodCount:
             part = self._left[0]
             if part.counts is None or part.counts.count(ENTRIES_AT_ONCE):
                 self._left.popleft().close()
-                part.path = None
+                part.complete = True
             elif monotonic() >= end:
                 part.end_turn()
                 self._left.rotate(-1)
@@ -147,7 +148,7 @@ class PodCount:
         return True
 
     def found(self) -> PodFiles:
-        """What was counted so far, without what was not begun."""
+        """Return what was counted so far, without the parts that were not begun."""
         parts = self._parts
         return PodFiles(
             time=self._wall,

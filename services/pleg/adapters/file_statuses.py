@@ -1,8 +1,8 @@
-"""The status of each file in a tree that containers have filled, however deep it is or grows; blocking.
+"""Reads the status of each file in a tree that containers have filled, however deep it is or grows.
 
-Each directory is opened by its name in the one above it, so that no path is too long to be counted. Memory grows with
-the depth of the tree, not with the number of its entries; open descriptors grow only with directories that have more
-than a piece of entries, and with the parts that are left for later.
+Each call blocks. Each directory is opened by its name in the one above it, so that no path is too long to be counted.
+Memory grows with the depth of the tree, not with the number of its entries; open descriptors grow only with directories
+that have more than a piece of entries, and with the parts that are left for later.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ _INNER = _DIRECTORY | os.O_NOFOLLOW
 
 @dataclass
 class Places:
-    """So many things may be kept at the same time; several directories share them."""
+    """A limit of what may be kept at the same time, which several directories share."""
 
     free: int
 
     def take(self) -> bool:
-        """Take a place; False = none is free."""
+        """Take a place; return False where none is free."""
         if self.free <= 0:
             return False
         self.free -= 1
@@ -64,8 +64,8 @@ class FileStatuses:
         raise StopIteration
 
     def turn(self) -> None:
-        """Go on elsewhere: with the entries left in a directory above the current one, the highest that has some. So a
-        directory that grows as fast as it is read hides only what is beside more of them than there are places."""
+        """Continue elsewhere: with the entries left in a directory above the current one, the highest that has some. So
+        a directory that grows as fast as it is read hides only what is beside more of them than there are places."""
         if self._walks:
             walk = self._walks.popleft()
             rest = walk.split() if self._aside.free > 0 else None
@@ -94,7 +94,7 @@ class _Level:
 
 
 class _Walk:
-    """Has the current directory open."""
+    """A walk through a part of the tree, which has its current directory open."""
 
     def __init__(self, root: Path, status: os.stat_result, levels: list[_Level], directory: int) -> None:
         self._root, self.status, self._levels, self._directory = root, status, levels, directory

@@ -30,12 +30,12 @@ class FilesCount(Protocol):
     """The files of one pod, which are counted in turns."""
 
     async def count(self, seconds: float) -> bool:
-        """Count for about so long; whether everything is counted. Lasts as long as a mount of the pod does not answer;
-        delays no other pod while fewer than FILES_PLACES count."""
+        """Count for about so long; return whether everything is counted. Lasts as long as a mount of the pod does not
+        answer; delays no other pod while fewer than FILES_PLACES count."""
         ...
 
     def found(self) -> PodFiles:
-        """What was counted so far, without what was not begun."""
+        """Return what was counted so far, without the parts that were not begun."""
         ...
 
     def close(self) -> None:

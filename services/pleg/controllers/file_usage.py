@@ -3,9 +3,9 @@
 The files of a pod are counted in turns, for which pods wait in a queue. After each turn the pod has the figures of what
 was counted so far, so that it exceeds its limits even if it keeps the count from ending. Such a sum also keeps what the
 pod removes behind the count, and lacks what it adds there. So a count has no pauses, and one that lasts too long is
-given up: the next one begins again, with twice the time, as the tree may just be large. Between two counts a pod rests,
-so that they take at most a twentieth of the time. The next pod does not wait for one with a mount that does not answer:
-that one is not begun again until it returns.
+given up: the next one begins again, with twice the time, as the tree may just be large. Between two counts a pod rests
+19 times as long as the last one took, and at most an hour where that one ended. The next pod does not wait for one with
+a mount that does not answer: that one is not begun again until it returns.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class _Measured:
     counted: PodFiles | None  # by the last count alone, whether it ended or was given up
     began_at: float
     took: float = 0.0  # seconds of counting
-    due: float = 0.0  # for a pod in FileUsage._long: with no more than LONG_PODS of them
+    due: float = 0.0  # monotonic seconds; a pod in FileUsage._long may have to rest longer
 
 
 class FileUsage:
@@ -131,8 +131,8 @@ class FileUsage:
         return self._round
 
     def _is_rested(self, uid: str, measured: _Measured, now: float) -> bool:
-        """Whether the pod may be counted again, also at a request for newer figures: one whose last count was given up
-        rests, so that all such pods together take as much of the time as LONG_PODS of them."""
+        """Return whether the pod may be counted again, also at a request for newer figures: one whose last count was
+        given up rests, so that all such pods together take as much of the time as LONG_PODS of them."""
         rest = (PAUSES - 1) * measured.took * max(1.0, len(self._long) / LONG_PODS)
         return uid not in self._long or measured.began_at + measured.took + rest <= now
 

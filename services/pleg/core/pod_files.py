@@ -20,11 +20,12 @@ class DiskUse:
         return DiskUse(self.used + other.used, self.inodes + other.inodes)
 
     def at_least(self, other: "DiskUse") -> "DiskUse":
-        """The larger of both bytes, and of both inodes."""
+        """Return the larger of both bytes, and of both inodes."""
         return DiskUse(max(self.used, other.used), max(self.inodes, other.inodes))
 
     def at_most(self, filesystem: FilesystemUsage) -> "DiskUse":
-        """No more than all files of the filesystem use, where it knows that (btrfs has no number of inodes)."""
+        """Return this use, or what all files of the filesystem use where that is less and known (btrfs has no
+        inodes)."""
         used = min(self.used, filesystem.used or 0) if filesystem.capacity else self.used
         return DiskUse(used, min(self.inodes, filesystem.inodes_used or 0) if filesystem.inodes else self.inodes)
 

@@ -364,9 +364,9 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
 
 
 def _is_kept_from_ending(record: PodRecord) -> bool:
-    """The pod is to end and its call under way only waits: for an image, a hook, a read of the API server, for one
-    container to be stopped first, or for a grace period longer than the one that holds now. The other containers would
-    be stopped only after that."""
+    """Return whether the pod is to end and its call under way only waits: for an image, a hook, a read of the API
+    server, for one container to be stopped first, or for a grace period longer than the one that holds now. The other
+    containers would be stopped only after that."""
     if record.saved.state is not PodState.TERMINATING or record.given_up:
         return False
     if isinstance(record.call, KillPod):

@@ -1,4 +1,4 @@
-"""The machine for the node page: conditions, resources, filesystems, network, and what each pod uses.
+"""Gathers what the node page shows of the machine: conditions, resources, filesystems, network, and what each pod uses.
 
 The node's figures are in the streams anyway. Those of the pods are requested from pleg only while a page is open, once
 per reading of pleg's, never per pod.
@@ -39,7 +39,7 @@ class NodeMachine:
         self._pods: dict[str, list[float | None]] = {}
 
     def sample(self) -> dict[str, float | None]:
-        """The values of a sample, by series; {} while they are stale."""
+        """Return the values of a sample, by series; {} while they are stale."""
         usage = self._fresh()
         self._network.take(usage.network if usage else None)
         if usage is None:
@@ -63,11 +63,11 @@ class NodeMachine:
             self._pods = pod_usage(found.pods)
 
     def forget_pods(self) -> None:
-        """No page is open: the figures of pods become old."""
+        """Forget what the pods use: no page is open, and the figures become old."""
         self._pods = {}
 
     def sections(self, requested: Iterable[Requests]) -> dict[str, Any]:
-        """The sections of the page's document. `requested`: what each pod requests."""
+        """Return the sections of the page's document. `requested`: what each pod requests."""
         node, own = self._object.state.get(_NODE), self.resources.state.get(_NODE)
         status = (node.node.get("status") or {}) if node else {}
         capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}

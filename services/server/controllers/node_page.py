@@ -198,7 +198,7 @@ class NodePage:
             await asyncio.sleep(TICK)
 
     async def _follow_pods(self) -> None:
-        """Apart from the state, which must not wait for pleg."""
+        """Read what the pods use while a page is open, apart from the state, which must not wait for pleg."""
         while True:
             await self._opened.wait()
             await self._unless_it_fails(self.state.machine.read_pods())

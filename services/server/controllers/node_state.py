@@ -125,7 +125,7 @@ class NodeState:
         return {uid: row for uid, (_, row, _) in rows.items()}
 
     def requested(self) -> list[Requests]:
-        """What each of these pods requests."""
+        """Return what each of these pods requests."""
         return [requests for _, _, requests in self._rows.values()]
 
     async def _read_processes(self) -> None:

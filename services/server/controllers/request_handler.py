@@ -21,8 +21,8 @@ from services.server.core.bearer import BearerError
 from services.server.core.connections import group_of, shown_address
 from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
-from services.server.core.routes import POD_STREAMS, Endpoint, Refusal, Route, ServedEndpoints, resolve
-from services.server.core.shares import MAX_STREAMS, Shares
+from services.server.core.routes import MAX_STREAMS, POD_STREAMS, Endpoint, Refusal, Route, ServedEndpoints, resolve
+from services.server.core.shares import Shares
 from services.server.core.stream_parameters import is_websocket, offered_protocols
 from shared.tracing.context import parse_traceparent
 from shared.tracing.span import Kind
@@ -186,7 +186,7 @@ class RequestHandler:
             return response
 
     def _refuse_stream(self, namespace: str) -> web.Response:
-        """Without Retry-After: clients of the API server would wait, and not show the reason."""
+        """Refuse without Retry-After: clients of the API server would wait, and not show the reason."""
         of_namespace, total = self._streams.of(namespace), self._streams.total
         text = f"too many streams: {of_namespace} of namespace {namespace!r}, {total} of all namespaces, of at most"
         text += f" {MAX_STREAMS}; end some exec, attach, port-forward or logs of its pods on this node"

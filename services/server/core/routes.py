@@ -46,6 +46,7 @@ class Endpoint(StrEnum):
 
 
 # Requests to a pod that last as long as their client likes; the first parameter is the pod's namespace.
+MAX_STREAMS = 4096  # such requests to the main listener; authorized connections without one stay for others
 POD_STREAMS = frozenset({Endpoint.CONTAINER_LOGS, Endpoint.EXEC, Endpoint.ATTACH, Endpoint.PORT_FORWARD, Endpoint.RUN})
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
 

@@ -1,8 +1,6 @@
-"""Places that several claimants share, so that a few of them cannot take all. Pure."""
+"""Shares places among several claimants, so that a few of them cannot take all. Pure."""
 
 from collections import Counter
-
-MAX_STREAMS = 4096  # of the main listener; authorized connections that carry none stay for other requests
 
 
 class Shares:
@@ -23,7 +21,7 @@ class Shares:
         return self._taken[claimant]
 
     def take(self, claimant: str) -> bool:
-        """Take a place; whether the claimant may."""
+        """Take a place; return False where the claimant may not."""
         if self._taken[claimant] >= min(self._of_one, self._limit - self.total):
             return False
         self._taken[claimant] += 1

@@ -139,7 +139,7 @@ class ClusterPods:
             self._desired.pods.remember(uid, seen)
 
     async def _save(self, uids: list[str], version: str, *, complete: bool) -> None:
-        """`version`: up to which the pods were read."""
+        """Save when the pods were first seen; `version` is the one up to which they were read."""
         merged = ((uid, self._desired.pods.pod(uid, "api")) for uid in uids)
         seen = {uid: objects.annotations(pod)[SEEN] for uid, pod in merged if pod is not None}
         if not complete:  # pods that are not understood at the moment keep theirs

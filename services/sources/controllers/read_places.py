@@ -1,4 +1,4 @@
-"""How many single reads are under way at once: an API server that answers slowly must not hold up all the others."""
+"""Limits the single reads that are under way at once: slow answers to some must not hold up all the others."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,9 +8,9 @@ MAX_SLOW = 64  # reads; each answer has an object of at most 1.5 MiB
 
 
 class ReadPlaces:
-    """`places`: how many reads there are at once. One that is not answered within SLOW_AFTER leaves its place to
-    another, as long as no more than MAX_SLOW have done so and are under way. While the API server answers no request,
-    as `is_away` returns, none does: a server that hangs gets fewer reads, not more."""
+    """The places of reads, of which there are `places` at once. A read that is not answered within SLOW_AFTER leaves
+    its place to another, as long as no more than MAX_SLOW have done so and are under way. While the API server answers
+    no request, as `is_away` returns, none does: a server that hangs gets fewer reads, not more."""
 
     def __init__(self, places: int, is_away: Callable[[], bool]) -> None:
         self._free, self._is_away = asyncio.Semaphore(places), is_away

@@ -22,7 +22,7 @@ def encode(seen: Mapping[str, str], resource_version: str = "") -> dict[str, Any
 
 
 def resource_version(record: Mapping[str, Any] | None) -> str:
-    """Up to which the pods of the record were read; "" = not recorded, as by earlier versions of the agent."""
+    """Return the version up to which the pods were read; "" = an earlier version of the agent wrote the record."""
     found = (record or {}).get("resource_version")
     return found if isinstance(found, str) and found.isdecimal() else ""
 

@@ -16,8 +16,8 @@ def renew_interval(duration: float) -> float:
 
 
 def read_timeout(duration: float) -> float:
-    """Seconds for a GET on behalf of the Lease: 25 for 40 seconds, so that an API server that takes 20 is still read.
-    The kubelet has 10 seconds, as for the renewal itself."""
+    """Return the seconds for a GET on behalf of the Lease: 25 for 40 seconds, so that an API server that takes 20 is
+    still read. The kubelet has 10 seconds, as for the renewal itself."""
     return duration * READ_FRACTION
 
 

@@ -57,8 +57,8 @@ def load_record(directory: Path) -> dict[str, str] | None:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """The first `most` bytes and one more. A driver may put anything there: a FIFO, which would be waited for without
-    end, is an error. Raises OSError."""
+    """Return the first `most` bytes and one more. A driver may put anything there: a FIFO, which would be waited for
+    without end, is an error. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no file")

@@ -118,13 +118,13 @@ class ClaimReads:
         read.reading = None
 
     def _failed(self, key: ObjectKey, read: _Read, failure: str) -> None:
-        """One line for an outage, however many objects it concerns and however often they are requested."""
+        """Log one line for an outage, however many objects it concerns and however often they are requested."""
         if not read.failure and not self._failures[failure]:
             log.warning("%s: %s", key, failure)
         self._count(read, failure)
 
     def _count(self, read: _Read, failure: str) -> int:
-        """How many reads still fail as this one did before."""
+        """Note how the read fails now; return how many reads still fail as this one did before."""
         before, read.failure = read.failure, failure
         self._failures.update([failure])
         self._failures.subtract([before])

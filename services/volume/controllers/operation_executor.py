@@ -200,7 +200,7 @@ class OperationExecutor:
         return self._ended(operation, outcome)
 
     async def _outcome(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
-        """How performing it ended; None = it is not to be performed."""
+        """Return how performing it ended; None = it is not to be performed."""
         try:
             outcome = await self._in_turns(operation, gathered)
         except HungError as hung:
@@ -363,7 +363,8 @@ def _share(operation: Operation) -> Share | None:
 
 
 def _share_of_ownership(operation: Operation) -> Share | None:
-    """What changes of groups on volumes of one driver or server may occupy: one that hangs leaves places for others."""
+    """Return what changes of groups on volumes of one driver or server may occupy: one that hangs leaves places for
+    others."""
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice) else ""
     return Share(server, OWNERSHIP_PER_DRIVER) if server else None
 

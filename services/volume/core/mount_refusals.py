@@ -45,7 +45,8 @@ def refusal_of(
 
 
 def _possible_users(uid: str, key: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld) -> list[str]:
-    """The other pods that may have the volume, as their directory, or the record of this volume, cannot be read."""
+    """Return the other pods that may have the volume, as their directory, or the record of this volume, cannot be
+    read."""
     users = {user for user, name in actual.on_unknown_devices if name == key}
     for other in actual.unread:
         pod = desired.pods.get(other)

@@ -56,11 +56,12 @@ class OperationBackoff:
         return self.running(uid, volume) if (uid, volume) in self._performed else None
 
     def wait(self, uid: str, unique_name: str) -> None:
-        """An unmount for this pod waits for what is performed on the device, until the next look at the pod."""
+        """Note that an unmount for this pod waits for what is performed on the device, until the next look at the
+        pod."""
         self._waiting.setdefault(uid, set()).add(unique_name)
 
     def look_again(self, uid: str) -> None:
-        """The pod is looked at: what waits is found out again."""
+        """Forget what waits for this pod: it is looked at, and found out again."""
         self._waiting.pop(uid, None)
 
     def waits(self, uid: str) -> bool:

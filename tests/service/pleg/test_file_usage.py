@@ -263,7 +263,6 @@ async def test_a_pod_that_ends_during_a_request_for_newer_figures_is_not_measure
         answers.set()
         assert "b" in used(await asking)
         assert world.usage.measured.count("a") == 1
-        assert world.usage.measured.count("a") == 1
 
 
 @on_virtual_time

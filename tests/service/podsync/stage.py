@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bus.interface import Change
 from bus.memory import MemoryNetwork
@@ -29,6 +29,8 @@ from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
 from tests.fakes.runtime import FakeRuntime
+
+S = TypeVar("S", bound="Stage")
 
 DEADLINE_SECONDS = 60.0
 
@@ -118,10 +120,14 @@ class Stage:
                 await asyncio.sleep(0.001)
 
 
+def on_stage(directory: Path, runtime: FakeRuntime | None = None, **config: Any) -> AbstractAsyncContextManager[Stage]:
+    """A stage that is open in the block, and cleared at its end."""
+    return cleared(Stage(directory, runtime or FakeRuntime(images=["busybox:1"]), **config))
+
+
 @asynccontextmanager
-async def on_stage(directory: Path, runtime: FakeRuntime | None = None, **config: Any) -> AsyncIterator[Stage]:
-    """A stage that is cleared at the end."""
-    stage = Stage(directory, runtime or FakeRuntime(images=["busybox:1"]), **config)
+async def cleared(stage: S) -> AsyncIterator[S]:
+    """Open the stage, and clear it at the end of the block."""
     await stage.open()
     try:
         yield stage

@@ -1,8 +1,7 @@
 """Node pressure as podsync acts on it: readings of pleg in; conditions, events, evictions out."""
 
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from bus.messages.usage import (
 from services.podsync.core.eviction import cycle
 from shared.cri.interface import ImageStatus
 from tests.fakes.runtime import FakeRuntime
-from tests.service.podsync.stage import Stage
+from tests.service.podsync.stage import Stage, cleared
 from tests.service.podsync.test_podsync_service import a_pod, running
 
 MIB = 1 << 20
@@ -107,18 +106,10 @@ class PressedStage(Stage):
         return [event.name for event in self.events.state.values() if event.reason == "Evicted"]
 
 
-@asynccontextmanager
-async def pressed_stage(
+def pressed_stage(
     directory: Path, runtime: FakeRuntime | None = None, **config: Any
-) -> AsyncIterator[PressedStage]:
-    stage = PressedStage(directory, runtime, **config)
-    await stage.open()
-    try:
-        yield stage
-    finally:
-        await stage.kill()
-        for bus in stage.buses.values():
-            await bus.stop()
+) -> AbstractAsyncContextManager[PressedStage]:
+    return cleared(PressedStage(directory, runtime, **config))
 
 
 HARD: dict[str, Any] = {"eviction_hard": {"memory.available": "100Mi", "nodefs.available": "10%"}}

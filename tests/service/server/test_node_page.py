@@ -35,12 +35,8 @@ def node(tmp_path: Path) -> PageNode:
 @pytest.fixture
 async def server(tmp_path: Path, node: PageNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MainListener]:
     monkeypatch.setattr(node_page, "TICK", 0.2)
-    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
-    async with main_listener(configuration(tmp_path), node=node) as server:
-        node.publish(10)
-        await node.network.settle()
-        async with node.time(pace=20):
-            yield server
+    async with node.listener(tmp_path, 10, pace=20) as server:
+        yield server
 
 
 class Events:

@@ -12,8 +12,7 @@ from bus.messages.sources import NodeObject
 from services.server.controllers import node_page
 from services.server.controllers.node_machine import USAGE_SECONDS
 from tests.page_node import PageNode
-from tests.service.server.main_listener import MainListener, main_listener
-from tests.service.server.running import configuration
+from tests.service.server.main_listener import MainListener
 
 DEADLINE = 60.0
 PODS = 10
@@ -29,12 +28,8 @@ def node(tmp_path: Path) -> PageNode:
 async def server(tmp_path: Path, node: PageNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MainListener]:
     monkeypatch.setattr(node_page, "TICK", 0.05)
     monkeypatch.setattr(node_page, "USAGE_SECONDS", SHORT)
-    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
-    async with main_listener(configuration(tmp_path), node=node) as server:
-        node.publish(PODS)
-        await node.network.settle()
-        async with node.time():
-            yield server
+    async with node.listener(tmp_path, PODS) as server:
+        yield server
 
 
 async def state(server: MainListener) -> Any:
@@ -42,7 +37,7 @@ async def state(server: MainListener) -> Any:
 
 
 async def changed(server: MainListener, *names: str) -> Any:
-    """The value of a section, at the end of this path, that a page gets in an event of change."""
+    """The first value at this path of keys that an open page gets and that is not empty."""
     async with asyncio.timeout(DEADLINE), server.client.get(f"{server.url}/bulkhead/events") as response:
         while line := await response.content.readline():
             found = json.loads(line[6:]) if line.startswith(b"data: ") else {}
@@ -57,7 +52,7 @@ async def test_a_node_without_a_cluster_shows_pressure_resources_and_filesystems
     found = await state(server)
     assert [one["type"] for one in found["conditions"]] == ["MemoryPressure", "DiskPressure", "PIDPressure"]
     rows = {one["name"]: one for one in found["machine"]["resources"]}
-    requested = 0.02 * (PODS + 2)  # of pods 2 and 6, which have two containers
+    requested = 0.02 * (PODS + 2)  # pods 2 and 6 have two containers
     cpu = {"name": "cpu", "used": 0.42, "requested": pytest.approx(requested), "allocatable": 3.8, "capacity": 4}
     assert rows["cpu"] == cpu and rows["pods"]["requested"] == PODS
     assert rows["ephemeral-storage"]["used"] == 28 << 30

@@ -10,6 +10,7 @@ from services.sources.core import first_seen
 from shared.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
 from shared.model import objects
+from shared.model.objects import Object
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, noticed_within, pod
 from tests.service.sources.shown_secrets import put_secret, showing, version_of
@@ -24,6 +25,18 @@ def lists(node: ClusterNode) -> list[tuple[str, str]]:
         for received in node.api.received
         if received.method == "GET" and received.path in (paths.NODES, paths.PODS, paths.SERVICES, SECRETS)
     ]
+
+
+async def start_after_backup(node: ClusterNode) -> tuple[int, dict[str, Object]]:
+    """Start sources on a node with the pod `web`, which shows Secret `s`, and change the Secret five times; return the
+    backup of the store from before the start."""
+    put_secret(node, "s")
+    node.api.bind(showing("web", "s"), NODE)
+    backup = node.api.store.backup()
+    await node.start()
+    for _ in range(5):
+        put_secret(node, "s")
+    return backup
 
 
 async def restart(node: ClusterNode) -> None:
@@ -140,12 +153,7 @@ async def test_a_store_that_was_restored_while_sources_did_not_run_is_what_count
     tmp_path: Path, overtaken: bool
 ) -> None:
     async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        node.api.bind(showing("web", "s"), NODE)
-        backup = node.api.store.backup()
-        await node.start()
-        for _ in range(5):
-            put_secret(node, "s")
+        backup = await start_after_backup(node)
         node.api.bind(pod("lost"), NODE)
         await node.settle()
         await node.kill()
@@ -164,12 +172,7 @@ async def test_a_list_that_a_restored_store_never_reaches_is_followed_by_one_of_
     tmp_path: Path,
 ) -> None:
     async with cluster_node(tmp_path) as node:
-        put_secret(node, "s")
-        node.api.bind(showing("web", "s"), NODE)
-        backup = node.api.store.backup()
-        await node.start()
-        for _ in range(5):
-            put_secret(node, "s")
+        backup = await start_after_backup(node)
         await node.settle()
         node.api.down()
         node.api.store.restore(backup)

@@ -134,16 +134,15 @@ async def test_after_a_conflict_one_slow_read_leaves_time_for_another_renewal(tm
     async with node_stage(tmp_path) as stage:
         await stage.start()
         await stage.pass_time(45)
-        arrive, reads = stage.api.arrive, 0
+        reads = 0
 
-        async def first_read_is_slow(received: Received, timeout: float | None) -> None:
+        def first_read(received: Received) -> float:
             nonlocal reads
             is_read = received.method == "GET" and received.path == LEASE
             reads += is_read
-            stage.api.slow(seconds if is_read and reads == 1 else 0.0)
-            await arrive(received, timeout)
+            return seconds if is_read and reads == 1 else 0.0
 
-        stage.api.arrive = first_read_is_slow  # type: ignore[method-assign]
+        stage.api.slow(first_read)
         body = {**stage.lease, "metadata": {**stage.lease["metadata"], "labels": {"a": "b"}}}
         await stage.api.client().update(LEASE, body)  # so that the next renewal conflicts once
         await stage.pass_time(100)

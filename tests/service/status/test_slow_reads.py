@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.status import IssuedToken, RequestToken
-from tests.fakes.api_server import FakeApiServer, Received
+from tests.fakes.api_server import FakeApiServer
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.cluster import Cluster
 from tests.service.status.node_stage import node_stage
@@ -14,13 +14,7 @@ from tests.service.status.test_pod_statuses import begun
 
 def slow(api: FakeApiServer, seconds: float, *methods: str) -> None:
     """Every request with one of these methods takes so long."""
-    arrive = api.arrive
-
-    async def delayed(received: Received, timeout: float | None) -> None:
-        api.slow(seconds if received.method in methods else 0.0)
-        await arrive(received, timeout)
-
-    api.arrive = delayed  # type: ignore[method-assign]
+    api.slow(lambda received: seconds if received.method in methods else 0.0)
 
 
 @on_virtual_time

@@ -46,7 +46,8 @@ class Service(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 async def ended(
     directory: Path, answers: dict[str, grpc.StatusCode | None], *, deletes: float = float("inf")
 ) -> list[tuple[str, str, Any]]:
-    """End task `t`; what the service was asked for. `deletes`: how many of them get the code of `answers`."""
+    """End task `t`; what the service was asked for. `deletes`: how many calls of Delete get the code of
+    `answers`; later ones succeed."""
     service, server = Service(answers, deletes), grpc.aio.server()
     server.add_generic_rpc_handlers((service,))
     server.add_insecure_port(f"unix://{directory}/s")

@@ -28,7 +28,6 @@ def test_work_of_this_process_and_of_a_child_is_no_wait() -> None:
 def test_time_without_a_cpu_is_no_wait() -> None:
     begin = Usage(0.0, 0.0, 0.0, 0.0)
     assert waited_seconds(begin, Usage(9.0, 1.0, 0.0, 6.0), 1.0) == 2.0
-    assert (
-        waited_seconds(begin, Usage(9.0, 1.0, 0.0, 0.0), 6.0) == 8.0
-    )  # its own work takes no longer than its CPU time
+    # The work of this process takes no longer than its CPU time, however many processes want the CPU.
+    assert waited_seconds(begin, Usage(9.0, 1.0, 0.0, 0.0), 6.0) == 8.0
     assert waited_seconds(begin, Usage(9.0, 0.0, 3.0, 0.0), 3.0) == 0.0

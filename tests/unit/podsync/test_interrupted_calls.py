@@ -40,7 +40,7 @@ def test_a_pod_that_is_to_end_ends_what_its_call_reads_and_not_what_the_runtime_
 
 @pytest.mark.parametrize("call", ["PullImage", "CreateContainer"])
 def test_a_deadline_that_passes_during_a_call_ends_its_wait(call: str) -> None:
-    """Also where another pod's timer fires first."""
+    """The timer that fires is that of another pod, and the deadline is noticed all the same."""
     play = Play(images=set(), hang={call}, unbegun={call})
     play.want(a_pod(activeDeadlineSeconds=20, terminationGracePeriodSeconds=1))
     play.wakes = []  # the one timer fires for another pod

@@ -7,7 +7,7 @@ import pytest
 from services.frame import debugging, sampling
 from services.server.adapters import accepting, http_limits, remote_command, system_log_files
 from services.server.controllers import debug_endpoints, explanations, pod_resources, reviews, system_logs
-from services.server.core import bearer, node_log_query, shares
+from services.server.core import bearer, node_log_query, routes
 from services.server.core.connections import HEALTHZ, LOCAL, MAIN, READ_ONLY
 from shared.plugin_grpc import serving
 
@@ -30,10 +30,10 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ, LOCAL
         ),
         ("authorized connections", MAIN.authorized),
         ("of one address", MAIN.authorized_of_address),
-        ("exec, attach, port-forward, run and logs of pods that are open", shares.MAX_STREAMS),
+        ("exec, attach, port-forward, run and logs of pods that are open", routes.MAX_STREAMS),
         (
             "of one namespace",
-            "as many as are free for others: {}, then {}, {} …".format(*(shares.MAX_STREAMS >> n for n in (1, 2, 3))),
+            "as many as are free for others: {}, then {}, {} …".format(*(routes.MAX_STREAMS >> n for n in (1, 2, 3))),
         ),
         ("the first byte of a TLS handshake; the rest of it", f"{accepting.HANDSHAKE:.0f} s each"),
         ("the head of a request", f"{http_limits.HEAD_SECONDS:.0f} s"),

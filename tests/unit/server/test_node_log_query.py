@@ -1,5 +1,6 @@
 """Queries of /logs/: which are refused with which text, and what journalctl is called with."""
 
+import gc
 import time
 from urllib.parse import urlencode
 
@@ -114,9 +115,14 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
 )
 def test_a_pattern_within_the_limit_is_checked_in_milliseconds(part: str) -> None:
     pattern = part * (LONGEST_PATTERN // len(part))
-    begin = time.process_time()
-    query = parse(KUBELET, ("pattern", pattern))
-    assert time.process_time() - begin < 0.25
+    gc.disable()  # a collection looks at what all tests of this process have left
+    try:
+        begin = time.thread_time()
+        query = parse(KUBELET, ("pattern", pattern))
+        took = time.thread_time() - begin
+    finally:
+        gc.enable()
+    assert took < 0.25
     assert query is not None and query.pattern == pattern
 
 

@@ -19,7 +19,8 @@ from services.server.core.reviews import (
     cacheable,
     token_user,
 )
-from services.server.core.shares import MAX_STREAMS, Shares
+from services.server.core.routes import MAX_STREAMS
+from services.server.core.shares import Shares
 
 JANE = User("jane", ("dev",), "u1", {"scopes": ("a", "b")})
 PREFIX = "base64url.bearer.authorization.k8s.io."

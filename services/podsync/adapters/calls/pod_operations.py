@@ -137,7 +137,7 @@ class PodOperations:
             self.record_node_event("CheckLimitsForResolvConf", message)
 
     async def facts_of(self, view: PodView) -> NodeFacts:
-        """The same, with what the pod's runtime handler can do where the pod asks for it. Raises SandboxConfigError,
+        """Return the node's facts with what the runtime handler of the pod can do. Raises SandboxConfigError,
         PodEndsError."""
         facts = self.facts_now()
         if not needs_handler_features(view.pod):
@@ -145,7 +145,7 @@ class PodOperations:
         return for_handler(facts, self.node.runtime_handlers(), await self.runtime_handler(view))
 
     async def runtime_handler(self, view: PodView) -> str:
-        """The handler that the pod's RuntimeClass stands for, "" = the default one. Raises SandboxConfigError,
+        """Return the handler that the pod's RuntimeClass stands for, "" = the default one. Raises SandboxConfigError,
         PodEndsError."""
         async with self.reading(view):
             return await self.cluster.runtime_handler(view.pod)
@@ -210,7 +210,7 @@ class PodOperations:
             raise
 
     def end_reads(self, uid: str) -> None:
-        """The pod is to end: its call waits no longer for what it reads."""
+        """End the wait of the pod's call for what it reads: the pod is to end."""
         if (wait := self._reading.pop(uid, None)) is not None:
             wait.reschedule(asyncio.get_running_loop().time())
 

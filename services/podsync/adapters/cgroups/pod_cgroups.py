@@ -122,8 +122,8 @@ class PodCgroups:
             raise OSError(f"cannot read the values of the pod's cgroup: {error}") from error
 
     async def resources_of(self, pod: Object, shown: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The resources of the pod as its cgroup has them, see `actual_resources`; None = it cannot be read. Raises
-        RuntimeCallError."""
+        """Return the resources of the pod as its cgroup has them, see `actual_resources`; None = it cannot be read.
+        Raises RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
             return dict(status_resources(pod)["resources"])
         await self.driver()

@@ -179,8 +179,8 @@ class ImagePulls:
 
 
 def _combined(errors: list[RuntimeCallError], warnings: Warnings, damage: str) -> ImageCallError:
-    """What several credentials got for an answer: each text once, in brackets if there are several. `damage`: of the
-    registry's hosts.toml, "" = none."""
+    """Return one error for what several credentials got for an answer: each text once, in brackets if there are
+    several. `damage`: what is wrong with the registry's hosts.toml, "" = nothing."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     code, text = (errors[0].code, errors[0].description) if len(texts) == 1 else ("Unknown", f"[{', '.join(texts)}]")
     return ImageCallError(code, f"{text} ({damage})" if damage else text, warnings=warnings)

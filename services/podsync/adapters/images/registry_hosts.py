@@ -1,7 +1,7 @@
-"""The `hosts.toml` of a registry, which containerd reads at each pull: mirrors, CA certificates, headers.
+"""Finds syntax errors in the `hosts.toml` of a registry, which names mirrors, CA certificates and headers.
 
-containerd only logs that it cannot parse the file, and pulls as if there were none: who reads of the failed pull learns
-here that the mirror was not asked.
+containerd reads the file at each pull. It only logs that it cannot parse it, and pulls as if there were none. With the
+error in the event of the failed pull, the operator learns that no mirror was asked.
 """
 
 import tomllib
@@ -14,10 +14,12 @@ _MAX_BYTES = 256 * 1024  # of a hosts.toml
 
 
 def find_damaged_hosts(config_path: str, image: str) -> str:
-    """Where and why the `hosts.toml` that containerd finds for the image is not TOML; "" where there is none, or
+    """Return where and why the `hosts.toml` that containerd finds for the image is not TOML; "" where there is none, or
     nothing is wrong with its syntax. `config_path`: the directory of all of them, "" = none."""
-    registry = registry_of(repository(image))
-    for directory in (Path(config_path) / name for name in _directory_names(registry) if config_path):
+    if not config_path:
+        return ""
+    for name in _directory_names(registry_of(repository(image))):
+        directory = Path(config_path) / name
         if directory.exists():  # containerd looks no further
             return _find_damage(directory / "hosts.toml")
     return ""

@@ -12,7 +12,7 @@ from services.podsync.core.pod.records import Records
 
 
 class ActivePods:
-    """Of one node, whether or not a source lists them."""
+    """The active pods of one node, whether or not a source lists them."""
 
     def __init__(self, pods: Records) -> None:
         self._pods = pods
@@ -20,12 +20,12 @@ class ActivePods:
         self._sums = TakenSums()
 
     def by_uid(self) -> dict[str, PodRecord]:
-        """The records of these pods as they are now, by UID; not to be changed."""
+        """Return the records of these pods as they are now, by UID; the caller must not change them."""
         self._follow()
         return self._active
 
     def taken(self) -> Taken:
-        """What all of them take now; valid until a record changes."""
+        """Return what all of them take now; it is valid until a record changes."""
         self._follow()
         return self._sums.taken()
 
@@ -41,7 +41,7 @@ class ActivePods:
 
 
 def _is_active(record: PodRecord) -> bool:
-    """Taken on, and its containers may run."""
+    """Return whether the pod was admitted and its containers may run."""
     taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.saved.pod)
     if record.saved.state is PodState.SYNC:
         return taken_on and not lifecycle.has_ended(record)

@@ -167,7 +167,7 @@ class Admissions:
         return [record for record in self._active.by_uid().values() if self._may_be_listed(record)]
 
     def taken(self) -> Taken:
-        """What the active pods take of the node; valid until a record changes."""
+        """Return what the active pods take of the node; it is valid until a record changes."""
         return self._active.taken() if self._all_listed() else taken_by_records(self.active())
 
     def _all_listed(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the pods of the node take of it: room and ports, added up pod by pod (pods.md 3.2). Pure."""
+"""Adds up what the pods of the node take of it: room and ports (pods.md 3.2). Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -25,14 +25,14 @@ class Taken:
     ports: Mapping[tuple[str, int], Mapping[str, Collection[str]]]
 
     def without(self, pod: Object) -> "Taken":
-        """The same when `pod`, one of them, is not counted."""
+        """Return what the others take, where `pod` is one of them."""
         used = dict(self.used)
         for name, amount in self.requests[uid(pod)].items():
             used[name] = used[name] - amount
         return replace(self, count=self.count - 1, used=used)
 
     def has_port(self, port: HostPort, own: str) -> bool:
-        """Whether a pod with another UID than `own` has the port. Takes as long with any number of pods."""
+        """Return whether a pod with another UID than `own` has the port. Takes as long with any number of pods."""
         by_address, address = self.ports.get((port.protocol, port.port), {}), port_address(port)
         found = by_address.values() if not address else (by_address.get(each, ()) for each in ("", address))
         return any(other != own for uids in found for other in uids)
@@ -90,7 +90,7 @@ class TakenSums:
 
 
 def taken_by(pods: Sequence[Object], requests: Sequence[ResourceList] | None = None) -> Taken:
-    """What these pods take; `requests`: of each of them, where these are known."""
+    """Return what these pods take; `requests`: those of each pod, where they are known."""
     sums = TakenSums()
     for pod, amounts in zip(pods, requests or map(pod_requests, pods), strict=True):
         sums.put(pod, amounts)
@@ -98,5 +98,5 @@ def taken_by(pods: Sequence[Object], requests: Sequence[ResourceList] | None = N
 
 
 def port_address(port: HostPort) -> str:
-    """The address of the node, "" = every one."""
+    """Return the address of the node that has the port, "" = every address."""
     return "" if port.ip in _EVERY_ADDRESS else port.ip

@@ -1,4 +1,4 @@
-"""What a pod's status shows as its resources: the allocated ones, with the CPU and memory that its cgroup really has.
+"""Decides what a pod's status shows as its resources: what is allocated, with the CPU and memory of its cgroup.
 
 The cgroup does not show requests of memory, nor limits that it is not given (pods.md 9.2). Reads nothing.
 """
@@ -63,5 +63,5 @@ def actual_resources(pod: Object, values: CgroupValues, facts: NodeFacts, shown:
 
 
 def _kept_shares(cpu_shares: int, facts: NodeFacts) -> int:
-    """What the kernel keeps of cpu.shares; cgroup v2 has weights instead."""
+    """Return what the kernel keeps of cpu.shares; cgroup v2 has weights instead."""
     return shares_of_weight(weight(cpu_shares)) if facts.cgroup_v2 else cpu_shares

@@ -37,7 +37,7 @@ class PodPrepared:
 
 @dataclass(frozen=True, kw_only=True)
 class PodResized:
-    """Of ResizePod."""
+    """The result of ResizePod."""
 
     resources: Mapping[str, Any] | None = None  # of the pod, as its cgroup has them; None = they cannot be read
 

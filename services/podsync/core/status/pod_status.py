@@ -67,7 +67,7 @@ def pod_status(
 
 
 def _actual_resources(record: PodRecord) -> Json | None:
-    """What the pod's cgroup has (pods.md 9.2). Until this process has read it, what was shown of the running pod."""
+    """Return what the pod's cgroup has (pods.md 9.2), or what was shown of the running pod until it is read."""
     if record.setup.resources is not None:
         return dict(record.setup.resources)
     return record.status.get("resources") if record.status.get("phase") == "Running" else None

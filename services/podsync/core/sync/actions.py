@@ -145,8 +145,8 @@ def _with_new_sandbox_for_some(record: PodRecord, sandbox: SandboxDecision) -> P
 
 
 def goes_on(record: PodRecord, spec: dict[str, Any]) -> bool:
-    """Whether the container's newest instance is followed by another one when its sandbox has ended. Of one that still
-    runs the exit code is not known, so rules on it do not count yet."""
+    """Return whether the container's newest instance is followed by another one when its sandbox has ended. Of one that
+    still runs the exit code is not known, so rules on it do not count yet."""
     newest = _newest(record, spec)
     if newest is not None and newest.state in (ContainerState.RUNNING, ContainerState.UNKNOWN):
         return restart_policy(record, spec) != "Never"

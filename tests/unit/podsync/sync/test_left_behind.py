@@ -50,7 +50,9 @@ def test_one_refusal_is_no_reason_to_end_anything() -> None:
 
 
 @pytest.mark.parametrize(("between", "ends"), [("Unknown", False), ("DeadlineExceeded", True)])
-def test_refusals_with_another_answer_between_them_end_no_task(between: str, ends: bool) -> None:
+def test_an_answer_between_two_refusals_begins_their_count_again_and_a_missing_answer_does_not(
+    between: str, ends: bool
+) -> None:
     play = cut_off(a_pod())
     assert play.log.count("RemoveContainers") == 1
     for _ in range(3):

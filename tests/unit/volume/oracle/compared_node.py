@@ -36,7 +36,7 @@ class ComparedNode(RandomNode):
                 self._directory(operation)
         unmounts = [one for one in began if one[0] == TEAR_DOWN]
         excluded = {one for one in must for other in unmounts if self.oracle.excludes(other, one)}
-        assert must - excluded <= began.keys(), f"does not begin {must - began.keys()}"
+        assert must - excluded <= began.keys(), f"does not begin {must - excluded - began.keys()}"
         assert began.keys() <= may, f"begins {began.keys() - may}"
         for one, operation in began.items():
             self.trace.append(f"{one} begins")

@@ -64,8 +64,8 @@ class Oracle:
     devices: dict[str, str] = field(default_factory=dict)  # "mounted" or "uncertain"
     touched_devices: dict[str, bool] = field(default_factory=dict)  # -> attachable, or may be so
     running: set[Operation] = field(default_factory=set)
-    performed: set[Operation] = field(default_factory=set)  # of these, what had its turn
-    waiting: set[Operation] = field(default_factory=set)  # unmounts that must begin, but for a mount
+    performed: set[Operation] = field(default_factory=set)  # those of `running` that have had their turn
+    waiting: set[Operation] = field(default_factory=set)  # unmounts that only a mount keeps from beginning
     remount: set[tuple[str, str]] = field(default_factory=set)
     reported: dict[str, int] = field(default_factory=dict)  # by a write of this process -> version of the Node
     node_in_use: set[str] = field(default_factory=set)  # volumesInUse of the API server
