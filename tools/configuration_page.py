@@ -98,6 +98,11 @@ CONTAINERD = (
         "image of pod sandboxes; `make run` builds the default one",
     ),
     ("`path`", f"`{EmbeddedContainerd.path}`", "the program: a name in PATH, or a path"),
+    (
+        "`defaultRuntime`",
+        f"`{EmbeddedContainerd.default_runtime}`",
+        "runs containers: `runc` or `crun`; each that is installed is also a handler for RuntimeClasses",
+    ),
     ("`cniBinDir`", f"`{EmbeddedContainerd.cni_bin_dir}`", "directory of the CNI plugins"),
     (
         "`registryConfigPath`",

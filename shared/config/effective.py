@@ -18,6 +18,9 @@ def _of(key: str, default: Any) -> Any:
     return field(default=default, metadata={KEY: key})
 
 
+HANDLERS = ("runc", "crun")  # of the embedded containerd, where they are installed
+
+
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedContainerd:
     """The private containerd that supervisord runs where the configuration asks for it."""
@@ -32,6 +35,7 @@ class EmbeddedContainerd:
     pod_cidr: str = "10.89.0.0/16"
     sandbox_image: str = "localhost/bulkhead/pause:1"
     path: str = "containerd"  # the binary: a name looked up in PATH, or a path
+    default_runtime: str = HANDLERS[0]
     registry_config_path: str = ""  # directory of `<registry>/hosts.toml`
 
 

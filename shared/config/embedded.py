@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.config.decoding import decode
 from shared.config.document import Document
-from shared.config.effective import EmbeddedContainerd
+from shared.config.effective import HANDLERS, EmbeddedContainerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
 from shared.places import AgentPaths
@@ -46,6 +46,7 @@ def embedded_containerd(
         pod_cidr=given.get("podCIDR", EmbeddedContainerd.pod_cidr),
         sandbox_image=given.get("sandboxImage", EmbeddedContainerd.sandbox_image),
         path=joined("path", path) if "/" in path else path,
+        default_runtime=given.get("defaultRuntime", EmbeddedContainerd.default_runtime),
         registry_config_path=joined("registryConfigPath", REGISTRY_CONFIG_PATH),
     )
 
@@ -54,6 +55,9 @@ def _check(given: dict[str, Any], findings: Findings) -> None:
     if ":" in (path := given.get("registryConfigPath", "")):
         what = f'is "{path}", must be one directory'
         findings.add("embeddedContainerd.registryConfigPath", what, "containerd 2.1 reads no list of them")
+    if (runtime := given.get("defaultRuntime", EmbeddedContainerd.default_runtime)) not in HANDLERS:
+        what = f'is "{runtime}", must be {" or ".join(HANDLERS)}'
+        findings.add("embeddedContainerd.defaultRuntime", what, "name a program that runs containers")
     bridge = given.get("bridge", EmbeddedContainerd.bridge)
     if not 0 < len(bridge) <= 15 or "/" in bridge or bridge.strip() != bridge:
         what = f'is "{bridge}", must be a network interface name'

@@ -111,7 +111,7 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
     "kind": S,
     "embeddedContainerd": {
         "enabled": B, "root": S, "state": S, "bridge": S, "podCIDR": S, "sandboxImage": S, "path": S, "cniBinDir": S,
-        "registryConfigPath": S,
+        "registryConfigPath": S, "defaultRuntime": S,
     },
 }  # fmt: skip
 

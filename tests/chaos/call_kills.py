@@ -11,7 +11,6 @@ import collections
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -31,15 +30,13 @@ from tests import evidence
 from tests.agent import NODE
 from tests.chaos.cut_calls import CutCalls, is_given_up, sandbox_of_shim, sandboxes_of_rules
 from tests.containerd import PrivateContainerd
+from tests.debian_containerd import INSTALLED, SUITES, programs_of
 from tests.fakes.cri_proxy import CriProxy
 from tests.fakes.runtime_leftovers import leftovers
 from tests.world import World
 from tools import leftovers as left_on_machine
-from tools.home import CHECKOUT
 from tools.oci_image import BUSYBOX_IMAGE
 
-INSTALLED = "bookworm"  # the suite whose containerd is installed
-SUITES = (INSTALLED, "trixie", "sid")  # containerd 1.6, 1.7 and 2.1
 KINDS = ("StartContainer", "RunPodSandbox", "StopContainer")
 SETTLED_WITHIN = 90.0  # seconds, as in the kill matrix
 PODS = 6  # that run beside those that start and end
@@ -272,17 +269,6 @@ class CallKills:
         await self.containerd.stop()
         left_on_machine.unmount_below(self._directory)
         shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def programs_of(suite: str) -> str:
-    """The directory of the containerd of this Debian suite, fetched if need be; "" = the installed one. Raises
-    OSError, with the reason, where it cannot be had."""
-    if suite == INSTALLED:
-        return ""
-    done = subprocess.run([CHECKOUT / "tools/newer-containerd", suite], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OSError(done.stderr.strip().splitlines()[-1])
-    return done.stdout.strip()
 
 
 def _pod(name: str) -> Object:

@@ -10,8 +10,9 @@ import pytest
 
 from shared.model.runtime import ContainerState
 from tests.agent import NODE
-from tests.chaos.call_kills import INSTALLED, SUITES, CallKills, programs_of
+from tests.chaos.call_kills import CallKills
 from tests.chaos.cut_calls import BRIDGE_DELETE
+from tests.debian_containerd import INSTALLED, SUITES, programs_of
 from tests.lacking import lack
 from tests.world import World, busybox_pod
 from tools.containerd import start_task

@@ -2,14 +2,23 @@
 
 import os
 import signal
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from services.bootstrap.adapters.containerd_host import look
 from services.bootstrap.adapters.containerd_process import find_containerd
+from services.bootstrap.core.containerd_config import render_config
+from shared.config.effective import EmbeddedContainerd
 from tests.containerd import network_of_our_own
+from tests.debian_containerd import INSTALLED, NEWEST, SUITES, programs_of
+from tests.lacking import lack
 from tests.process.supervised import Agent, alive, eventually
 from tools.containerd import answers
 
@@ -22,6 +31,14 @@ def embedded(bridge: str, subnet: str, image: str = "localhost/bulkhead/pause:1"
         "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
         f"embeddedContainerd: {{enabled: true, bridge: {bridge}, podCIDR: {subnet}, sandboxImage: '{image}'}}\n"
     )
+
+
+def fetched(suite: str) -> Path:
+    """The directory of the containerd of the suite; the test is lacking where it cannot be had."""
+    try:
+        return Path(programs_of(suite))
+    except OSError as error:
+        lack(str(error))
 
 
 @pytest.fixture
@@ -135,3 +152,58 @@ def test_what_is_not_installed_is_named_with_the_remedy(agent: Agent) -> None:
     lines = (agent.home / "console").read_text()
     assert "/nowhere/containerd is not an executable (apt-get install containerd" in lines
     assert "/nowhere/bridge does not exist (apt-get install" in lines
+
+
+def dumped(
+    program: Path, directory: Path, embedded: EmbeddedContainerd, as_of: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    """All values that this containerd goes by with the configuration for it, or for the version `as_of`."""
+    machine = look(embedded)
+    file = directory / "config.toml"
+    file.write_text(
+        render_config(embedded, replace(machine, containerd_version=as_of or machine.containerd_version),
+                      systemd_cgroup=True)
+    )  # fmt: skip
+    done = subprocess.run([program, "--config", file, "config", "dump"], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return tomllib.loads(done.stdout)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_containerd_reads_its_configuration_as_it_is_meant(suite: str, tmp_path: Path) -> None:
+    program = fetched(suite) / "containerd"
+    embedded = EmbeddedContainerd(
+        root=f"{tmp_path}/root", state=f"{tmp_path}/state", socket=f"{tmp_path}/c.sock", config_file="",
+        cni_conf_dir="/cni", cni_bin_dir="/cni/bin", path=str(program), registry_config_path="/certs.d",
+    )  # fmt: skip
+    read = dumped(program, tmp_path, embedded)
+    assert read["grpc"]["address"] == embedded.socket
+    assert read["timeouts"]["io.containerd.timeout.shim.load"] == "30s"
+    if read["version"] == 2:
+        cri = read["plugins"]["io.containerd.grpc.v1.cri"]
+        assert (cri["sandbox_image"], cri["registry"]["config_path"]) == (embedded.sandbox_image, "/certs.d")
+        assert (cri["cni"]["bin_dir"], cri["cni"]["conf_dir"]) == ("/cni/bin", "/cni")
+        assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is True
+        return
+    # containerd itself makes the same values from the version that it replaced, but for the socket of NRI, which every
+    # containerd of the machine would share.
+    assert read["plugins"]["io.containerd.nri.v1.nri"].pop("socket_path") == f"{tmp_path}/nri.sock"
+    migrated = dumped(program, tmp_path, embedded, (1, 6))
+    assert migrated["plugins"]["io.containerd.nri.v1.nri"].pop("socket_path") == "/var/run/nri/nri.sock"
+    assert read == migrated
+
+
+def test_one_that_was_replaced_by_an_older_one_is_started_with_a_configuration_that_it_reads(agent: Agent) -> None:
+    programs = agent.home / "bin"
+    programs.mkdir()
+    (programs / "containerd").symlink_to(fetched(NEWEST) / "containerd")
+    agent.environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+    agent.start()
+    newer = child(agent)
+    config = agent.run_dir / "containerd/config.toml"
+    assert tomllib.loads(config.read_text())["version"] == 3
+    (programs / "containerd").unlink()
+    (programs / "containerd").symlink_to(fetched(INSTALLED) / "containerd")
+    os.kill(newer, signal.SIGTERM)
+    assert child(agent, besides=newer)
+    assert tomllib.loads(config.read_text())["version"] == 2

@@ -1,14 +1,19 @@
 """What the machine offers to the embedded containerd, and which of its parts are not installed."""
 
+import logging
 import shutil
+import subprocess
 from pathlib import Path
 
-from services.bootstrap.core.containerd_config import Machine
-from shared.config.effective import EmbeddedContainerd
+from services.bootstrap.core.containerd_config import Machine, read_version
+from shared.config.effective import HANDLERS, EmbeddedContainerd
 from shared.mountinfo import containing, parse
+
+log = logging.getLogger(__name__)
 
 _CAP_SYS_RESOURCE = 24
 _SOCKET_LIMIT = 107
+_VERSION_SECONDS = 10.0  # for `containerd --version`, which takes 20 ms
 _INSTALL = "apt-get install containerd runc containernetworking-plugins"
 
 
@@ -20,6 +25,8 @@ def look(embedded: EmbeddedContainerd) -> Machine:
         has_iptables=shutil.which("iptables") is not None,
         has_portmap=(Path(embedded.cni_bin_dir) / "portmap").exists(),
         has_apparmor=Path("/sys/module/apparmor/parameters/enabled").exists() and bool(shutil.which("apparmor_parser")),
+        handlers=tuple(name for name in HANDLERS if shutil.which(name)),
+        containerd_version=_read_version(embedded.path),
     )
 
 
@@ -28,8 +35,9 @@ def find_missing(embedded: EmbeddedContainerd) -> list[str]:
     lines = []
     if shutil.which(embedded.path) is None:
         lines.append(f"embeddedContainerd.path: {embedded.path} is not an executable ({_INSTALL}, or name another)")
-    if shutil.which("runc") is None:
-        lines.append(f"embeddedContainerd: runc is not in PATH ({_INSTALL})")
+    if shutil.which(embedded.default_runtime) is None:
+        install = _INSTALL.replace("runc", embedded.default_runtime)
+        lines.append(f"embeddedContainerd: {embedded.default_runtime} is not in PATH ({install})")
     for plugin in ("bridge", "host-local", "loopback"):
         if not (Path(embedded.cni_bin_dir) / plugin).exists():
             where = Path(embedded.cni_bin_dir) / plugin
@@ -49,6 +57,21 @@ def has_capability(number: int) -> bool:
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> number & 1)
     return False
+
+
+def _read_version(path: str) -> tuple[int, int]:
+    """Major and minor version of this containerd; the oldest, whose configuration each reads, where it prints none."""
+    reason: object = "prints no version"
+    try:
+        done = subprocess.run(
+            [path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_SECONDS, check=False
+        )
+        if (version := read_version(done.stdout.decode(errors="replace"))) is not None:
+            return version
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = error
+    log.warning("%s --version: %s; it gets the configuration of containerd 1.6", path, reason)
+    return Machine.containerd_version
 
 
 def _file_system_of(path: Path) -> str:

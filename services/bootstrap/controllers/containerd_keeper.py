@@ -1,10 +1,10 @@
 """The program `containerd` of supervisord: the one keeper of the embedded containerd.
 
 Takes the lock `containerd` and watches the containerd that runs, or removes what a power cut has damaged of libcni's
-files, starts one and notes its identity in the run directory. Killed, or followed by the keeper of a newer supervisord,
-it leaves containerd running. TERM ends containerd, by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends
-it for supervisord to start the keeper again, with the files bootstrap wrote. Exits 0, which supervisord takes for good,
-only where no containerd is configured.
+files, writes the configuration that its version reads, starts one and notes its identity in the run directory. Killed,
+or followed by the keeper of a newer supervisord, it leaves containerd running. TERM ends containerd, by SIGKILL after
+15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper again, with the files
+bootstrap wrote. Exits 0, which supervisord takes for good, only where no containerd is configured.
 """
 
 import asyncio
@@ -20,11 +20,12 @@ from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir
 from services.bootstrap.adapters import cni_results
 from services.bootstrap.adapters.containerd_process import ContainerdProcess
+from services.bootstrap.controllers.containerd_files import write_containerd_files
 from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
 from services.frame.signals import Signals
 from services.frame.takeover import take_over
-from shared.config.effective import EffectiveConfig, EmbeddedContainerd
+from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
 from shared.log import LogFile, start_log
@@ -65,7 +66,7 @@ async def keep(service_log: LogFile) -> int:
             async with asyncio.timeout(delay):
                 await signals.ending.wait()
     output = Path(config.log_dir) / "containerd.out"
-    process = await _one(running, embedded, output, signals)
+    process = await _one(running, config, output, signals)
     if process is None:
         return 1
     with closing(process):
@@ -93,12 +94,14 @@ async def _watch(process: ContainerdProcess, output: Path, signals: Signals, loc
 
 
 async def _one(
-    process: ContainerdProcess | None, embedded: EmbeddedContainerd, output: Path, signals: Signals
+    process: ContainerdProcess | None, config: EffectiveConfig, output: Path, signals: Signals
 ) -> ContainerdProcess | None:
     """The containerd to keep: the running one, unless its configuration has changed, else a new one.
 
     None when this process was signalled to end meanwhile; a running containerd has ended then, too.
     """
+    embedded = config.embedded_containerd
+    assert embedded is not None
     if process is not None and process.runs_by(embedded) and not signals.ending.is_set():
         log.info("containerd runs already as process %s: keeping it", process.pid)
         return process
@@ -112,6 +115,10 @@ async def _one(
             "a power cut left %d files without content in %s; they are removed: %s",
             len(damaged), cni_results.DIRECTORY, ", ".join(damaged[:_NAMES]),
         )  # fmt: skip
+    try:
+        write_containerd_files(config)
+    except OSError as error:  # a full disk: bootstrap has written them, and the program is most likely the same
+        log.error("%s cannot be written: %s; the earlier one is used", error.filename, error.strerror)
     process = ContainerdProcess.start(embedded, output)
     log.info("containerd runs as process %s, its output is in %s", process.pid, output)
     return process

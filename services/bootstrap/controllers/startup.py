@@ -22,9 +22,9 @@ from services.bootstrap.adapters import containerd_host, supervisord, taken_port
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_contention import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, ensure_pair_in_child, is_self_signed, pair_request
+from services.bootstrap.controllers.containerd_files import write_containerd_files
 from services.bootstrap.controllers.node_config_choice import Choice, choose, reject_crashing, with_since
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
-from services.bootstrap.core.containerd_config import render_config, render_network
 from services.bootstrap.core.node_config import Rejection
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
 from services.frame.takeover import is_orphan
@@ -317,22 +317,6 @@ def _unwritable(error: OSError, where: Path) -> OperatorError:
     return OperatorError(
         f"cannot be written: {error.strerror}", where=where_exactly, remedy="free disk space or repair it"
     )
-
-
-def write_containerd_files(config: EffectiveConfig) -> None:
-    """config.toml, the CNI list and the directories they speak of. Raises OSError."""
-    embedded = config.embedded_containerd
-    assert embedded is not None
-    facts = containerd_host.look(embedded)
-    for directory, mode in ((embedded.root, 0o711), (embedded.state, 0o711), (embedded.cni_conf_dir, 0o700)):
-        Path(directory).mkdir(parents=True, exist_ok=True, mode=mode)
-    Path(embedded.config_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = render_config(embedded, facts, systemd_cgroup=config.cgroup_driver == "systemd")
-    write_atomically(Path(embedded.config_file), text.encode())
-    network = render_network(embedded, facts)
-    write_atomically(Path(embedded.cni_conf_dir) / "10-bulkhead.conflist", network.encode())
-    if not facts.has_iptables:
-        log.warning("iptables is not installed: pods reach this node only, and host ports do not work")
 
 
 def report_kept(lines: tuple[str, ...]) -> None:

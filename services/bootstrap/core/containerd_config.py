@@ -1,10 +1,13 @@
 """The configuration of the embedded containerd and its pod network: config.toml and the CNI list. Pure.
 
-Configuration version 2, which containerd 1.6 and 1.7 read and 2.x translates. Knows the machine only as `Machine`.
+Configuration version 2 for containerd 1.6 and 1.7, which read no later one, and version 3 for 2.x, whose CRI is two
+plugins. Knows the machine only as `Machine`.
 """
 
 import ipaddress
 import json
+import posixpath
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +26,24 @@ class Machine:
     has_iptables: bool  # masquerading and host ports can be set up
     has_portmap: bool  # the CNI plugin for host ports is installed
     has_apparmor: bool
+    handlers: tuple[str, ...] = ("runc",)  # the programs for containers that are installed: runc, crun
+    containerd_version: tuple[int, int] = (1, 6)
+
+
+def read_version(text: str) -> tuple[int, int] | None:
+    """Major and minor version in what `containerd --version` prints; None where there is none."""
+    found = re.match(r"containerd \S+ v?(\d{1,4})\.(\d{1,4})", text)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def render_config(embedded: EmbeddedContainerd, machine: Machine, *, systemd_cgroup: bool) -> str:
     """config.toml."""
-    restrict = "false" if machine.may_lower_oom_score else "true"
+    of_version_3 = machine.containerd_version >= (2, 0)
+    plugins = _render_plugins_of_version_3 if of_version_3 else _render_plugins_of_version_2
+    runtime = "io.containerd.cri.v1.runtime" if of_version_3 else "io.containerd.grpc.v1.cri"
     return f"""\
-# Written by bootstrap at every start; edit the BulkheadConfiguration instead.
-version = 2
+# Written before every start of containerd; edit the BulkheadConfiguration instead.
+version = {3 if of_version_3 else 2}
 root = {_toml(embedded.root)}
 state = {_toml(embedded.state)}
 oom_score = {-999 if machine.may_lower_oom_score else 0}
@@ -49,33 +62,90 @@ disabled_plugins = [
   "io.containerd.timeout.shim.load" = "{_SHIM_ANSWERS_WITHIN}s"
   "io.containerd.timeout.task.state" = "{_STATE_WITHIN}s"
 
+{plugins(embedded, machine)}\
+{"".join(_render_handler(runtime, name, systemd_cgroup) for name in machine.handlers)}"""
+
+
+def _render_plugins_of_version_2(embedded: EmbeddedContainerd, machine: Machine) -> str:
+    return f"""\
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = {_toml(embedded.sandbox_image)}
-  restrict_oom_score_adj = {restrict}
-  disable_apparmor = {"false" if machine.has_apparmor else "true"}
-  disable_tcp_service = true
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-  tolerate_missing_hugetlb_controller = true
-
+{_render_limits(machine)}\
+{_STREAM_SERVER}
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = {_toml(embedded.cni_bin_dir)}
-    conf_dir = {_toml(embedded.cni_conf_dir)}
-    max_conf_num = 1
-
+{_render_cni(embedded, machine)}
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = {_toml(embedded.registry_config_path)}
 
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "{"overlayfs" if machine.overlay_works else "native"}"
-    default_runtime_name = "runc"
+    snapshotter = "{_snapshotter(machine)}"
+    default_runtime_name = {_toml(embedded.default_runtime)}
+"""
 
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+
+def _render_plugins_of_version_3(embedded: EmbeddedContainerd, machine: Machine) -> str:
+    return f"""\
+[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "{_snapshotter(machine)}"
+
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = {_toml(embedded.sandbox_image)}
+
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = {_toml(embedded.registry_config_path)}
+
+[plugins."io.containerd.grpc.v1.cri"]
+{_STREAM_SERVER}
+# By itself it takes the socket from another containerd of the machine.
+[plugins."io.containerd.nri.v1.nri"]
+  socket_path = {_toml(f"{posixpath.dirname(embedded.socket)}/nri.sock")}
+
+[plugins."io.containerd.cri.v1.runtime"]
+{_render_limits(machine)}
+  [plugins."io.containerd.cri.v1.runtime".cni]
+{_render_cni(embedded, machine)}
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = {_toml(embedded.default_runtime)}
+"""
+
+
+_STREAM_SERVER = """\
+  disable_tcp_service = true
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+"""
+
+
+def _render_limits(machine: Machine) -> str:
+    return f"""\
+  restrict_oom_score_adj = {"false" if machine.may_lower_oom_score else "true"}
+  disable_apparmor = {"false" if machine.has_apparmor else "true"}
+  tolerate_missing_hugetlb_controller = true
+"""
+
+
+def _render_cni(embedded: EmbeddedContainerd, machine: Machine) -> str:
+    directory = _toml(embedded.cni_bin_dir)
+    return f"""\
+    {f"bin_dirs = [{directory}]" if machine.containerd_version >= (2, 1) else f"bin_dir = {directory}"}
+    conf_dir = {_toml(embedded.cni_conf_dir)}
+    max_conf_num = 1
+"""
+
+
+def _render_handler(plugin: str, name: str, systemd_cgroup: bool) -> str:
+    return f"""
+    [plugins."{plugin}".containerd.runtimes.{name}]
       runtime_type = "io.containerd.runc.v2"
 
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      [plugins."{plugin}".containerd.runtimes.{name}.options]
+        BinaryName = "{name}"
         SystemdCgroup = {"true" if systemd_cgroup else "false"}
 """
+
+
+def _snapshotter(machine: Machine) -> str:
+    return "overlayfs" if machine.overlay_works else "native"
 
 
 def render_network(embedded: EmbeddedContainerd, machine: Machine) -> str:

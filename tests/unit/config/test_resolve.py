@@ -147,6 +147,10 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
             EMBEDDED + "  bridge: a-much-too-long-name",
             ':10:3: embeddedContainerd.bridge: is "a-much-too-long-name", must be a',
         ),
+        (
+            EMBEDDED + "  defaultRuntime: kata",
+            ':10:3: embeddedContainerd.defaultRuntime: is "kata", must be runc or crun',
+        ),
         (EMBEDDED + "  podCIDR: 10.0.0.1", ':10:3: embeddedContainerd.podCIDR: is "10.0.0.1", must be an IPv4 network'),
         (
             EMBEDDED + "  registryConfigPath: /a:/b",

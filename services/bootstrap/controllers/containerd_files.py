@@ -1,0 +1,31 @@
+"""Writes the files of the embedded containerd: its configuration, which depends on its version, and its pod network.
+
+bootstrap writes them at its start and at a reload, the keeper before it starts a containerd: the program may have been
+replaced since by one that reads another version of the configuration.
+"""
+
+import logging
+from pathlib import Path
+
+from services.bootstrap.adapters import containerd_host
+from services.bootstrap.core.containerd_config import render_config, render_network
+from shared.config.effective import EffectiveConfig
+from shared.files import write_atomically
+
+log = logging.getLogger(__name__)
+
+
+def write_containerd_files(config: EffectiveConfig) -> None:
+    """config.toml, the CNI list and the directories they speak of. Raises OSError."""
+    embedded = config.embedded_containerd
+    assert embedded is not None
+    facts = containerd_host.look(embedded)
+    for directory, mode in ((embedded.root, 0o711), (embedded.state, 0o711), (embedded.cni_conf_dir, 0o700)):
+        Path(directory).mkdir(parents=True, exist_ok=True, mode=mode)
+    Path(embedded.config_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = render_config(embedded, facts, systemd_cgroup=config.cgroup_driver == "systemd")
+    write_atomically(Path(embedded.config_file), text.encode())
+    network = render_network(embedded, facts)
+    write_atomically(Path(embedded.cni_conf_dir) / "10-bulkhead.conflist", network.encode())
+    if not facts.has_iptables:
+        log.warning("iptables is not installed: pods reach this node only, and host ports do not work")
