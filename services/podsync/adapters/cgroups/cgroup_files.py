@@ -28,8 +28,10 @@ def write(hierarchies: Hierarchies, name: str, values: CgroupValues, page_sizes:
     states that the kernel took another number."""
     relative, sizes = name.strip("/"), tuple(page_sizes) if hierarchies.has("hugetlb") else ()
     of_version = v1_files if hierarchies.unified is None else v2_files
+    # A kubelet does not start on v1 without cpuset; on v2 it needs of these what the root has (node.md 4.1).
+    optional = ("hugetlb", "pids") if hierarchies.unified is None else ("hugetlb", "pids", "cpuset")
     for file in of_version(values, sizes):
-        if file.controller in ("hugetlb", "pids") and not hierarchies.has(file.controller):
+        if file.controller in optional and not hierarchies.has(file.controller):
             continue  # the kernel may be built without them
         if hierarchies.unified is not None:
             directory = hierarchies.unified / relative

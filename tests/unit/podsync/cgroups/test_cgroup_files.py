@@ -136,6 +136,14 @@ def test_a_kernel_without_huge_pages_or_pids_is_fine(tmp_path: Path, kind: str) 
     assert not [p for p in tmp_path.rglob("*") if p.name.startswith(("hugetlb", "pids"))]
 
 
+def test_version_2_without_cpuset_leaves_its_processes_on_all_cpus(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    hierarchies = Hierarchies(unified=tmp_path, by_controller={})
+    cgroup_files.make(hierarchies, "/kubepods")
+    cgroup_files.write(hierarchies, "/kubepods", CgroupValues(cpuset_cpus="0-1", memory_limit=4096), ())
+    assert {p.name for p in (tmp_path / "kubepods").iterdir()} == {"memory.max"}
+
+
 def test_a_file_that_refuses_is_named(tmp_path: Path) -> None:
     (tmp_path / "kubepods/cpu.shares").mkdir(parents=True)
     hierarchies = Hierarchies(unified=None, by_controller={"cpu": tmp_path})
