@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from services.bootstrap.core.containerd_config import Machine as ContainerdMachine
+from services.bootstrap.core.containerd_config import render_network
+from shared.config.effective import EmbeddedContainerd
 from tests.architecture.checkout import text_of
 
 OURS = "{ path=/opt/bulkhead/bin/kubelet ; argv[]=/opt/bulkhead/bin/kubelet ; }"
@@ -23,6 +26,10 @@ SHOWN = {
     "Environment": "BULKHEAD_REFUSE_OPEN_ACCESS=1",
 }
 REPLACED = ["systemctl kill --kill-who=main --signal=USR1 bulkhead.service", "systemctl restart bulkhead.service"]
+STOPPED_SLICES = "systemctl stop kubepods-besteffort.slice kubepods-burstable.slice kubepods.slice"
+REMOVED = "rm -rf --one-file-system /run/bulkhead /var/lib/bulkhead /var/log/bulkhead"
+NETWORK_PLUGINS = ContainerdMachine(may_lower_oom_score=True, overlay_works=True, has_iptables=True, has_portmap=True,
+                                    has_apparmor=False)  # fmt: skip
 STOPPED = ["deb-systemd-invoke restart bulkhead.service"]
 # Variables of a shell with which `bulkhead config check` would check another agent than that of the unit.
 _OTHER_AGENT = "$KUBELET_ARGS$BULKHEAD_HOME$BULKHEAD_RUN_DIR"
@@ -52,7 +59,7 @@ class Machine:
         systemd.mkdir()
         self.calls = self.directory / "calls"
         self.calls.touch()
-        for name in ("cat", "grep"):
+        for name in ("cat", "find", "grep", "head", "ls", "rmdir", "sed"):
             (programs / name).symlink_to(str(shutil.which(name)))
         shown = "".join(
             f"'show --property=ActiveState --value {name}') echo {state};;"
@@ -74,7 +81,7 @@ class Machine:
         mounted.write_text("yes" if ROOT in self.mounts else "")
         self.double(programs / "mountpoint", f"[ -s {mounted} ]")
         self.double(programs / "umount", f"{self.record()}; {self.result('umount', f': > {mounted}')}")
-        for name in ("deb-systemd-invoke", "rm", "python"):
+        for name in ("deb-systemd-invoke", "ip", "python", "rm"):
             self.double(programs / name, f"{self.record()}; {self.result(name, ':')}")
         self.double(programs / "bulkhead", f'[ -z "{_OTHER_AGENT}" ] || exit 1; {self.result("bulkhead", ":")}')
         policy, process = self.directory / "policy", self.directory / "supervisord.pid"
@@ -86,6 +93,8 @@ class Machine:
         text = text_of(f"packaging/debian/{script}")
         for place, double in (
             ("/run/systemd/system", systemd),
+            ("/sys/", f"{self.directory}/sys/"),
+            ("/run/bulkhead/containerd/cni/", f"{self.directory}/cni/"),
             ("/usr/share/debconf/confmodule", confmodule),
             ("/usr/sbin/policy-rc.d", policy),
             ("/run/bulkhead/supervisord.pid", process),
@@ -224,8 +233,51 @@ def test_a_purge_without_an_answer_removes_nothing(tmp_path: Path) -> None:
 
 def test_a_purge_removes_the_state_on_request(tmp_path: Path) -> None:
     calls, printed = Machine(tmp_path, mounts=("/", ROOT), answer="true").run("postrm", "purge")
-    assert calls == [f"umount {ROOT}", "rm -rf --one-file-system /run/bulkhead /var/lib/bulkhead /var/log/bulkhead"]
+    assert calls == [f"umount {ROOT}", STOPPED_SLICES, REMOVED]
     assert printed == ""
+
+
+@pytest.mark.parametrize(
+    "top", ["kubepods.slice/kubepods-burstable.slice", "kubepods/burstable", "cpu/kubepods/burstable"]
+)
+def test_a_purge_on_request_removes_the_empty_cgroups_of_the_pods_and_then_their_slices(
+    tmp_path: Path, top: str
+) -> None:
+    (tmp_path / "sys/fs/cgroup" / top).mkdir(parents=True)
+    calls, printed = Machine(tmp_path, answer="true").run("postrm", "purge")
+    assert (calls, printed) == ([STOPPED_SLICES, REMOVED], "")
+    assert not list((tmp_path / "sys/fs/cgroup").rglob("*kubepods*"))
+
+
+def test_a_purge_stops_no_slice_with_a_pod_of_another_runtime(tmp_path: Path) -> None:
+    cgroup = tmp_path / "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice"
+    cgroup.mkdir(parents=True)
+    (cgroup / "occupied").touch()  # as little as one with a process can such a directory be removed
+    calls, _ = Machine(tmp_path, answer="true").run("postrm", "purge")
+    assert calls == [REMOVED]
+    assert cgroup.exists()
+
+
+def test_a_purge_leaves_the_cgroups_to_a_kubelet_that_runs(tmp_path: Path) -> None:
+    cgroup = tmp_path / "sys/fs/cgroup/kubepods.slice"
+    cgroup.mkdir(parents=True)
+    machine = Machine(tmp_path, {"kubelet.service": ("active", FOREIGN)}, answer="true")
+    assert machine.run("postrm", "purge")[0] == [REMOVED]
+    assert cgroup.exists()
+
+
+@pytest.mark.parametrize(("ports", "removed"), [((), ["ip link delete pods7"]), (("veth1",), [])])
+def test_a_purge_on_request_removes_the_bridge_that_no_pod_is_at(
+    tmp_path: Path, ports: tuple[str, ...], removed: list[str]
+) -> None:
+    embedded = EmbeddedContainerd(root="", state="/run/s", socket="", config_file="", cni_conf_dir="", bridge="pods7",
+                                  pod_cidr="10.88.0.0/24")  # fmt: skip
+    (tmp_path / "cni").mkdir()
+    (tmp_path / "cni/10-pods.conflist").write_text(render_network(embedded, NETWORK_PLUGINS))
+    for directory in ("bridge", "brif", *(f"brif/{port}" for port in ports)):
+        (tmp_path / "sys/class/net/pods7" / directory).mkdir(parents=True)
+    calls, printed = Machine(tmp_path, answer="true").run("postrm", "purge")
+    assert (calls, printed) == ([STOPPED_SLICES, *removed, REMOVED], "")
 
 
 def test_a_purge_keeps_the_state_while_the_unit_of_a_checkout_runs(tmp_path: Path) -> None:
