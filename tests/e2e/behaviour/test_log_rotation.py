@@ -31,7 +31,8 @@ PODS = {
     "logs-quiet": pod_of("logs-quiet", container("c", "echo once; exec sleep 1000000")),
     "logs-ends": pod_of(
         "logs-ends",
-        container("c", "seq 2000 | sed s/$/-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy/"),  # at once: no rotation comes between
+        # Eight times the size at which a log is rotated. A look may come between its last line and its end.
+        container("c", "seq 2000 | sed s/$/-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy/"),
         restartPolicy="Never",
     ),
     "logs-missing": pod_of("logs-missing", container("c", "while :; do echo tick; sleep 1; done")),
@@ -60,10 +61,14 @@ def numbers(text: str) -> list[int]:
 
 
 def numbers_of(path: Path) -> list[int]:
-    """Every number that the files hold, oldest first."""
-    files = [*sorted(path.parent.glob("0.log.*")), path]
-    read = (gzip.decompress(f.read_bytes()) if f.suffix == ".gz" else f.read_bytes() for f in files if f.exists())
-    return [number for text in read for number in numbers(text.decode())]
+    """Every number that the files hold, oldest first; a rotation meanwhile leaves some out, or repeats them."""
+    seen: list[int] = []
+    for file in (*sorted(path.parent.glob("0.log.*")), path):
+        with suppress(FileNotFoundError):  # it is renamed, or removed
+            if file.suffix != ".tmp":  # it is being packed
+                content = file.read_bytes()
+                seen += numbers((gzip.decompress(content) if file.suffix == ".gz" else content).decode())
+    return seen
 
 
 async def packed(node: Node, path: Path, count: int = 1) -> list[Path]:
@@ -138,12 +143,29 @@ async def test_a_quiet_log_is_left_alone(node: Node) -> None:
     assert list(quiet.parent.iterdir()) == [quiet]
 
 
-async def test_the_log_of_a_container_that_ended_keeps_its_name(node: Node) -> None:
+async def test_the_log_of_a_container_that_ended_is_rotated_no_more(node: Node) -> None:
     await node.wait_phase("logs-ends", "Succeeded")
-    path = await log_of(node, "logs-ends")
-    await packed(node, await log_of(node, "logs-busy"))
-    assert path.stat().st_size > 0
-    assert (await node.log("logs-ends", "c"))[-1].startswith("2000-")
+    path, busy = await log_of(node, "logs-ends"), await log_of(node, "logs-busy")
+
+    def complete() -> bool:  # not while the log is renamed, or gets its name back because its container has ended
+        return path.exists() and numbers_of(path) == list(range(1, 2001))
+
+    await node.agent.wait_for(complete, "all lines of the container that ended")
+    await packed(node, busy)
+    before, earlier, later = sizes_beside(path), rotated(busy), set[str]()
+    assert sum(before.values()) > SIZE
+
+    def looked_at() -> bool:  # the second rotation is of a look that began after the first one, and so after `before`
+        later.update(name for name in rotated(busy) if name > max(earlier))
+        return len(later) >= 2
+
+    await node.agent.wait_for(looked_at, "two more rotations of a busy log")
+    assert sizes_beside(path) == before
+
+
+def sizes_beside(path: Path) -> dict[str, int]:
+    """Name and bytes of each file of this log."""
+    return {file.name: file.stat().st_size for file in path.parent.iterdir()}
 
 
 async def test_a_removed_log_comes_back(node: Node) -> None:
