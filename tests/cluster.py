@@ -51,16 +51,7 @@ class Cluster:
         try:
             (self.directory / "plane").mkdir(exist_ok=True)
             self.plane = await self._stack.enter_async_context(ControlPlane(self.directory / "plane", **self._plane))
-            config = {
-                "address": "0.0.0.0",
-                "authentication": {
-                    "x509": {"clientCAFile": str(self.plane.ca_file)},
-                    "anonymous": {"enabled": False},
-                    "webhook": {"enabled": True},
-                },
-                "authorization": {"mode": "Webhook"},
-                **self._config,
-            }
+            config = {**joined_config(str(self.plane.ca_file)), **self._config}
             make = self._kubeconfig or (lambda plane: plane.kubeconfig_for_node(NODE))
             flags = (f"--kubeconfig={make(self.plane)}", *self._flags)
             world = self._world(containerd=self._containerd, config=config, flags=flags, start=self._start)
@@ -185,6 +176,19 @@ class Cluster:
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited {seconds} s for {what}")
             await asyncio.sleep(0.05)
+
+
+def joined_config(ca_file: str) -> Object:
+    """The KubeletConfiguration fields of a node that has joined: it admits whom the API server admits."""
+    return {
+        "address": "0.0.0.0",
+        "authentication": {
+            "x509": {"clientCAFile": ca_file},
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+        },
+        "authorization": {"mode": "Webhook"},
+    }
 
 
 def is_ready(obj: Object) -> bool:

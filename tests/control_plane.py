@@ -54,6 +54,7 @@ class ControlPlane:
 
     `kubelet_ca`: the authority the API server checks kubelets' serving certificates with; without it, it does not.
     `audit`: keep the log that `requests_by_user` counts. `controllers`: as for kube-controller-manager's flag.
+    `address`: of this machine, where the API server listens.
     """
 
     def __init__(
@@ -65,11 +66,13 @@ class ControlPlane:
         kubelet_ca: Path | None = None,
         audit: bool = False,
         controllers: str = "*",
+        address: str = "127.0.0.1",
         api_server_flags: Mapping[str, str] | None = None,
         controller_manager_flags: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self._folder = folder or assets()
+        self._address = address
         self._kubelet_ca, self._audit, self._controllers = kubelet_ca, audit, controllers
         self._api_server_flags = dict(api_server_flags or {})
         self._controller_manager_flags = dict(controller_manager_flags or {})
@@ -80,7 +83,7 @@ class ControlPlane:
 
     async def __aenter__(self) -> Self:
         self.authority = Authority(self.directory / "pki")
-        self._server_pair = self.authority.issue("server", "kube-apiserver", serving=_NAMES)
+        self._server_pair = self.authority.issue("server", "kube-apiserver", serving=(*_NAMES, self._address))
         self.kubelet_client_pair = self.authority.issue("kubelet-client", "kube-apiserver-kubelet", "system:masters")
         self._admin_pair = self.authority.issue("admin", "admin", "system:masters")
         self._token_pair = self.authority.signing_key("service-accounts")
@@ -105,7 +108,7 @@ class ControlPlane:
     @property
     def url(self) -> str:
         """Where the API server listens."""
-        return f"https://127.0.0.1:{self._port}"
+        return f"https://{self._address}:{self._port}"
 
     @property
     def ca_file(self) -> Path:
@@ -168,7 +171,7 @@ class ControlPlane:
         kubelet_certificate, kubelet_key = self.kubelet_client_pair
         flags = {
             "etcd-servers": f"http://127.0.0.1:{self._etcd_port}",
-            "bind-address": "127.0.0.1",
+            "bind-address": self._address,
             "secure-port": str(self._port),
             "insecure-port": "0",
             "cert-dir": str(self.directory),

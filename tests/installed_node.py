@@ -89,9 +89,9 @@ class InstalledNode(ABC):
         """The state of each pod."""
         return {pod["name"]: pod["state"] for pod in self.pods()}
 
-    def tasks(self) -> set[str]:
+    def tasks(self, socket: str = CONTAINERD) -> set[str]:
         """The id and the process of each running container and sandbox, separated by a space."""
-        listed = self.must("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "tasks", "ls").splitlines()
+        listed = self.must("ctr", "--address", socket, "--namespace", "k8s.io", "tasks", "ls").splitlines()
         return {" ".join(line.split()[:2]) for line in listed[1:] if "RUNNING" in line}
 
     def run_on(self, tasks: set[str]) -> bool:

@@ -94,11 +94,16 @@ class Machine(InstalledNode):
         """The end of the journal of this boot."""
         return self.call("journalctl", "--boot", "--no-pager", "--lines=80").stdout
 
-    def import_images(self) -> None:
-        """See InstalledNode."""
+    def write(self, path: str, text: str, mode: str = "0644") -> None:
+        """Write a file in there, and its directories."""
+        (self.shared / "written").write_text(text)
+        self.must("install", "-D", f"--mode={mode}", "/host/written", path)
+
+    def import_images(self, socket: str = CONTAINERD) -> None:
+        """See InstalledNode. `socket`: of the containerd in there."""
         for number, image in enumerate(IMAGES):
             (self.shared / f"image-{number}.tar").write_bytes(archive(image, *read_busybox()))
-            self.must("ctr", "--address", CONTAINERD, "--namespace", "k8s.io", "images", "import",
+            self.must("ctr", "--address", socket, "--namespace", "k8s.io", "images", "import",
                       f"/host/image-{number}.tar")  # fmt: skip
 
     def reboot(self) -> None:

@@ -127,6 +127,17 @@ def test_machines_of_one_network_reach_each_other_and_leave_nothing(tmp_path: Pa
     assert [left_of(tmp_path / name, devices) for name in "ab"] == [[], []]
 
 
+def test_networks_with_an_address_of_this_machine_are_apart_and_leave_no_interface() -> None:
+    with MachineNetwork(with_host=True) as first, MachineNetwork(with_host=True) as second:
+        networks = (first, second)
+        assert len({network.host_ip for network in networks}) == 2
+        devices = [Path("/sys/class/net", network.host_device) for network in networks]
+        assert all(device.exists() for device in devices)
+        for network in networks:
+            subprocess.run(network.inside("busybox", "ping", "-q", "-c", "1", network.host_ip), check=True)
+    assert not any(device.exists() for device in devices)
+
+
 def test_a_machine_that_is_killed_fails_the_test_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     devices, began = network_devices(), 0.0
     reason = r"(?s)no answer to: .*the machine has ended.*console's end:.*systemd"

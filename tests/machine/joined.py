@@ -1,0 +1,108 @@
+"""A machine of its own as a node of the tests' control plane, which runs out here: in there the package, with the files
+of a cluster in place of its own."""
+
+import base64
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.cluster import Cluster, joined_config
+from tests.control_plane import ControlPlane
+from tests.machine.machine import Machine
+from tests.machine.network import MachineNetwork
+from tests.machine.root import Root, cached_root
+from tests.release_build import build_release
+
+_MACHINE_SECONDS = 180.0  # for what takes some on an idle machine
+CLIENT_CA = "/etc/kubernetes/pki/ca.crt"
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+_ARGS = f"""\
+--config=/etc/bulkhead/kubelet.yaml
+--root-dir=/var/lib/bulkhead/kubelet
+--kubeconfig={KUBECONFIG}
+--v=2
+"""
+
+
+class MachineCluster(Cluster):
+    """`async with MachineCluster(directory) as cluster:`; `cluster.machine` has joined where `join` is true, else it
+    has the credentials of the node and no package. `options`: of the kernel's command line."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        root: Root | None = None,
+        options: tuple[str, ...] = (),
+        join: bool = True,
+        **given: Any,
+    ) -> None:
+        super().__init__(directory, **given)
+        self._root, self._options, self._join = root, options, join
+        self.machine: Machine
+        self.network: MachineNetwork
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._enter()
+        except BaseException as error:
+            await self._stack.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def _enter(self) -> None:
+        self.network = self._stack.enter_context(MachineNetwork(with_host=True))
+        (self.directory / "plane").mkdir()
+        plane = ControlPlane(self.directory / "plane", address=self.network.host_ip, **self._plane)
+        self.plane = await self._stack.enter_async_context(plane)
+        machine = Machine(
+            self.directory / "machine", name=NODE, network=self.network, root=self._root or cached_root("install"),
+            options=self._options,
+        )  # fmt: skip
+        self.machine = self._stack.enter_context(machine)
+        machine.write(CLIENT_CA, self.plane.ca_file.read_text())
+        machine.write(KUBECONFIG, whole_kubeconfig(self.plane.kubeconfig_for_node(NODE)), "0600")
+        if self._join:
+            self.install()
+            document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+            self.configure({**document, **joined_config(CLIENT_CA), **self._config})
+            machine.must("systemctl", "enable", "--now", "bulkhead")
+            machine.import_images()
+            await self.wait_node_ready()
+
+    def install(self) -> None:
+        """Install the package of this checkout."""
+        package = build_release(self.directory / "release")
+        package.rename(self.machine.shared / "bulkhead.deb")
+        self.machine.must("dpkg", "--install", "/host/bulkhead.deb")
+
+    def configure(self, fields: Object) -> None:
+        """Replace the files of the package by those of a cluster, with these fields of the KubeletConfiguration."""
+        ours = list(yaml.safe_load_all(self.machine.must("cat", "/etc/bulkhead/kubelet.yaml")))
+        kubelet = {"staticPodPath": ours[0]["staticPodPath"], "cgroupDriver": "systemd", **fields}
+        self.machine.write("/etc/bulkhead/kubelet.yaml", yaml.safe_dump_all([kubelet, *ours[1:]]))
+        self.machine.write("/etc/bulkhead/kubelet.args", _ARGS)
+
+    async def wait_node_ready(self, seconds: float = _MACHINE_SECONDS) -> None:
+        """See Cluster."""
+        await super().wait_node_ready(seconds)
+
+    async def wait_ready(self, *names: str, seconds: float = _MACHINE_SECONDS) -> None:
+        """See Cluster."""
+        await super().wait_ready(*names, seconds=seconds)
+
+
+def whole_kubeconfig(path: Path) -> str:
+    """A kubeconfig with the content of the files that it names in their place."""
+    document = yaml.safe_load(path.read_text())
+    [cluster], [user] = document["clusters"], document["users"]
+    for part, names in (
+        (cluster["cluster"], ["certificate-authority"]),
+        (user["user"], ["client-certificate", "client-key"]),
+    ):
+        for name in names:
+            part[f"{name}-data"] = base64.b64encode(Path(part.pop(name)).read_bytes()).decode()
+    return yaml.safe_dump(document)

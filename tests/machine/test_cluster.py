@@ -1,0 +1,152 @@
+"""A machine of its own as a node of the tests' API server: what an administrator sees of it from outside, on cgroup v2
+and systemd."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
+
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.machine.joined import MachineCluster
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+MIB = 1 << 20
+_LIMITS = {"limits": {"cpu": "500m", "memory": "64Mi"}}
+_CONNECT = "use IO::Socket::INET; exit(IO::Socket::INET->new(PeerAddr => $ARGV[0], Timeout => 3) ? 0 : 1)"
+# Eight MiB of memory that stay, some CPU, then nothing.
+_WORK = """\
+head -c 8388608 /dev/zero > /memory/file
+i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done
+echo done
+exec sleep 1000000"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MachineCluster]:
+    async with MachineCluster(tmp_path_factory.mktemp("joined")) as running:
+        pod = running.pod("web", "sh", "-c", _WORK)
+        pod["spec"]["volumes"] = [{"name": "memory", "emptyDir": {"medium": "Memory"}}]
+        pod["spec"]["containers"][0] |= {
+            "volumeMounts": [{"name": "memory", "mountPath": "/memory"}], "resources": _LIMITS,
+        }  # fmt: skip
+        try:
+            await running.create(pod)
+            await running.wait_ready("web")
+            yield running
+        finally:
+            print(running.machine.last_lines())
+
+
+def raw(cluster: MachineCluster, path: str) -> str:
+    return cluster.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{path}").stdout
+
+
+def cgroup_of(cluster: MachineCluster, pod: Object) -> str:
+    """The directory of its container's cgroup, in there."""
+    identity = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    found = cluster.machine.must("find", "/sys/fs/cgroup", "-type", "d", "-name", f"*{identity}*").split()
+    assert len(found) == 1, found
+    return found[0]
+
+
+def numbers(cluster: MachineCluster, directory: str) -> dict[str, int]:
+    """What the kernel reports of a cgroup: CPU (microseconds), memory and working set (bytes), processes."""
+    files = [f"{directory}/{name}" for name in ("memory.current", "pids.current", "cpu.stat", "memory.stat")]
+    memory, processes, *rest = cluster.machine.must("cat", *files).splitlines()
+    stat = {name: int(value) for name, value in (line.split() for line in rest)}
+    working = int(memory) - stat["inactive_file"]
+    return {"cpu": stat["usage_usec"], "memory": int(memory), "working": working, "processes": int(processes)}
+
+
+async def test_the_node_reports_the_machine(cluster: MachineCluster) -> None:
+    node = await cluster.node()
+    info, addresses = node["status"]["nodeInfo"], node["status"]["addresses"]
+    assert {"type": "InternalIP", "address": cluster.machine.ip} in addresses, addresses
+    assert info["bootID"] == cluster.machine.boot_id
+    assert info["kernelVersion"] == cluster.machine.must("uname", "-r").strip()
+    memory = int(cluster.machine.must("sed", "-n", "s/^MemTotal: *\\([0-9]*\\) kB$/\\1/p", "/proc/meminfo"))
+    assert node["status"]["capacity"]["memory"] == f"{memory}Ki"
+    assert node["status"]["capacity"]["cpu"] == "1"
+
+
+async def test_logs_and_exec_reach_the_pod_from_outside(cluster: MachineCluster) -> None:
+    assert cluster.plane.kubectl("logs", "web").stdout == "done\n"
+    assert cluster.plane.kubectl("exec", "web", "--", "cat", "/proc/1/comm").stdout == "sleep\n"
+    done = cluster.plane.kubectl("exec", "-i", "web", "--", "sh", "-c", "cat; exit 7", stdin="in and out", check=False)
+    assert (done.returncode, done.stdout) == (7, "in and out")
+
+
+async def test_summary_and_cadvisor_page_have_the_values_of_the_cgroup_files(cluster: MachineCluster) -> None:
+    pod = await cluster.get_pod("web")
+    assert pod is not None
+    directory, began = cgroup_of(cluster, pod), time.monotonic()
+    while True:  # until a reading of pleg is newer than the moment at which the container began to do nothing
+        before = numbers(cluster, directory)
+        [shown] = [one for one in json.loads(raw(cluster, "stats/summary"))["pods"] if one["podRef"]["name"] == "web"]
+        page = raw(cluster, "metrics/cadvisor")
+        after = numbers(cluster, directory)
+        container = shown["containers"][0]
+        if before == after and container["cpu"]["usageCoreNanoSeconds"] == before["cpu"] * 1000:
+            break
+        assert time.monotonic() - began < 120, (before, after, container)
+        await asyncio.sleep(2)
+    memory = container["memory"]
+    assert (memory["usageBytes"], memory["workingSetBytes"]) == (before["memory"], before["working"])
+    assert memory["availableBytes"] == 64 * MIB - before["working"]
+    assert before["working"] > 8 * MIB
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.labels.get("pod") == "web" and sample.labels.get("container") == "main"
+        if sample.labels.get("cpu", "total") == "total"
+    }
+    assert found["container_cpu_usage_seconds_total"] == pytest.approx(before["cpu"] / 1e6, abs=1e-5)
+    assert found["container_memory_usage_bytes"] == before["memory"]
+    assert found["container_memory_working_set_bytes"] == before["working"]
+    assert found["container_spec_memory_limit_bytes"] == 64 * MIB
+    assert (found["container_spec_cpu_quota"], found["container_spec_cpu_period"]) == (50_000, 100_000)
+    assert found["container_processes"] == before["processes"] == 1
+
+
+async def test_the_node_reaches_the_api_server_and_nothing_else(cluster: MachineCluster) -> None:
+    def connects(address: str) -> bool:
+        return cluster.machine.call("perl", "-e", _CONNECT, address).returncode == 0
+
+    assert connects(cluster.plane.url.removeprefix("https://"))
+    with socket.create_server((_address_outside(), 0)) as listener:
+        assert not connects("{}:{}".format(*listener.getsockname()))
+
+
+def _address_outside() -> str:
+    """The address from which this machine reaches others, or loopback where it reaches none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # which sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+async def test_a_reboot_keeps_the_pods(cluster: MachineCluster) -> None:
+    before = await cluster.get_pod("web")
+    assert before is not None
+    restarts = before["status"]["containerStatuses"][0]["restartCount"]
+    cluster.machine.reboot()
+
+    def again(pod: Object) -> bool:
+        status = pod["status"]["containerStatuses"][0]
+        return bool(status["restartCount"] == restarts + 1 and status["ready"])
+
+    after = await cluster.wait_pod("web", again, "to run again", 300)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert (await cluster.node())["status"]["nodeInfo"]["bootID"] == cluster.machine.boot_id
+    await cluster.wait_node_ready()
+    assert cluster.plane.kubectl("logs", "web").stdout == "done\n"
