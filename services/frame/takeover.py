@@ -1,7 +1,7 @@
 """One process per service, of the newest supervisord: takes the service's lock, from an orphan where one holds it.
 
 An orphan is a process whose supervisord has ended. It gets HAND_OVER, and SIGKILL when it still holds the lock after
-its grace; HAND_OVER ends one of the last release at once. A holder whose supervisord runs belongs to another agent. A
+its grace. A holder whose supervisord runs belongs to another agent. A
 process whose own supervisord has ended takes over from none: the next supervisord's is newer.
 """
 
@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from bus.lock import ServiceLock
-from bus.lock_holder import Holder
+from bus.lock import Holder, ServiceLock
 from services.frame.generation import same_supervisord, supervisord_runs
 from services.frame.signals import HAND_OVER
 from shared.errors import OperatorError

@@ -90,9 +90,8 @@ class PodSync:
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
         for uid in list(self.records):
             record = self.records[uid]  # as it is now: the pods before may have changed it
-            saved = not_after(record.saved, now)  # the clock may have been set back meanwhile
-            saved = lifecycle.with_active_since(saved, now, self.node_state.skew)
-            self.node_state.pods.put(replace(record, saved=saved))
+            # The clock may have been set back meanwhile.
+            self.node_state.pods.put(replace(record, saved=not_after(record.saved, now)))
             out += self._advance_alone(uid, "podsync started", now)
         return out
 

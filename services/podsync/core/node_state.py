@@ -54,7 +54,7 @@ FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long pas
 
 class NodeState:
     """`started_at`: CLOCK_MONOTONIC seconds; older observations are of another process. `checkpoint`: uid -> record
-    as `saved_record.persisted` wrote it, by this or another version. `agent_start`: identity of the start of the agent
+    as `saved_record.persisted` wrote it. `agent_start`: identity of the start of the agent
     that this process belongs to, "" = not known."""
 
     def __init__(

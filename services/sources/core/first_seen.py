@@ -22,7 +22,7 @@ def encode(seen: Mapping[str, str], resource_version: str = "") -> dict[str, Any
 
 
 def resource_version(record: Mapping[str, Any] | None) -> str:
-    """Return the version up to which the pods were read; "" = an earlier version of the agent wrote the record."""
+    """Return the version up to which the pods were read; "" = the record has none."""
     found = (record or {}).get("resource_version")
     return found if isinstance(found, str) and found.isdecimal() else ""
 

@@ -352,13 +352,11 @@ async def test_the_runtime_gets_a_tag_and_the_intent_the_name_of_the_spec(stage:
     assert stage.files("pulling") == []
 
 
-@pytest.mark.parametrize("noted", [UNTAGGED, f"{UNTAGGED}:latest"])
-async def test_an_intent_counts_under_the_name_of_the_spec_with_and_without_a_tag(stage: PullStage, noted: str) -> None:
-    """The kubelet notes the name of the spec; earlier versions of the agent noted it with its tag."""
+async def test_an_intent_counts_under_the_name_of_the_spec(stage: PullStage) -> None:
     stage.pulls.access._recovered = True
     stage.runtime.add_image(f"{UNTAGGED}:latest")
     assert await stage.may_use(pod(), UNTAGGED)
-    stage.pulls.access._files.write_intent(noted)
+    stage.pulls.access._files.write_intent(UNTAGGED)
     assert not await stage.may_use(pod(), UNTAGGED)
 
 

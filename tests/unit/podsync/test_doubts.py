@@ -239,20 +239,11 @@ class TestClock:
         assert status_of(play)["phase"] == "Running"
 
     @pytest.mark.parametrize("skew", [0.0, 3600.0, -3600.0])
-    @pytest.mark.parametrize("is_known", [True, False], ids=["an earlier record", "no record"])
-    def test_of_a_pod_that_another_agent_started_the_deadline_counts_by_one_clock(
-        self, skew: float, is_known: bool
-    ) -> None:
+    def test_of_a_pod_that_another_agent_started_the_deadline_counts_by_one_clock(self, skew: float) -> None:
         play = a_play()
         play.core.node_state.skew = skew
         begun = {"phase": "Running", "startTime": rfc3339(play.wall + skew)}
         play.want(an_api_pod(status=begun, activeDeadlineSeconds=60))
-        if is_known:  # one of an earlier version, which has the start time alone
-            play.disk["u1"]["active_since"] = 0.0
-            play.core = PodSync(play.core.settings, {"u1": play.disk["u1"]})
-            play.core.node_state.skew = skew
-            play.queue += play.core.start(play.wall)
-            play.run()
         play.later(55)
         assert status_of(play)["phase"] == "Running"
         play.later(10)

@@ -96,6 +96,10 @@ def test_a_record_of_first_sights_comes_back_and_an_odd_one_does_not() -> None:
     for odd in (None, {}, {"version": 0, "pods": {"a": "t0"}}, {"version": 1, "pods": []}):
         assert first_seen.decode(odd) == {}
     assert first_seen.decode({"version": 1, "pods": {"a": 1, "b": "t"}}) == {"b": "t"}
+    newer = {"version": 2, "more": 1}
+    assert first_seen.decode({**newer, "pods": {"u": "t"}}) == {"u": "t"}
+    assert first_seen.is_newer({**newer, "by_uid": {}}) and not first_seen.is_newer({**newer, "pods": {}})
+    assert not first_seen.is_newer(None)
 
 
 def test_the_record_has_the_version_up_to_which_the_pods_were_read() -> None:

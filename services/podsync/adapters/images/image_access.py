@@ -20,7 +20,6 @@ from services.podsync.core.images.image_records import (
     merged,
     must_verify,
 )
-from services.podsync.core.images.image_reference import with_default_tag
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.clock import Clock
@@ -51,14 +50,13 @@ class ImageAccess:
     async def may_use(
         self, image: str, image_ref: str, credentials: Callable[[], Awaitable[Sequence[TrackedCredential]]]
     ) -> bool:
-        """Whether a pod may use this present image as it is; its credentials are asked for only where they matter. A
-        pull of it was noted under the name in the spec, with or without a tag. Raises RuntimeCallError."""
+        """Whether a pod may use this present image as it is; its credentials are asked for only where they matter.
+        Raises RuntimeCallError."""
         if not self._policy:
             return True
         await self.recover()
         record = self._files.pulled(image_ref)  # a small file, on the way of every start of a container
-        names = {image, with_default_tag(image)}
-        pulled_here = record is not None or any(self._files.has_intent(name) for name in names)
+        pulled_here = record is not None or self._files.has_intent(image)
         if not must_verify(self._policy, self._allowlist, image, pulled_here=pulled_here):
             return True
         access = record.mapping.get(repository(image), PullAccess()) if record is not None else PullAccess()

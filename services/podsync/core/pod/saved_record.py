@@ -1,13 +1,14 @@
 """The checkpoint record of a pod: its identity, `Saved`, `Attempts` and the newest status as one flat object.
 
-Decides when a change is urgent, and reads records of other versions. Knows nothing of files.
+Decides when a change is urgent, and what of a record counts that it does not understand as a whole. Knows nothing of
+files.
 """
 
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress, allocation_of
+from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
 from services.podsync.core.pod.performed import LastWritten
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import (
@@ -26,9 +27,8 @@ _Part = TypeVar("_Part", Saved, Attempts)
 
 # Field -> its name in the checkpoint, where that is another one.
 _NAMES: dict[type[Any], dict[str, str]] = {
-    Saved: {"admission_decided": "judged", "decided_by": "judged_in"},
+    Saved: {},
     Attempts: {"sandbox": "sandbox_attempt", "containers": "attempts"},
-    SavedContainer: {"hook_owed": "hooks_owed", "hook_failed": "hooks_failed"},
 }
 # The entries of a saved resize.
 _PENDING: dict[str, type | tuple[type, ...]] = {
@@ -39,7 +39,7 @@ _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for
 
 
 # The checkpoint has one mapping by container for each field of a container, without defaults.
-_OF_CONTAINERS = [(field, _NAMES[SavedContainer].get(field.name, field.name)) for field in fields(SavedContainer)]
+_OF_CONTAINERS = fields(SavedContainer)
 
 
 def must_be_saved(record: PodRecord) -> bool:
@@ -60,8 +60,8 @@ def persisted(record: PodRecord) -> dict[str, Any]:
 
 
 def restore(data: dict[str, Any]) -> PodRecord:
-    """The inverse of `persisted`, for records of older and newer versions too: what is unknown is left out, what is
-    missing has its default. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    """The inverse of `persisted`: what is unknown is left out, what is missing has its default.
+    Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
     identity = {name: data[name] for name in ("uid", "name", "namespace")}
     known = persisted(PodRecord(uid="", name="", namespace=""))
     found = {"state": data["state"]} | {name: value for name, value in data.items() if name in known}
@@ -113,26 +113,23 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
         for name in ("allocation", "pending_resize", "resize"):
             plain[name] = asdict(plain[name]) if plain[name] is not None else {}
         of_containers = plain.pop("containers")
-        for of_container, name in _OF_CONTAINERS:
-            values = {key: getattr(one, of_container.name) for key, one in of_containers.items()}
-            plain[name] = {key: value for key, value in values.items() if value != of_container.default}
+        for of_container in _OF_CONTAINERS:
+            values = {name: getattr(container, of_container.name) for name, container in of_containers.items()}
+            plain[of_container.name] = {name: value for name, value in values.items() if value != of_container.default}
         for name in ("crash_backoff", "image_backoff"):
             plain[name] = {key: asdict(entry) for key, entry in plain[name].items()}
     return plain
 
 
 def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
-    """Allocation and resize. An earlier version has no allocation: it is what the pod it admitted lists. An entry that
-    is not understood is left out: a resize that the source lists is then decided again."""
+    """Return allocation and resize. An entry that is not understood is left out: a resize that the source lists is then
+    decided again."""
     given = checkpoint.get("actuated", {})
     found: dict[str, Any] = {"allocation": None, "pending_resize": None, "resize": None}
     found["actuated"] = {name: resources for name, resources in given.items() if _are_resources(resources)}
-    pod, admitted = checkpoint.get("pod"), checkpoint.get("judged", True) and not checkpoint.get("rejected")
     try:
         if allocation := checkpoint.get("allocation"):
             found["allocation"] = _allocation(allocation)
-        elif pod and admitted:
-            found["allocation"] = allocation_of(pod)
         if pending := checkpoint.get("pending_resize"):
             others = _known(_PENDING, pending)
             found["pending_resize"] = PendingResize(wanted=_allocation(pending["wanted"]), **others)
@@ -169,8 +166,8 @@ def _part(kind: type[_Part], found: dict[str, Any]) -> _Part:
 def _containers(checkpoint: dict[str, Any]) -> dict[str, SavedContainer]:
     """By name, from the mappings of the checkpoint; an entry of another type is left out."""
     found: dict[str, SavedContainer] = {}
-    for field, name in _OF_CONTAINERS:
-        entries = checkpoint.get(name, {})
+    for field in _OF_CONTAINERS:
+        entries = checkpoint.get(field.name, {})
         kind: type[Any] = type(field.default)
         if field.default is None:
             entries, kind = _backoffs(CrashBackoff, entries), CrashBackoff

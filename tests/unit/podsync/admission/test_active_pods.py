@@ -161,7 +161,7 @@ class TestRejected:
         play.start()
         play.run()
         assert reason(play, "u1") == "UnexpectedAdmissionError"
-        assert play.disk["u1"]["judged_in"] == "second"
+        assert play.disk["u1"]["decided_by"] == "second"
 
     @pytest.mark.parametrize("kill_after", range(1, 12))
     def test_a_kill_while_it_is_decided_again_changes_nothing(self, kill_after: int) -> None:

@@ -1,11 +1,10 @@
-"""What a resize begins with: the status of another agent, or a record, also of another release or with odd entries."""
+"""What a resize begins with: the status of another agent, or a record, also one with odd entries."""
 
 from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.allocation import Allocation, allocation_of, with_allocation
-from services.podsync.core.pod.saved_record import restore
+from services.podsync.core.pod.allocation import allocation_of, with_allocation
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 from tests.unit.podsync.pod.test_resize import LARGE, SMALL, events, resized, resources, sized, status
 
@@ -35,17 +34,6 @@ def test_a_status_with_odd_resources_is_ignored(odd: Any) -> None:
     play = Play(source="api")
     play.want(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
     assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
-
-
-def test_a_record_without_an_allocation_has_what_its_pod_lists() -> None:
-    play = Play(source="api")
-    play.want(sized(SMALL))
-    of_last_release = {key: value for key, value in play.disk["u1"].items() if key != "allocation"}
-    assert restore(of_last_release).saved.allocation == Allocation(containers={"c": SMALL})
-    play.disk["u1"] = of_last_release | {"resize": {"generation": "much"}, "pending_resize": {"odd": 1}}
-    play.start()
-    play.want(sized(LARGE, 2))
-    assert resources(play)["resources"] == LARGE
 
 
 def test_init_containers_and_the_pods_own_resources_are_allocated_too() -> None:

@@ -237,7 +237,7 @@ def test_a_kill_at_any_step_runs_every_hook_at_least_once(step: int, only_urgent
     assert sorted(play.running("u1")) == [("c", 0), ("s", 0)]
     assert set(play.hooks) == {c.id for c in play.containers["u1"]}
     assert len(play.hooks) <= 3 and len(play.made) == 2
-    assert play.disk["u1"]["hooks_owed"] == {}
+    assert play.disk["u1"]["hook_owed"] == {}
 
 
 @pytest.mark.parametrize("step", every_step(69))

@@ -1,0 +1,73 @@
+"""Every field of a pod's record comes back; of a record with fields of a newer version the known ones count."""
+
+import copy
+import json
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
+from services.podsync.core.pod.saved_record import persisted, restore
+
+POD = {
+    "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+    "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "busybox:1"}]},
+}
+
+
+def full_record() -> PodRecord:
+    """A record in which no saved field has its default."""
+    backoff = CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")
+    pull = ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")
+    wanted = Allocation(containers={"c": {"limits": {"cpu": "2"}}}, pod={"limits": {"cpu": "3"}})
+    saved = replace(
+        Saved(**samples(Saved())),
+        allocation=Allocation(containers={"c": {"limits": {"cpu": "1"}}}, pod={}),
+        actuated={"c": {"requests": {"cpu": "1"}}},
+        pending_resize=PendingResize(
+            generation=3, wanted=wanted, decided=True, reason="Deferred", message="no room", since=8.0
+        ),
+        resize=ResizeInProgress(generation=2, cgroup_written=True, error="no"),
+        state=PodState.TERMINATING,
+        admission_decided=False,
+        pod=POD,
+        pre_stops={"i1": 12.5},
+        containers={"c": replace(SavedContainer(**samples(SavedContainer())), crash_backoff=backoff)},
+        image_backoff={"busybox:1": pull},
+    )
+    attempts = Attempts(sandbox=3, containers={"c": 3})
+    return PodRecord(uid="u1", name="web", namespace="shop", saved=saved, attempts=attempts, status={"c": "i1"})
+
+
+def samples(part: Saved | SavedContainer) -> dict[str, Any]:
+    """A value of its type for each field."""
+    of: dict[type, Any] = {str: "text", bool: True, int: 3, float: 1.5, tuple: ("u2",), dict: {"c": "i1"}}
+    return {field.name: of.get(type(getattr(part, field.name))) for field in fields(part)}
+
+
+def test_every_saved_field_comes_back_from_disk() -> None:
+    record = full_record()
+    again = restore(json.loads(json.dumps(persisted(record))))
+    assert (again.saved, again.attempts, again.status) == (record.saved, record.attempts, record.status)
+
+
+@pytest.mark.parametrize("place", [(), ("crash_backoff", "c"), ("image_backoff", "busybox:1")])
+def test_a_field_that_is_not_known_drops_nothing(place: tuple[str, ...]) -> None:
+    data = persisted(full_record())
+    ours = copy.deepcopy(data)
+    spot = ours
+    for name in place:
+        spot = spot[name]
+    spot["of_a_newer_version"] = {"a": 1}
+    assert persisted(restore(ours)) == data
+
+
+def test_an_unknown_backoff_begins_again_and_the_pod_is_kept() -> None:
+    data = persisted(full_record())
+    odd: list[Any] = [None, {}, {"key": "k"}, {"key": "k", "seconds": "soon", "updated": 1.0, "instance": "i"}]
+    data["crash_backoff"] |= {f"odd{number}": entry for number, entry in enumerate(odd)}
+    assert list(restore(data).saved.containers) == ["c"]
