@@ -14,6 +14,9 @@ MAX_WAIT_SECONDS = 5.0
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")  # of the main thread: ns on a CPU, ns ready to run, turns
 
 
+_of_others: list[float] = []  # CPU seconds of processes that worked for a test and are children of another process
+
+
 @dataclass(frozen=True)
 class Usage:
     """A moment of this process, in seconds: `wall`, `cpu` (its own), `children` (CPU time of those that have ended),
@@ -25,6 +28,11 @@ class Usage:
     ready: float
 
 
+def count_as_child(cpu: float) -> None:
+    """Count the CPU time (seconds) of a process that has ended as that of a child of this process."""
+    _of_others.append(cpu)
+
+
 def read_usage() -> Usage:
     """Return the usage of the process at this moment. Without statistics of the kernel's scheduler `ready` is 0."""
     times = os.times()
@@ -33,7 +41,8 @@ def read_usage() -> Usage:
         ready = int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         ready = 0.0
-    return Usage(time.monotonic(), times.user + times.system, children.ru_utime + children.ru_stime, ready)
+    of_children = children.ru_utime + children.ru_stime + sum(_of_others)
+    return Usage(time.monotonic(), times.user + times.system, of_children, ready)
 
 
 def waited_seconds(begin: Usage, end: Usage, load: float) -> float:

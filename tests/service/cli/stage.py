@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
@@ -11,9 +10,10 @@ from bus.messages.streams import SERVICES
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
+from tests.preloaded import Preloaded, run_preloaded
 
+COMMAND = "services.cli.command"
 PROGRAM = "tests.programs.seven_services"
-DEADLINE = 60.0
 
 
 class Stage:
@@ -32,29 +32,26 @@ class Stage:
         )
         (self.run_dir / CONFIG_NAME).write_bytes(encode_effective(config, ""))
         write_manifest(new_manifest(self.run_dir))
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.processes: dict[str, Preloaded] = {}
         self.run("podsync")
         self.run(*(service for service in SERVICES if service != "podsync"))
 
-    def run(self, *services: str) -> subprocess.Popen[str]:
+    def run(self, *services: str) -> Preloaded:
         """Start these services in one process, and wait for their beats."""
-        command = [sys.executable, "-m", PROGRAM, str(self.run_dir), str(self.pods), *services]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout
-        with process.stdout as lines:
+        reader, writer = os.pipe()
+        with os.fdopen(reader) as lines:
+            try:
+                process = Preloaded(PROGRAM, (str(self.run_dir), str(self.pods), *services), (0, writer, 2))
+            finally:
+                os.close(writer)
             assert lines.readline() == "started\n"
         self.processes[services[0]] = process
         return process
 
     def command(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run `bulkhead` with this run directory."""
-        return subprocess.run(
-            [sys.executable, "-m", "services.cli.command", *words, "--run-dir", str(self.run_dir)],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=False,
-            env={**os.environ, **(environment or {})},
+        return run_preloaded(
+            COMMAND, [*words, "--run-dir", str(self.run_dir)], environment={**os.environ, **(environment or {})}
         )
 
     def stop(self) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.service.cli.stage import DEADLINE
+from tests.preloaded import DEADLINE
 
 # The first examination imports what is imported late, which another user could perhaps not read.
 PROGRAM = """

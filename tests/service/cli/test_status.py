@@ -16,7 +16,8 @@ import yaml
 
 from services.cli.agent.local_agent import TIMEOUT
 from services.cli.agent.status import READY
-from tests.service.cli.stage import DEADLINE, Stage
+from tests.preloaded import DEADLINE
+from tests.service.cli.stage import Stage
 
 PODS = 110
 
@@ -184,7 +185,9 @@ def test_events_are_listed_by_their_age(stage: Stage) -> None:
 
 
 def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage: Stage) -> None:
-    ascii_only = stage.command("status", "-o", "wide", environment={"PYTHONIOENCODING": "ascii"})
+    command = [sys.executable, "-m", "services.cli.command", "status", "-o", "wide", "--run-dir", str(stage.run_dir)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}  # an interpreter reads it when it starts
+    ascii_only = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ascii_only.stderr == "" and "web-5" in ascii_only.stdout
     command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(stage.run_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -99,6 +99,7 @@ def test_processes_that_do_not_answer_are_named(stage: Stage, tmp_path: Path) ->
     assert "podsync is stopped by a signal" in found["status.txt"]
 
 
+@pytest.mark.long
 def test_it_is_at_most_as_large_as_promised(stage: Stage, tmp_path: Path) -> None:
     noise = random.Random(1)
     for name in [f"{service}.{ending}" for service in (*SERVICES, "supervisord", "containerd") for ending in ENDINGS]:

@@ -11,14 +11,17 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
 from services.cli.command import main
 from shared.story.lines import Kind
-from tests.service.cli.stage import DEADLINE, Stage
+from tests.preloaded import DEADLINE, Preloaded, run_preloaded
+from tests.service.cli.stage import COMMAND, Stage
 
+BULKHEAD = str(Path(sys.executable).with_name("bulkhead"))
 COLUMNS = 40
 RUN_DIR = "--run-dir"
 # The arguments of a command; one that is not named here is run with --help: it would change the agent or the machine.
@@ -72,19 +75,19 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     stage.stop()
 
 
-def command_line(stage: Stage, words: tuple[str, ...]) -> list[str]:
-    """The command with its arguments."""
+def words_and_arguments(stage: Stage, words: tuple[str, ...]) -> list[str]:
+    """The command's words with its arguments."""
     directory = stage.run_dir.parent
     places = {"RUN": str(stage.run_dir), "ROOT": str(directory / "kubelet"), "FILE": str(directory / "config.yaml")}
     arguments = [places.get(one, one) for one in EXAMPLES.get(words, ("--help",))]
-    return [sys.executable, "-m", "services.cli.command", *words, *arguments]
+    return [*words, *arguments]
 
 
 @pytest.mark.parametrize("words", commands(main), ids=" ".join)
 def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
-    answer = subprocess.run(
-        command_line(stage, words), capture_output=True, check=False, timeout=DEADLINE, env={**os.environ, **NO_UTF8}
-    )
+    # The installed program: an interpreter chooses its encoding when it starts.
+    command = [BULKHEAD, *words_and_arguments(stage, words)]
+    answer = subprocess.run(command, capture_output=True, check=False, timeout=DEADLINE, env={**os.environ, **NO_UTF8})
     assert b"Traceback" not in answer.stderr, answer.stderr
     assert b"\x1b" not in answer.stdout + answer.stderr
     assert (answer.stdout + answer.stderr).isascii()
@@ -96,12 +99,10 @@ def test_a_pipe_that_is_closed_ends_the_command_without_a_message(stage: Stage, 
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        answer = subprocess.run(
-            command_line(stage, words), stdout=writer, stderr=subprocess.PIPE, check=False, timeout=DEADLINE
-        )
+        answer = run_preloaded(COMMAND, words_and_arguments(stage, words), output=writer)
     finally:
         os.close(writer)
-    assert b"Traceback" not in answer.stderr and b"BrokenPipe" not in answer.stderr, answer.stderr
+    assert "Traceback" not in answer.stderr and "BrokenPipe" not in answer.stderr, answer.stderr
     assert answer.returncode in (0, 1, 2, 3), answer
 
 
@@ -134,10 +135,11 @@ def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str
 def test_a_command_without_standard_streams_ends_as_with_them(
     stage: Stage, words: tuple[str, ...], closed: str
 ) -> None:
-    command = ["sh", "-c", f'exec "$0" "$@" {closed}', *command_line(stage, words)]
+    arguments = words_and_arguments(stage, words)
+    command = ["sh", "-c", f'exec "$0" "$@" {closed}', BULKHEAD, *arguments]
     answer = subprocess.run(command, capture_output=True, check=False, timeout=DEADLINE)
     assert b"Traceback" not in answer.stderr, answer.stderr
-    open_streams = subprocess.run(command[3:], capture_output=True, check=False, timeout=DEADLINE)
+    open_streams = run_preloaded(COMMAND, arguments)
     assert answer.returncode == open_streams.returncode
     assert bool(answer.stdout) == bool(open_streams.stdout) if "1" not in closed else not answer.stdout
 
@@ -147,9 +149,8 @@ def test_a_narrow_terminal_without_colours(stage: Stage, words: tuple[str, ...])
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen(
-        command_line(stage, words), stdin=theirs, stdout=theirs, stderr=theirs, env={**environment, "NO_COLOR": "1"}
-    )
+    arguments = words_and_arguments(stage, words)
+    process = Preloaded(COMMAND, arguments, (theirs, theirs, theirs), {**environment, "NO_COLOR": "1"})
     os.close(theirs)
     shown = b""
     deadline = time.monotonic() + DEADLINE

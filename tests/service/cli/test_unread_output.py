@@ -4,16 +4,16 @@ import asyncio
 import os
 import select
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.preloaded import DEADLINE, Preloaded
 from tests.service.server.running import Running, configuration, pod_log, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 
-DEADLINE = 60.0
+PROGRAM = "tests.programs.container_command"
 MUCH = 32 << 20  # bytes, more than all buffers on the way hold
 LINE = b"2024-01-01T00:00:00.000000000Z stdout F " + b"x" * 1000 + b"\n"
 
@@ -34,24 +34,24 @@ def flood(backend: Backend) -> None:
     backend.flood = MUCH
 
 
-async def begin(server: Running, kind: str, output: int) -> asyncio.subprocess.Process:
-    """The command with this descriptor as its standard output, which is closed here."""
-    command = (sys.executable, "-m", "tests.programs.container_command", kind, server.config.run_dir)
-    try:
-        return await asyncio.create_subprocess_exec(*command, stdout=output, stderr=asyncio.subprocess.PIPE)
-    finally:
-        os.close(output)
+class Command:
+    """The command with a descriptor as its standard output, which is closed here."""
 
+    def __init__(self, server: Running, kind: str, output: int) -> None:
+        self._errors = os.memfd_create("stderr")
+        try:
+            self.process = Preloaded(PROGRAM, (kind, server.config.run_dir), (0, output, self._errors))
+        finally:
+            os.close(output)
 
-async def end(process: asyncio.subprocess.Process) -> tuple[int, str]:
-    """Exit code and standard error of the process, which ends by itself."""
-    try:
-        _, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
-    finally:
-        if process.returncode is None:
-            process.kill()
-    assert process.returncode is not None
-    return process.returncode, errors.decode()
+    async def end(self) -> tuple[int, str]:
+        """Exit code and standard error of the process, which ends by itself."""
+        try:
+            code = await asyncio.to_thread(self.process.wait)
+            return code, os.pread(self._errors, 1 << 20, 0).decode()
+        finally:
+            self.process.kill()
+            os.close(self._errors)
 
 
 def waits_to_write(process: int, pipe: int) -> bool:
@@ -63,24 +63,22 @@ def waits_to_write(process: int, pipe: int) -> bool:
 @pytest.mark.parametrize("kind", ["logs", "exec"])
 async def test_one_ctrl_c_ends_a_command_whose_output_is_not_read(server: Running, kind: str) -> None:
     reader, writer = os.pipe()
-    process = await begin(server, kind, os.dup(writer))
+    command = Command(server, kind, os.dup(writer))
     try:
         async with asyncio.timeout(DEADLINE):
-            while not waits_to_write(process.pid, writer):
-                assert process.returncode is None
+            while not waits_to_write(command.process.pid, writer):
                 await asyncio.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        assert await end(process) == (130, "")
+        command.process.send_signal(signal.SIGINT)
+        assert await command.end() == (130, "")
     finally:
-        if process.returncode is None:
-            process.kill()
+        command.process.kill()
         os.close(reader)
         os.close(writer)
 
 
 @pytest.mark.parametrize("kind", ["logs", "exec"])
 async def test_a_full_disk_is_one_line(server: Running, kind: str) -> None:
-    code, errors = await end(await begin(server, kind, os.open("/dev/full", os.O_WRONLY)))
+    code, errors = await Command(server, kind, os.open("/dev/full", os.O_WRONLY)).end()
     assert code == 1
     assert "output" in errors and errors.endswith("No space left on device (write it elsewhere)\n"), errors
     assert len(errors.splitlines()) == 1
@@ -89,7 +87,7 @@ async def test_a_full_disk_is_one_line(server: Running, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["logs", "exec"])
 async def test_a_pipe_that_closes_ends_it_without_a_line(server: Running, kind: str) -> None:
     reader, writer = os.pipe()
-    process = await begin(server, kind, writer)
+    command = Command(server, kind, writer)
     assert await asyncio.to_thread(os.read, reader, 10)
     os.close(reader)
-    assert await end(process) == (1, "")
+    assert await command.end() == (1, "")

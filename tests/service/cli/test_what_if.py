@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.service.cli.stage import DEADLINE, Stage
-
-PROGRAM = [sys.executable, "-m", "services.cli.command", "what-if"]
+from tests.preloaded import DEADLINE, run_preloaded
+from tests.service.cli.stage import COMMAND, Stage
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +34,7 @@ def manifest(name: str = "web", kind: str = "Pod", **requests: str) -> dict[str,
 
 def what_if(stage: Stage, text: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run the command with this text as its input."""
-    command = [*PROGRAM, "-", "--run-dir", str(stage.run_dir), *words]
-    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    return run_preloaded(COMMAND, ["what-if", "-", "--run-dir", str(stage.run_dir), *words], given=text)
 
 
 def test_an_admitted_pod_is_described_and_the_command_succeeds(stage: Stage) -> None:
@@ -132,17 +130,14 @@ def test_a_static_pod_needs_a_configured_path(stage: Stage) -> None:
 
 
 def test_without_an_agent_the_command_names_the_run_directory(tmp_path: Path) -> None:
-    command = [*PROGRAM, "-", "--run-dir", str(tmp_path)]
-    done = subprocess.run(
-        command, input=json.dumps(manifest()), capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
+    done = run_preloaded(COMMAND, ["what-if", "-", "--run-dir", str(tmp_path)], given=json.dumps(manifest()))
     assert done.returncode == 3
     assert done.stderr.startswith(f"{tmp_path}: no agent was started with this run directory")
 
 
 def test_a_pipe_that_closes_ends_the_command_without_a_traceback(stage: Stage) -> None:
     text = "\n---\n".join(json.dumps(manifest(f"web-{number}")) for number in range(100))
-    command = [*PROGRAM, "-", "--run-dir", str(stage.run_dir)]
+    command = [sys.executable, "-m", COMMAND, "what-if", "-", "--run-dir", str(stage.run_dir)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin and process.stdout and process.stderr
         process.stdout.close()
