@@ -59,8 +59,8 @@ lock:  ## write requirements.lock (what runs) and requirements-dev.lock (the res
 	$(COMPILE) pyproject.toml -o requirements.lock
 	$(COMPILE) --group dev -c requirements.lock -o requirements-dev.lock
 
-proto: venv  ## write the generated messages of shared/cri, shared/plugin_grpc and shared/pprof from their .proto files
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. shared/cri/*.proto shared/plugin_grpc/*.proto shared/pprof/*.proto
+proto: venv  ## write the generated messages of shared/cri and shared/plugin_grpc from their .proto files
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. shared/cri/*.proto shared/plugin_grpc/*.proto
 
 deps:  ## install what running needs and the machine lacks (containerd, runc, CNI plugins, busybox)
 	@tools/install-missing run

@@ -18,7 +18,7 @@ class Stacks:
 
 @dataclass(frozen=True, kw_only=True)
 class GetProfile:
-    """Request to every service: where it spends CPU time in the next `seconds`; 0 = where each thread is now."""
+    """Request to every service: where it spends CPU time in the next `seconds`, more than 0."""
 
     seconds: float
 
@@ -38,15 +38,13 @@ class ProfiledStack:
 
     thread: str
     frames: tuple[int, ...]
-    samples: int
     nanoseconds: int  # CPU time of the thread that was used when it was sampled here
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Answer to GetProfile. `period_nanoseconds`: the time between two samples."""
+    """Answer to GetProfile: each line of code once, and the stacks, which name lines by their places."""
 
-    period_nanoseconds: int
     frames: tuple[Frame, ...]
     stacks: tuple[ProfiledStack, ...]
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from bus.interface import Bus, RequestRefusedError
 from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
-from services.frame.sampling import MOST_THREADS, Sampler
+from services.frame.sampling import MAX_THREADS, Sampler
 from shared.task_stacks import task_stacks
 
 LONGEST_TEXT = 512 << 10  # characters of the threads' stacks, and of the tasks'
-LONGEST_PROFILE = 300.0  # seconds
+MAX_PROFILE_SECONDS = 300.0
 HIGHEST_VERBOSITY = 2**31 - 1
 IN_USE = "cpu profiling already in use"
 
@@ -40,8 +40,8 @@ class Debugging:
         """Return a profile. Raises RequestRefusedError while another one is made, and for a time that is too long."""
         if self._sampler is not None:
             raise RequestRefusedError(IN_USE)
-        if not 0 <= request.seconds <= LONGEST_PROFILE:
-            raise RequestRefusedError(f"profile duration exceeds {LONGEST_PROFILE:.0f} s")
+        if not 0 < request.seconds <= MAX_PROFILE_SECONDS:
+            raise RequestRefusedError(f"a profile takes more than 0 and at most {MAX_PROFILE_SECONDS:.0f} s")
         sampler = self._sampler = Sampler(request.seconds)
         try:
             return await _in_own_thread(sampler)
@@ -60,7 +60,7 @@ def thread_stacks() -> str:
     """Return the stack of each thread, outermost call first, as text."""
     frames = sys._current_frames()
     parts = []
-    for thread in threading.enumerate()[:MOST_THREADS]:
+    for thread in threading.enumerate()[:MAX_THREADS]:
         if thread.ident is not None and (frame := frames.get(thread.ident)) is not None:
             parts.append(f"Thread {thread.name}:\n{''.join(traceback.format_stack(frame))}")
     return "".join(parts)

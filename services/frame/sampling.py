@@ -12,9 +12,9 @@ from types import CodeType, FrameType
 from bus.messages.debugging import Frame, Profile, ProfiledStack
 
 PERIOD_SECONDS = 0.01
-DEEPEST = 128  # frames of one stack; the outer ones are left out
-MOST_STACKS = 2000  # different ones; what comes later counts at a stack `(other)`
-MOST_THREADS = 200
+MAX_FRAMES = 128  # of one stack; the outer ones are left out
+MAX_STACKS = 2000  # different ones; what comes later counts at a stack `(other)`
+MAX_THREADS = 200
 _CPU_OF_THREAD = 6  # the clock id of a thread's CPU time is its number, inverted, and these bits (Linux)
 
 _Line = tuple[CodeType, int]
@@ -26,7 +26,7 @@ class Sampler:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._counts: dict[tuple[str, tuple[_Line, ...]], list[int]] = {}
+        self._counts: dict[tuple[str, tuple[_Line, ...]], int] = {}  # CPU time in nanoseconds
         self._used: dict[int, int] = {}  # nanoseconds of CPU time by number of the thread
         self._stopped = threading.Event()
 
@@ -35,11 +35,7 @@ class Sampler:
         self._stopped.set()
 
     def run(self) -> Profile:
-        """Sample for the time given, in this thread; return the profile. Without time, sample all threads once."""
-        if self._seconds <= 0:
-            for thread, frame in _threads():
-                self._count(thread.name, frame, 0)
-            return self._profile()
+        """Sample for the time given, in this thread, and return the profile."""
         end = time.monotonic() + self._seconds
         for thread, _ in _threads():
             self._newly_used(thread)
@@ -60,15 +56,13 @@ class Sampler:
 
     def _count(self, thread: str, frame: FrameType | None, nanoseconds: int) -> None:
         lines: list[_Line] = []
-        while frame is not None and len(lines) < DEEPEST:
+        while frame is not None and len(lines) < MAX_FRAMES:
             lines.append((frame.f_code, frame.f_lineno))
             frame = frame.f_back
         key = thread, tuple(lines)
-        if key not in self._counts and len(self._counts) >= MOST_STACKS:
+        if key not in self._counts and len(self._counts) >= MAX_STACKS:
             key = "", _OTHER
-        counted = self._counts.setdefault(key, [0, 0])
-        counted[0] += 1
-        counted[1] += nanoseconds
+        self._counts[key] = self._counts.get(key, 0) + nanoseconds
 
     def _profile(self) -> Profile:
         places: dict[_Line, int] = {}
@@ -76,18 +70,17 @@ class Sampler:
             ProfiledStack(
                 thread=thread,
                 frames=tuple(places.setdefault(line, len(places)) for line in lines),
-                samples=samples,
                 nanoseconds=nanoseconds,
             )
-            for (thread, lines), (samples, nanoseconds) in self._counts.items()
+            for (thread, lines), nanoseconds in self._counts.items()
         )
         frames = tuple(Frame(function=code.co_qualname, file=code.co_filename, line=line or 0) for code, line in places)
-        return Profile(period_nanoseconds=int(PERIOD_SECONDS * 1e9), frames=frames, stacks=stacks)
+        return Profile(frames=frames, stacks=stacks)
 
 
 def _threads() -> Iterator[tuple[threading.Thread, FrameType]]:
     """Yield the threads of Python, this one aside, each with its innermost frame."""
     own, frames = threading.get_ident(), sys._current_frames()
-    for thread in threading.enumerate()[:MOST_THREADS]:
+    for thread in threading.enumerate()[:MAX_THREADS]:
         if thread.ident is not None and thread.ident != own and thread.ident in frames:
             yield thread, frames[thread.ident]

@@ -31,7 +31,6 @@ WHO_MAY_IMPORT = {
         "shared/cri/content_store.py",
         "shared/cri/tasks_pb2.py",
         "shared/plugin_grpc/",
-        "shared/pprof/",
     ),
     "kubernetes": ("services/bootstrap/adapters/",),
     "urllib3": ("services/cli/preflight/api_server.py",),

@@ -145,10 +145,10 @@ async def test_counters_never_fall_when_processes_are_killed(cluster: Cluster) -
 
 
 async def test_stacks_and_a_profile_of_every_real_process_and_the_nodes_logs(cluster: Cluster) -> None:
-    stacks = await asyncio.to_thread(raw, cluster, "debug/pprof/goroutine?debug=1")
+    stacks = await asyncio.to_thread(raw, cluster, "debug/pprof/goroutine")
     for service in SERVICES:
         assert f"== {service} ==\nThread " in stacks
-    profile = await asyncio.to_thread(raw, cluster, "debug/pprof/profile?seconds=5&format=collapsed")
+    profile = await asyncio.to_thread(raw, cluster, "debug/pprof/profile?seconds=5")
     found = {line.partition(";")[0] for line in profile.splitlines()}
     assert found and found <= set(SERVICES)
     assert "<pre>" in await asyncio.to_thread(raw, cluster, "logs/")

@@ -1,35 +1,25 @@
 """The handlers of `/debug/pprof/` and `/debug/flags/v`: each requests its part of every process (server.md 15.2, 15.3).
 
-Python has no heap, block or mutex profile of Go's kind: those are unknown. A process that does not answer is named in
-the profile and fails none of the others.
+All answers are text. Python has no heap, block or mutex profile of Go's kind: those are unknown. A process that does
+not answer is named in the text and fails none of the others.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-import orjson
 from aiohttp import web
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
 from bus.messages.streams import SERVICES
-from services.frame.debugging import HIGHEST_VERBOSITY, LONGEST_PROFILE, Debugging
+from services.frame.debugging import HIGHEST_VERBOSITY, MAX_PROFILE_SECONDS, Debugging
 from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.request_handler import EndpointHandler
+from services.server.core.collapsed_profile import collapsed_profile
 from services.server.core.go_text import parse_int64, parse_query, quote
-from services.server.core.profile_formats import (
-    COLLAPSED,
-    FORMATS,
-    PPROF,
-    SPEEDSCOPE,
-    collapsed,
-    sampled_stacks,
-    speedscope,
-)
 from services.server.core.routes import Endpoint
 from shared.clock import Clock
-from shared.pprof.encoding import pprof
 
 T = TypeVar("T")
 
@@ -38,11 +28,10 @@ MOST_BODY_BYTES = 64
 _PROFILE_SECONDS = 30
 _INDEX = """/debug/pprof/
 
-profile    where the processes spend CPU time (?seconds=30)
-goroutine  where their threads are now (?debug=1: threads and tasks, as text)
+profile    where the processes spend CPU time, as collapsed stacks (?seconds=30)
+goroutine  where their threads and tasks are now
 
 ?process=NAME   one of {services}; repeatable, all without it
-?format=NAME    one of {formats}
 """
 
 
@@ -82,22 +71,22 @@ class DebugEndpoints:
         """GET /debug/pprof/ and the profiles below it."""
         name, query = parameters[0], parse_query(request.rel_url.raw_query_string)
         if name == "":
-            return plain(200, _INDEX.format(services=", ".join(SERVICES), formats=", ".join(FORMATS)))
+            return plain(200, _INDEX.format(services=", ".join(SERVICES)))
         if name not in ("profile", "goroutine"):
             refused = go_error(404, "Unknown profile")
             refused.headers["X-Go-Pprof"] = "1"
             return refused
-        processes, form = query.get("process", list(SERVICES)), query.get("format", [PPROF])[0]
-        for value, known in ((form, FORMATS), *((process, SERVICES) for process in processes)):
-            if value not in known:
-                return go_error(400, f"unknown value {quote(value)}: it is one of {', '.join(known)}")
-        processes = [process for process in SERVICES if process in processes]
-        if name == "goroutine" and query.get("debug", ["0"])[0] not in ("", "0"):
+        named = query.get("process", list(SERVICES))
+        for process in named:
+            if process not in SERVICES:
+                return go_error(400, f"unknown value {quote(process)}: it is one of {', '.join(SERVICES)}")
+        processes = [process for process in SERVICES if process in named]
+        if name == "goroutine":
             return await self._stacks(processes)
-        seconds = _seconds(query.get("seconds", [""])[0]) if name == "profile" else 0
-        if seconds > LONGEST_PROFILE:
-            return go_error(400, f"profile duration exceeds {LONGEST_PROFILE:.0f} s")
-        return await self._profile(name, processes, seconds, form)
+        seconds = _seconds(query.get("seconds", [""])[0])
+        if seconds > MAX_PROFILE_SECONDS:
+            return go_error(400, f"profile duration exceeds {MAX_PROFILE_SECONDS:.0f} s")
+        return await self._profile(processes, seconds)
 
     async def _stacks(self, processes: list[str]) -> web.StreamResponse:
         answers = await self._from(processes, GetStacks(), Stacks, self._own.stacks)
@@ -107,29 +96,12 @@ class DebugEndpoints:
             parts.append(f"== {process} ==\n{text}\n")
         return plain(200, "".join(parts))
 
-    async def _profile(self, name: str, processes: list[str], seconds: int, form: str) -> web.StreamResponse:
-        began = self._clock.wall()
+    async def _profile(self, processes: list[str], seconds: int) -> web.StreamResponse:
         answers = await self._from(processes, GetProfile(seconds=seconds), Profile, self._own.profile, seconds)
-        profiles = {process: answer for process, answer in answers.items() if isinstance(answer, Profile)}
-        errors = [f"{process}: {answer}" for process, answer in answers.items() if isinstance(answer, str)]
-        if not profiles:
-            return go_error(500, f"Could not enable CPU profiling: {'; '.join(errors)}")
-        stacks = await asyncio.to_thread(sampled_stacks, profiles)
-        if form == COLLAPSED:
-            return plain(200, collapsed(stacks))
-        if form == SPEEDSCOPE:
-            document = orjson.dumps(speedscope(stacks, f"bulkhead {name}"))
-            return web.Response(body=document, headers={"Content-Type": "application/json"})
-        period = max(profile.period_nanoseconds for profile in profiles.values())
-        body = await asyncio.to_thread(
-            pprof, stacks, began=began, seconds=seconds, period_nanoseconds=period, comments=errors
-        )
-        headers = {
-            "Content-Type": "application/octet-stream",
-            "Content-Disposition": f'attachment; filename="{name}"',
-            "X-Content-Type-Options": "nosniff",
-        }
-        return web.Response(body=body, headers=headers)
+        if all(isinstance(answer, str) for answer in answers.values()):
+            errors = "; ".join(f"{process}: {answer}" for process, answer in answers.items())
+            return go_error(500, f"Could not enable CPU profiling: {errors}")
+        return plain(200, await asyncio.to_thread(collapsed_profile, answers))
 
     async def _from(
         self,

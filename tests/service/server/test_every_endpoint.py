@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
+from bus.messages.streams import SERVICES
 from services.server.adapters import system_log_files
 from services.server.core.authorization import Attributes
 from services.server.core.reviews import ReviewError
@@ -204,7 +205,7 @@ CASES = (
     Case(
         Endpoint.PPROF,
         "GET",
-        "/debug/pprof/goroutine?debug=1&process=server",
+        "/debug/pprof/goroutine?process=server",
         200,
         TEXT,
         "== server ==",
@@ -214,7 +215,7 @@ CASES = (
         (
             ("/debug/pprof/heap", 404, "Unknown profile\n"),
             ("/debug/pprof/profile?seconds=301", 400, "profile duration exceeds 300 s\n"),
-            ("/debug/pprof/profile?format=x", 400, 'unknown value "x": it is one of pprof, collapsed, speedscope\n'),
+            ("/debug/pprof/profile?process=x", 400, f'unknown value "x": it is one of {", ".join(SERVICES)}\n'),
         ),
     ),
     Case(
