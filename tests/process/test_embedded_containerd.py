@@ -107,7 +107,7 @@ def test_the_keeper_of_a_new_supervisord_keeps_the_containerd_that_runs(agent: A
     agent.kill_supervisord()
     agent.start()
     assert agent.holder("containerd", besides=keeper) == agent.pid("containerd")
-    assert not alive(keeper)
+    eventually(lambda: not alive(keeper), "the first keeper ends")  # the kernel frees its lock before that
     agent.logged("containerd", f"containerd runs already as process {containerd}")
     assert child(agent) == containerd
     assert agent.stop() == 0
