@@ -2,8 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night house docs screenshots release quick quick-unit quick-service run clean \
-    test-pure test-process test-node test-cluster test-alone
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night house docs screenshots release quick quick-unit quick-service run clean
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
 export UV_HTTP_TIMEOUT ?= 180
@@ -95,38 +94,14 @@ coverage: venv  ## measure lines and branches with child processes, package by p
 	$(COVERAGE) json -q --rcfile=tools/coverage.rc -o build/coverage.json
 	$(BIN)/python -m tools.coverage_ratchet build/coverage.json
 
+# The longest files first, whenever one of the processes is free; what measures latencies alone at the end.
+# ARGS="--workers 3": so many processes. Each has scratch directories of its own.
+TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e
 test: test-deps assets check bus-coverage  ## check and every test
-	@failed=0; make="$(MAKE) --no-print-directory --keep-going --output-sync=target"; \
-	$$make --jobs=4 test-pure test-process test-node test-cluster || failed=1; \
-	$$make test-alone || failed=1; \
-	exit $$failed
+	@KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.queue $(TESTED) $(ARGS)
 
-# Four lanes of similar length at a time, for most of what they do is waiting; tests that measure latencies run alone.
-# NODE_E2E and PROCESS_E2E: what of the end-to-end tests runs in those lanes. Each lane has its own scratch directories: one
-# must not remove those of another with its mounts.
 PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t --durations=12 --durations-min=5
 PYTEST_REAL = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST)
-NODE_E2E = tests/e2e/behaviour tests/e2e/test_bad_runtime.py tests/e2e/test_volume_kill_matrix.py tests/e2e/test_disk_pressure.py \
-           tests/e2e/test_eviction.py tests/e2e/test_csi.py tests/e2e/test_systemd_cgroups.py tests/e2e/test_take_over.py \
-           tests/e2e/test_takeover.py
-PROCESS_E2E = tests/e2e/test_certificate_bootstrap.py tests/e2e/test_claims.py
-test-pure:  # what needs no processes, and processes with a runtime
-	@failed=0; \
-	$(PYTEST) tests/unit || failed=1; \
-	$(PYTEST) tests/service tests/architecture tests/simulation || failed=1; \
-	$(PYTEST_REAL) tests/process -m "root and not alone" || failed=1; \
-	exit $$failed
-test-process:  # processes without a runtime
-	@failed=0; \
-	$(PYTEST) tests/process -m "not root and not alone" || failed=1; \
-	$(PYTEST_REAL) $(PROCESS_E2E) -m "not alone" || failed=1; \
-	exit $$failed
-test-node:  # what shares one node, and nodes with a systemd of their own
-	$(PYTEST_REAL) $(NODE_E2E) -m "not alone"
-test-cluster:  # what starts agents and control planes of its own
-	$(PYTEST_REAL) tests/e2e $(NODE_E2E:%=--ignore=%) $(PROCESS_E2E:%=--ignore=%) -m "not alone"
-test-alone:
-	$(PYTEST_REAL) tests/process tests/e2e -m alone
 
 bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m bench $(ARGS)

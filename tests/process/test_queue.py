@@ -1,0 +1,176 @@
+"""The queue of `make test`: what it prints and returns when a test is red, and when a process hangs or is killed."""
+
+import itertools
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tools.leftovers import alive, wait_until
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+_GREEN = "def test_green():\n    pass\n"
+_RED = "def test_red():\n    assert 1 == 2, 'the reason'\n"
+_COLLECTED_NEVER = "import no_such_module_anywhere\n"
+_KILLED = (
+    "import os, signal\ndef test_before():\n    pass\ndef test_killed():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+)
+_LEAVES = "import os\ndef test_leaves():\n    os._exit(0)\n"
+# Its own timeout cannot end it, and it has started a process in a session of its own.
+_HANGS = """
+import pathlib, signal, subprocess, time, pytest
+@pytest.mark.timeout(1)
+def test_hangs():
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    pathlib.Path(PLACE, "child").write_text(str(child.pid))
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    time.sleep(1000)
+"""
+_WAITS = """
+import pathlib, subprocess, time, pytest
+@pytest.fixture
+def taken_down():
+    yield
+    pathlib.Path(PLACE, "taken_down").touch()
+def test_waits(taken_down):
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    pathlib.Path(PLACE, "child").write_text(str(child.pid))
+    pathlib.Path(PLACE, "begun").touch()
+    time.sleep(1000)
+"""
+_TIMES = """
+import pathlib, time, pytest
+@ALONE
+def test_times():
+    begin = time.monotonic()
+    time.sleep(0.5)
+    with pathlib.Path(PLACE, "times").open("a") as file:
+        file.write(f"NAME {begin} {time.monotonic()}\\n")
+"""
+
+
+def write(directory: Path, **files: str) -> None:
+    for name, text in files.items():
+        (directory / f"test_{name}.py").write_text(text.replace("PLACE", repr(str(directory))))
+
+
+def start(directory: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.queue", str(directory), f"--build={directory}/build", *arguments]
+    return subprocess.Popen(command, cwd=CHECKOUT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def run(directory: Path, *arguments: str) -> tuple[int, str]:
+    queue = start(directory, *arguments)
+    output, _ = queue.communicate(timeout=250)
+    return queue.returncode, output
+
+
+def failed(output: str) -> list[str]:
+    """The names under the last heading "failed:", without the directories."""
+    lines = output.rpartition("\nfailed:\n")[2].split("\n\n")[0].splitlines()
+    return [line.strip().rpartition("/")[2] for line in lines]
+
+
+def test_all_green(tmp_path: Path) -> None:
+    write(tmp_path, green=_GREEN, more=_GREEN)
+    code, output = run(tmp_path)
+    assert code == 0, output
+    assert output.endswith("\n2 passed, 0 failed\n")
+    assert (tmp_path / "build" / "001.xml").exists()
+
+
+def test_whatever_fails_is_printed_named_at_the_end_and_counted(tmp_path: Path) -> None:
+    write(tmp_path, green=_GREEN, red=_RED, imports=_COLLECTED_NEVER)
+    code, output = run(tmp_path)
+    assert code == 1
+    assert "the reason" in output
+    assert "no_such_module_anywhere" in output
+    assert failed(output) == ["test_imports.py", "test_red.py::test_red"]
+    assert output.endswith("\n1 passed, 2 failed\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (_KILLED, "killed by SIGKILL in {}::test_killed; 1 of its 2 tests have no result"),
+        (_LEAVES, "ended with exit code 0 in {}::test_leaves; 1 of its 1 tests have no result"),
+    ],
+    ids=["killed", "leaves"],
+)
+def test_a_process_that_ends_early_is_a_failure(tmp_path: Path, text: str, shown: str) -> None:
+    write(tmp_path, early=text)
+    code, output = run(tmp_path)
+    assert code == 1
+    assert f"test_early.py: {shown.format(tmp_path / 'test_early.py')}\n" in output.rpartition("\nfailed:\n")[2], output
+
+
+def test_a_process_that_hangs_is_a_failure_with_its_stack_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    write(tmp_path, hangs=_HANGS)
+    code, output = run(tmp_path, "--grace=2")
+    assert code == 1
+    assert "hung in" in failed(output)[0] + output.rpartition("\nfailed:\n")[2]
+    assert "in test_hangs" in output  # of the stack
+    assert not alive(int((tmp_path / "child").read_text()))
+
+
+def test_a_failure_is_printed_while_other_tests_run(tmp_path: Path) -> None:
+    write(tmp_path, a_red=_RED, b_waits=_WAITS)
+    queue = start(tmp_path)
+    try:
+        assert queue.stdout is not None
+        for line in queue.stdout:
+            if "the reason" in line:
+                break
+        assert queue.poll() is None
+        assert wait_until((tmp_path / "begun").exists, 60)
+    finally:
+        queue.send_signal(signal.SIGINT)
+        queue.communicate(timeout=120)
+
+
+def test_ctrl_c_takes_down_what_runs_and_ends_all_that_was_started(tmp_path: Path) -> None:
+    write(tmp_path, waits=_WAITS)
+    queue = start(tmp_path)
+    assert wait_until((tmp_path / "begun").exists, 120)
+    queue.send_signal(signal.SIGINT)
+    output, _ = queue.communicate(timeout=120)
+    assert queue.returncode == 130, output
+    assert (tmp_path / "taken_down").exists()
+    assert not alive(int((tmp_path / "child").read_text()))
+
+
+def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
+    write(tmp_path, hangs=_HANGS.replace("SIGALRM", "SIGINT").replace("timeout(1)", "timeout(200)"))
+    queue = start(tmp_path)
+    assert wait_until((tmp_path / "child").exists, 120)
+    time.sleep(0.2)
+    queue.send_signal(signal.SIGINT)
+    assert queue.stdout is not None
+    while "interrupted" not in queue.stdout.readline():
+        pass
+    queue.send_signal(signal.SIGINT)
+    queue.communicate(timeout=60)
+    assert queue.returncode == 130
+    assert not alive(int((tmp_path / "child").read_text()))
+
+
+def test_what_is_marked_alone_runs_alone_at_the_end(tmp_path: Path) -> None:
+    alone = _TIMES.replace("ALONE", "pytest.mark.alone")
+    beside = _TIMES.replace("ALONE", "pytest.mark.long")
+    write(tmp_path, a=alone.replace("NAME", "alone"), b=beside.replace("NAME", "beside"))
+    write(tmp_path, c=alone.replace("NAME", "alone"), d=beside.replace("NAME", "beside"))
+    code, output = run(tmp_path)
+    assert code == 0, output
+    lines = map(str.split, (tmp_path / "times").read_text().splitlines())
+    rows = sorted((float(begin), float(end), name) for name, begin, end in lines)
+    assert [name for _, _, name in rows] == ["beside", "beside", "alone", "alone"]
+    assert all(second[0] >= first[1] for first, second in itertools.pairwise(rows[1:]))
+
+
+def test_a_path_that_does_not_exist_is_a_clear_line(tmp_path: Path) -> None:
+    code, output = run(tmp_path / "nowhere")
+    assert (code, output) == (2, f"tests.queue: {tmp_path}/nowhere: no such file or directory\n")

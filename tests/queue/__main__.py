@@ -1,0 +1,141 @@
+"""`python -m tests.queue [PATHS] [-- ARGUMENTS OF PYTEST]`: runs test files in several processes, the longest first.
+
+Prints each failure when it happens; at the end a table by level, the failures again, and "N passed, M failed". Exit
+codes: 0 all passed, 1 something failed or nothing ran, 2 bad arguments, 130 interrupted by Ctrl-C or SIGTERM. What it
+leaves in build/tests: a log and a junit file of each process, and durations.tsv.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.queue.planning import Item, find_files, level_of, plan
+from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
+from tests.queue.worker import Worker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Queue:
+    """Runs items in `workers` processes at a time, and at the end, one by one, what has to run alone."""
+
+    def __init__(self, files: list[str], options: argparse.Namespace, scratch: Path) -> None:
+        self._known = read_durations(CHECKED_IN, CACHED)
+        self._items = plan(files, self._known)
+        self._options, self._scratch = options, scratch
+        self._running: set[Worker] = set()
+        self._number = 0
+        self.interrupted = False
+        self.durations: dict[str, float] = {}  # of the files, in seconds, without what ran alone
+        self.report = Report(len(self._items))
+
+    async def run(self) -> None:
+        """Run everything, the tests marked `alone` last."""
+        await self._drain(self._items, self._options.workers, "not alone")
+        self.durations = {file: s for file, s in self.report.durations.items() if level_of(file) != "other"}
+        alone = plan(self.report.with_alone, {})
+        self.report.expect(len(alone))
+        await self._drain(alone, 1, "alone")
+
+    def interrupt(self) -> None:
+        """Start nothing more and let pytest take down what runs; the second time, kill it."""
+        if self.interrupted:
+            for worker in self._running:
+                worker.kill()
+            return
+        print(f"\ninterrupted: up to {self._options.grace:.0f} s to take everything down; again to kill it", flush=True)
+        self.interrupted = True
+        for worker in self._running:
+            worker.interrupt()
+
+    async def _drain(self, items: list[Item], workers: int, marks: str) -> None:
+        waiting = iter(items)
+
+        async def work() -> None:
+            for item in waiting:  # shared: each takes the next one when it is free
+                if self.interrupted:
+                    return
+                await self._run(item, marks)
+
+        await asyncio.gather(*(work() for _ in range(workers)))
+
+    async def _run(self, item: Item, marks: str) -> None:
+        self._number += 1
+        expression = f"({self._options.marks}) and {marks}" if self._options.marks else marks
+        arguments = ["-m", expression, *self._options.arguments]
+        worker = Worker(
+            item,
+            self._number,
+            directory=self._options.build,
+            scratch=self._scratch,
+            grace=self._options.grace,
+            arguments=arguments,
+        )
+        self._running.add(worker)
+        try:
+            ended = await worker.run(lambda line: self.report.receive(item, line))
+        finally:
+            self._running.discard(worker)
+        self.report.finish(item, ended, worker.tail() if ended.failure else "")
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(prog="python -m tests.queue", description=__doc__.splitlines()[0])
+    parser.add_argument("paths", nargs="*", default=["tests"], help="test files and directories (default: tests)")
+    parser.add_argument("--workers", type=int, default=2 * (os.cpu_count() or 1), help="processes at a time")
+    parser.add_argument("-m", dest="marks", default="", help="an expression of marks, as for pytest")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "tests", help="takes logs, junit and durations")
+    parser.add_argument(
+        "--check-in", action="store_true", help="write the long durations into tests/queue/durations.tsv"
+    )
+    parser.add_argument("--grace", type=float, default=60.0, help="seconds until a process counts as hung")
+    options = parser.parse_args(arguments[:split])
+    if options.workers < 1:
+        parser.error("--workers must be at least 1")
+    options.arguments = arguments[split + 1 :]
+    return options
+
+
+async def _run_all(files: list[str], options: argparse.Namespace) -> int:
+    shutil.rmtree(options.build, ignore_errors=True)
+    options.build.mkdir(parents=True)
+    scratch = Path(tempfile.mkdtemp(prefix="bulkhead-"))
+    queue = Queue(files, options, scratch)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, queue.interrupt)
+    await queue.run()
+    passed = queue.report.close()
+    if not any(scratch.iterdir()):
+        scratch.rmdir()
+    if queue.interrupted:
+        return 130
+    unfiltered = not (options.marks or options.arguments or os.environ.get("NIGHT"))
+    write_durations(options.build / "durations.tsv", queue.durations)
+    if unfiltered and queue.durations:
+        write_durations(CACHED, {**read_durations(CACHED), **queue.durations})
+    if options.check_in:
+        check_in(queue.durations)
+    return 0 if passed else 1
+
+
+def main() -> int:
+    """Run the tests that the command line names and return the exit code."""
+    options = _parse(sys.argv[1:])
+    os.chdir(ROOT)
+    try:
+        files = find_files(options.paths, ROOT)
+    except FileNotFoundError as error:
+        print(f"tests.queue: {error.args[0]}: no such file or directory", file=sys.stderr)
+        return 2
+    return asyncio.run(_run_all(files, options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Decides which test files one process runs, and in which order. Pure but for `find_files`, which lists a directory.
+
+A file that takes long has a process of its own. Short files of one level share a process, for each process costs one
+to two seconds until it has imported the product. What shares one node or one machine stays in one process.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+TOGETHER = ("tests/e2e/behaviour", "tests/machine", "tests/vm")  # the tests of such a directory share what they run on
+MIN_ITEM_SECONDS = 45.0  # short files are put together until they are expected to take so long
+# What a file is expected to take whose duration is not known, in seconds.
+EXPECTED = {
+    "unit": 0.2, "service": 0.4, "architecture": 1.5, "simulation": 3.0, "process": 4.0, "e2e": 8.0,
+    "behaviour": 15.0, "machine": 60.0, "vm": 200.0,
+}  # fmt: skip
+_OF_OTHERS = 1.0
+
+
+@dataclass(frozen=True)
+class Item:
+    """What one process of pytest runs: files of one level in the order of their paths; `seconds` are expected."""
+
+    level: str
+    files: tuple[str, ...]
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """Return how the item is shown: its file, or its first file and how many follow."""
+        further = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return f"{self.files[0]}{further}"
+
+
+def level_of(file: str) -> str:
+    """Return the level of a test file, the first directory below `tests`, or "other" for a file elsewhere."""
+    parts = Path(file).parts
+    return parts[1] if len(parts) > 2 and parts[0] == "tests" else "other"
+
+
+def expected_seconds(file: str, durations: Mapping[str, float]) -> float:
+    """Return the last duration of the file in seconds, or what a file of its directory takes."""
+    if (known := durations.get(file)) is not None:
+        return known
+    return next((EXPECTED[part] for part in reversed(Path(file).parts[:-1]) if part in EXPECTED), _OF_OTHERS)
+
+
+def find_files(paths: Iterable[str], root: Path) -> list[str]:
+    """Return the test files at or below `paths`, relative to `root` where they are below it, each once and in order.
+
+    Raises FileNotFoundError for a path that does not exist.
+    """
+    found: set[Path] = set()
+    for path in paths:
+        complete = (root / path).resolve()
+        if not complete.exists():
+            raise FileNotFoundError(path)
+        found |= {complete} if complete.is_file() else set(complete.rglob("test_*.py"))
+    return sorted(str(file.relative_to(root)) if file.is_relative_to(root) else str(file) for file in found)
+
+
+def plan(files: Iterable[str], durations: Mapping[str, float]) -> list[Item]:
+    """Return the items that run `files`, the one that is expected to take longest first."""
+    open_items: dict[str, list[str]] = {}  # what has to stay together or is still short -> its files
+    items: list[Item] = []
+
+    def close(key: str) -> None:
+        members = tuple(open_items.pop(key))
+        items.append(Item(level_of(members[0]), members, sum(expected_seconds(file, durations) for file in members)))
+
+    for file in sorted(files):
+        shared = next((place for place in TOGETHER if Path(file).is_relative_to(place)), None)
+        seconds = expected_seconds(file, durations)
+        if shared is None and seconds >= MIN_ITEM_SECONDS:
+            items.append(Item(level_of(file), (file,), seconds))
+            continue
+        key = shared or level_of(file)
+        open_items.setdefault(key, []).append(file)
+        if shared is None and sum(expected_seconds(one, durations) for one in open_items[key]) >= MIN_ITEM_SECONDS:
+            close(key)
+    for key in list(open_items):
+        close(key)
+    return sorted(items, key=lambda item: (-item.seconds, item.files))

@@ -1,0 +1,42 @@
+"""Which files one process of the queue runs, and in which order."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.queue.planning import MIN_ITEM_SECONDS, plan
+
+_NAMES = st.sampled_from(
+    [f"tests/{level}/test_{number}.py" for level in ("unit", "e2e", "e2e/behaviour", "machine") for number in range(9)]
+)
+
+
+def test_the_longest_comes_first_and_short_files_share_a_process() -> None:
+    durations = {"tests/e2e/test_a.py": 50.0, "tests/e2e/test_b.py": 300.0, "tests/e2e/test_c.py": 1.0}
+    items = plan([*durations, "tests/e2e/test_d.py", "tests/unit/bus/test_e.py"], durations)
+    assert [item.files for item in items] == [
+        ("tests/e2e/test_b.py",),
+        ("tests/e2e/test_a.py",),
+        ("tests/e2e/test_c.py", "tests/e2e/test_d.py"),
+        ("tests/unit/bus/test_e.py",),
+    ]
+
+
+def test_what_shares_a_node_or_a_machine_stays_in_one_process_however_long_it_takes() -> None:
+    files = [f"tests/{place}/test_{n}.py" for place in ("e2e/behaviour", "machine") for n in range(20)]
+    assert [item.files for item in plan(files, dict.fromkeys(files, 100.0))] == [
+        tuple(sorted(files[:20])),
+        tuple(sorted(files[20:])),
+    ]
+
+
+@given(st.sets(_NAMES), st.dictionaries(_NAMES, st.floats(0, 1000)))
+def test_every_file_runs_once_and_files_that_can_be_apart_are_not_put_together_for_long(
+    files: set[str], durations: dict[str, float]
+) -> None:
+    items = plan(files, durations)
+    assert sorted(file for item in items for file in item.files) == sorted(files)
+    assert [item.seconds for item in items] == sorted((item.seconds for item in items), reverse=True)
+    for item in items:
+        assert len({file.rpartition("/")[0] for file in item.files}) == 1
+        if item.level == "unit" and len(item.files) > 1:
+            assert item.seconds < 2 * MIN_ITEM_SECONDS
