@@ -70,8 +70,8 @@ class MachineCluster(Cluster):
             document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
             self.configure({**document, **joined_config(CLIENT_CA), **self._config})
             machine.must("systemctl", "enable", "--now", "bulkhead")
+            await self.wait_node_ready()  # so that containerd answers
             machine.import_images()
-            await self.wait_node_ready()
 
     def install(self) -> None:
         """Install the package of this checkout."""
