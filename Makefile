@@ -2,7 +2,8 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night house docs screenshots release quick quick-unit quick-service run clean
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night house docs screenshots release quick quick-unit quick-service run clean \
+    versions test-versions test-crun
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
 export UV_HTTP_TIMEOUT ?= 180
@@ -66,6 +67,7 @@ deps:  ## install what running needs and the machine lacks (containerd, runc, CN
 
 test-deps:  ## the same, and what the tests need
 	@tools/install-missing run test $(if $(NIGHT),night)
+	@tools/newer-containerd sid >/dev/null || echo "bulkhead: the tests use the containerd that is installed" >&2
 
 assets:  ## put a real control plane into the cache, for the tests (8 minutes the first time), and print its folder
 	@tools/control-plane || { [ "$$CI" != true ] && echo "bulkhead: the tests that need a control plane will be skipped" >&2; }
@@ -98,10 +100,26 @@ coverage: venv  ## measure lines and branches with child processes, package by p
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e
 test: test-deps assets check bus-coverage  ## check and every test
-	@KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.queue $(TESTED) $(ARGS)
+	@failed=0; \
+	$(QUEUE) $(TESTED) $(ARGS) || failed=1; \
+	$(MAKE) --no-print-directory test-versions || failed=1; \
+	exit $$failed
+
+# Agents of the tests run on the newest containerd that the cache has (tests/chosen_programs.py); here some tests of each
+# kind run on that of Debian 12, and at night on crun, which that of Debian 12 needs and which runs in no hybrid cgroups.
+QUEUE = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.queue
+VERSIONS = -m versions $$(grep -rl pytest.mark.versions tests/e2e tests/process)
+test-versions:
+	@TEST_CONTAINERD=bookworm $(QUEUE) --build build/tests-versions $(VERSIONS) $(ARGS)
+test-crun:
+	@unshare --mount $(SHELL) -c 'umount /sys/fs/cgroup/unified 2>/dev/null; \
+	    TEST_CONTAINERD=bookworm TEST_HANDLER=crun $(QUEUE) --build build/tests-crun $(VERSIONS) $(ARGS)'
 
 PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t --durations=12 --durations-min=5
 PYTEST_REAL = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST)
+
+versions: venv  ## write the table of docs/versions.md from what the tests of the last runs have noted
+	$(BIN)/python -m tests.ran_versions
 
 bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m bench $(ARGS)
@@ -138,6 +156,7 @@ vm: venv  ## an emulated machine: cgroup v2, systemd, reboots, power cuts
 night: export NIGHT := 1
 night: export FIRST_SEED := $(shell date +%s)
 night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak, an emulated machine
+	@$(MAKE) --no-print-directory test-crun
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory coverage
 	$(BIN)/python -m tests.mutation --count 400 --minutes 90

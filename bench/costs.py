@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.agents import BULKHEAD
 from bench.processes import TICKS, AgentProcesses, label
-from bench.site import Node, Site
+from bench.site import PROGRAMS, Node, Site
 from shared.cri.client import CriRuntime
 from tests.containerd import PrivateContainerd
 from tests.control_plane import assets
@@ -124,7 +124,7 @@ async def _place(stack: AsyncExitStack, site: Site, number: int) -> Site:
     if number == 0:
         return site
     place = copy.copy(site)
-    place.containerd = PrivateContainerd(_folder(stack))
+    place.containerd = PrivateContainerd(_folder(stack), PROGRAMS)
     stack.push_async_callback(place.containerd.stop)
     place.containerd.start()
     place.containerd.import_images()

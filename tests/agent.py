@@ -26,7 +26,8 @@ from bus.messages.beat import Beat
 from bus.messages.streams import SERVICES
 from bus.process_bus import ProcessBus
 from services.bootstrap.adapters.containerd_process import find_containerd
-from tests import evidence
+from tests import evidence, ran_versions
+from tests.chosen_programs import chosen_handler
 from tests.containerd import PrivateContainerd, network_of_our_own
 from tests.free_ports import free_ports
 from tools import leftovers
@@ -70,6 +71,7 @@ class Agent:
         self._config, self._environment, self._flags = dict(config or {}), dict(environment or {}), list(flags)
         self._supervisord: subprocess.Popen[bytes] | None = None
         self._bus: ProcessBus | None = None
+        self._ran: list[ran_versions.Ran] = []
 
     # Starts and signals
 
@@ -117,7 +119,14 @@ class Agent:
             **self._config,
         }
         own = {"apiVersion": "bulkhead/v1alpha1", "kind": "BulkheadConfiguration"}
-        embedded = {"embeddedContainerd": {"enabled": True, "bridge": self._bridge, "podCIDR": self._subnet}}
+        embedded = {
+            "embeddedContainerd": {
+                "enabled": True,
+                "bridge": self._bridge,
+                "podCIDR": self._subnet,
+                "defaultRuntime": chosen_handler(),
+            }
+        }
         documents = [kubelet] if self._containerd else [kubelet, {**own, **embedded}]
         (self.home.path / "kubelet.yaml").write_text(yaml.safe_dump_all(documents))
         arguments = [f"--config={self.home.path}/kubelet.yaml", f"--hostname-override={NODE}", *self._flags]
@@ -135,6 +144,7 @@ class Agent:
         if self._containerd is None:
             await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer")
             import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
+            self._ran = self._ran or ran_versions.begin_node(self.containerd_socket)
 
     def start_supervisord(self) -> None:
         """Start supervisord alone; the services follow by themselves."""
@@ -159,6 +169,8 @@ class Agent:
 
     async def _take_down(self, *, failed: bool) -> None:
         evidence.live.discard(self.home.path)
+        while self._ran:
+            ran_versions.end(self._ran.pop())
         if failed:
             print(evidence.show(self.home.path, evidence.of_running_test()), file=sys.stderr)
         if self._bus is not None:

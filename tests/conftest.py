@@ -10,7 +10,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import evidence
+from tests import evidence, ran_versions
+from tests.chosen_programs import put_containerd_on_path
 from tests.lacking import lack
 from tests.unit.examples import QUICK
 from tests.waiting import MAX_WAIT_SECONDS, read_usage, waited_seconds
@@ -24,8 +25,14 @@ hypothesis.settings.register_profile("quick", deadline=None, max_examples=100 //
 hypothesis.settings.load_profile("bulkhead")
 
 _TESTS = Path(__file__).resolve().parent
+_ON_CHOSEN_PROGRAMS = ("e2e", "process")  # the lanes whose agents use what tests/chosen_programs.py has chosen
 _seconds: dict[str, float] = defaultdict(float)
 _counts: dict[str, int] = defaultdict(int)
+
+
+def _lane(item: pytest.Item) -> str:
+    """The first directory below tests."""
+    return item.path.relative_to(_TESTS).parts[0]
 
 
 def _lacking() -> str:
@@ -53,14 +60,21 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked `root` may need anything that running and testing do."""
-    if item.get_closest_marker("root") is not None and (lacking := _lacking()):
+    ran_versions.begin_test()
+    if item.get_closest_marker("root") is None:
+        return
+    if lacking := _lacking():
         lack(lacking)
+    if _lane(item) in _ON_CHOSEN_PROGRAMS:
+        put_containerd_on_path()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add to a failure what the agents of its fixtures have logged and recorded."""
     report = yield
+    if report.passed and report.when == "call":
+        ran_versions.end_test(item.path.relative_to(_TESTS.parent).as_posix())
     if report.failed and report.when != "teardown":
         for home in sorted(evidence.live):
             report.sections.append((f"agent in {home}", evidence.show(home, item.nodeid)))
@@ -70,7 +84,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """A unit or service test that passes after a long wait fails: what it waits for has no event of its own."""
-    if item.path.relative_to(_TESTS).parts[0] not in ("unit", "service"):
+    if _lane(item) not in ("unit", "service"):
         return (yield)
     begin = read_usage()
     result = yield
@@ -83,7 +97,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Add up the time of each lane (the first directory below tests), fixtures included."""
-    lane = item.path.relative_to(_TESTS).parts[0]
+    lane = _lane(item)
     began = time.monotonic()
     result = yield
     _seconds[lane] += time.monotonic() - began
@@ -91,10 +105,17 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return result
 
 
+def pytest_sessionfinish() -> None:
+    """Keep the versions that ran, for docs/versions.md."""
+    ran_versions.write_notes()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line per lane, before pytest's own closing line."""
     if _counts:
         lanes = ", ".join(f"{lane} {_counts[lane]} in {_seconds[lane]:.1f} s" for lane in sorted(_counts))
         terminalreporter.write_line(f"lanes: {lanes}")
+    if ran := ran_versions.lines_of_this_run():
+        terminalreporter.write_line(f"ran with: {ran}")
     if seed := os.environ.get("FIRST_SEED"):
         terminalreporter.write_line(f"seeds begin at {seed}: repeat with NIGHT=1 FIRST_SEED={seed}")

@@ -17,6 +17,8 @@ from pathlib import Path
 from services.bootstrap.adapters import containerd_host
 from services.bootstrap.core.containerd_config import render_config, render_network
 from shared.config.effective import EmbeddedContainerd
+from tests import ran_versions
+from tests.chosen_programs import chosen_handler
 from tools import containerd, leftovers
 from tools.clean import remove_pods
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
@@ -71,10 +73,12 @@ class PrivateContainerd:
             cni_conf_dir=str(directory / "cni"),
             bridge=bridge,
             pod_cidr=subnet,
+            default_runtime=chosen_handler(),
             registry_config_path=str(directory / "certs.d"),
         )
         self.further_config = ""  # TOML that follows the configuration of the embedded one
         self._process: subprocess.Popen[bytes] | None = None
+        self._ran: list[ran_versions.Ran] = []
 
     @property
     def endpoint(self) -> str:
@@ -95,6 +99,7 @@ class PrivateContainerd:
         Path(self.embedded.config_file).write_text(config_text + self.further_config)
         (cni / "10-bulkhead.conflist").write_text(render_network(self.embedded, facts))
         self._process = containerd.start(self.embedded, self.log, self._programs)
+        self._ran = self._ran or ran_versions.begin_node(self.embedded.socket)
 
     def import_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
         """Make these images from busybox and bring them in."""
@@ -102,6 +107,8 @@ class PrivateContainerd:
 
     def end(self) -> None:
         """End the process only; its pods go on."""
+        while self._ran:
+            ran_versions.end(self._ran.pop())
         if self._process is not None:
             leftovers.end_processes([self._process.pid])
             self._process.wait()

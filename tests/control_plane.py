@@ -23,6 +23,8 @@ from typing import Self
 from shared.kube.client import KubeClient, kube_client
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
 from shared.kube.interface import ApiClient, ApiStatusError
+from tests import ran_versions
+from tests.chosen_programs import first_line
 from tests.control_plane_certificates import Authority, write_kubeconfig
 from tests.control_plane_programs import READY_TIMEOUT, Programs
 from tests.free_ports import free_ports
@@ -79,6 +81,9 @@ class ControlPlane:
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._programs = Programs(self._folder, directory, feature_gates or {})
         self._clients: list[KubeClient] = []
+        self.kubectl_program: Path | None = None  # None = the one of the folder
+        self.kubectl_server = ""  # a URL in front of the API server
+        self._ran: ran_versions.Ran | None = None
         self._audit_from = 0
 
     async def __aenter__(self) -> Self:
@@ -95,6 +100,7 @@ class ControlPlane:
             await self.start_api_server()
             self._start_controller_manager()
             await self._until_pods_may_be_made()
+            self._ran = ran_versions.begin("API server", ran_versions.short(self._programs.version("kube-apiserver")))
         except BaseException:
             await self._end()
             raise
@@ -124,6 +130,11 @@ class ControlPlane:
     def has_gate(self, gate: str) -> bool:
         """Whether this version's API server lets the feature gate be set."""
         return self._programs.has_gate("kube-apiserver", gate)
+
+    @property
+    def port(self) -> int:
+        """Where the API server listens, on 127.0.0.1."""
+        return self._port
 
     def client(self, node: str) -> ApiClient:
         """A connection as that node."""
@@ -157,7 +168,10 @@ class ControlPlane:
 
     def kubectl_command(self, *args: str) -> list[str]:
         """Return the command line of kubectl as the administrator, for a test that starts the process itself."""
-        return [str(self._folder / "kubectl"), "--kubeconfig", str(self.kubeconfig), *args]
+        program = str(self.kubectl_program or self._folder / "kubectl")
+        ran_versions.note("kubectl", ran_versions.short(first_line(program, "version", "--client")))
+        server = ("--server", self.kubectl_server) if self.kubectl_server else ()
+        return [program, "--kubeconfig", str(self.kubeconfig), *server, *args]
 
     @property
     def kubectl_environment(self) -> dict[str, str]:
@@ -298,6 +312,9 @@ class ControlPlane:
             await asyncio.sleep(0.05)
 
     async def _end(self) -> None:
+        if self._ran is not None:
+            ran_versions.end(self._ran)
+            self._ran = None
         for client in self._clients:
             await client.close()
         for program in ("kube-controller-manager", "kube-apiserver", "etcd"):

@@ -13,9 +13,20 @@ _INSTALLED_PROGRAMS = "/usr/bin"
 def programs_of(suite: str) -> str:
     """The directory of the containerd of this Debian suite and of its shim, fetched if need be. Raises OSError with
     the reason where it cannot be had."""
-    if suite == INSTALLED:
-        return _INSTALLED_PROGRAMS
-    done = subprocess.run([CHECKOUT / "tools/newer-containerd", suite], capture_output=True, text=True, check=False)
+    return _INSTALLED_PROGRAMS if suite == INSTALLED else _ask(suite)
+
+
+def find_programs(suite: str) -> str | None:
+    """The same without fetching it; None where it is not there."""
+    try:
+        return _INSTALLED_PROGRAMS if suite == INSTALLED else _ask("--existing", suite)
+    except OSError:
+        return None
+
+
+def _ask(*arguments: str) -> str:
+    command = [str(CHECKOUT / "tools/newer-containerd"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise OSError(done.stderr.strip().splitlines()[-1])
+        raise OSError((done.stderr.strip().splitlines() or [f"no containerd of {arguments[-1]} in the cache"])[-1])
     return done.stdout.strip()

@@ -1,6 +1,8 @@
 """A containerd of our own from outside: start it, ask whether it answers, bring images into it. Knows no pods."""
 
 import os
+import socket
+import struct
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -43,13 +45,25 @@ def start(embedded: EmbeddedContainerd, log: Path, programs: str = "") -> "subpr
     raise OperatorError("containerd does not answer", where=embedded.socket, remedy=f"read {log}")
 
 
+def find_ctr(address: str | Path) -> str:
+    """The ctr beside the containerd that serves this socket, else that on PATH: those of other versions fail on it."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(address))
+            pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            beside = Path(f"/proc/{pid}/exe").readlink().with_name("ctr")
+        except OSError:
+            return "ctr"
+    return str(beside) if beside.exists() else "ctr"
+
+
 def import_images(address: str, directory: Path, images: Iterable[Image]) -> None:
     """Make the images from busybox, by way of a file in `directory`, and bring them in. Present ones are replaced."""
     busybox, applets = read_busybox()
     for image in images:
         file = directory / "image.tar"
         file.write_bytes(archive(image, busybox, applets))
-        command = ["ctr", "--address", address, "--namespace", "k8s.io", "images", "import", str(file)]
+        command = [find_ctr(address), "--address", address, "--namespace", "k8s.io", "images", "import", str(file)]
         done = subprocess.run(command, capture_output=True, check=False, text=True)
         file.unlink()
         if done.returncode != 0:
@@ -59,7 +73,17 @@ def import_images(address: str, directory: Path, images: Iterable[Image]) -> Non
 
 def start_task(address: str | Path, container_id: str) -> None:
     """Start the task of a container that CRI has created, by containerd's own API: CRI does not know of it."""
-    command = ["ctr", "--address", str(address), "--namespace", "k8s.io", "task", "start", "--detach", "--null-io"]
+    command = [
+        find_ctr(address),
+        "--address",
+        str(address),
+        "--namespace",
+        "k8s.io",
+        "task",
+        "start",
+        "--detach",
+        "--null-io",
+    ]
     done = subprocess.run([*command, container_id], capture_output=True, check=False, text=True)
     if done.returncode != 0:
         raise OperatorError(f"no task for {container_id}: {done.stderr.strip()}", where=str(address))

@@ -73,6 +73,7 @@ PREREQUISITES = (
     Prerequisite("mmdebstrap", "mmdebstrap", "release"),
     Prerequisite("mmdebstrap", "mmdebstrap", "night"),
     Prerequisite("buildah", "buildah", "night"),
+    Prerequisite("crun", "crun", "night"),
 )
 
 

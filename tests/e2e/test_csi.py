@@ -18,7 +18,12 @@ from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.fakes.csi_driver import EXPAND, STAGE, BindMounts, CsiDriver
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(600),
+]
 
 DRIVER = "hostpath.csi.k8s.io"
 WAIT = 180.0

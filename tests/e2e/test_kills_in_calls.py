@@ -12,7 +12,7 @@ from shared.model.runtime import ContainerState
 from tests.agent import NODE
 from tests.chaos.call_kills import CallKills
 from tests.chaos.cut_calls import BRIDGE_DELETE
-from tests.debian_containerd import INSTALLED, SUITES, programs_of
+from tests.debian_containerd import INSTALLED, NEWEST, SUITES, programs_of
 from tests.lacking import lack
 from tests.world import World, busybox_pod
 from tools.containerd import start_task
@@ -25,7 +25,7 @@ LEAVES_A_SHIM = {  # the cut calls after which containerd deletes the bundle of 
     "sid": {"RunPodSandbox", "StartContainer"},
 }
 KILLS = 200 if os.environ.get("NIGHT") else 8
-OTHERS = [pytest.param(suite, marks=pytest.mark.night) for suite in SUITES if suite != INSTALLED]
+EACH = [pytest.param(suite, marks=pytest.mark.night) if suite not in (INSTALLED, NEWEST) else suite for suite in SUITES]
 
 
 def fetched(suite: str) -> str:
@@ -38,7 +38,7 @@ def fetched(suite: str) -> str:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("suite", [INSTALLED, *OTHERS])
+@pytest.mark.parametrize("suite", EACH)
 async def test_kills_in_the_middle_of_calls_leave_every_pod_ready_or_gone(suite: str) -> None:
     async with CallKills(fetched(suite), seed=int(os.environ.get("FIRST_SEED", "1"))) as kills:
         result = await kills.run(KILLS)

@@ -1,7 +1,12 @@
-"""A session of kubectl through a real API server: exec -it, cp, port-forward, attach, logs -f across rotations."""
+"""A session of kubectl through a real API server: exec -it, cp, port-forward, attach, logs -f across rotations.
+
+By the kubectl of that server, by a current one, which falls back to SPDY, and by the current one through a front that
+hands its WebSockets to the node as a current API server does.
+"""
 
 import asyncio
 import fcntl
+import gzip
 import hashlib
 import os
 import pty
@@ -10,20 +15,25 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.cluster import Cluster
+from tests.websocket_front import WebSocketFront
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 MEBIBYTE = 1 << 20
 SIZE = (1024 if os.environ.get("NIGHT") else 256) * MEBIBYTE
+SIZE_OF_OTHERS = 16 * MEBIBYTE  # for the other kubectls, whose end of the streams is what differs
+KINDS = ("of-the-server", "current", "current-websocket")
 WAIT = 120.0  # seconds for a line
 TRANSFER_WAIT = 600.0  # seconds for a file
 ECHO_PORT = 9000
@@ -44,13 +54,47 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         memory = [{"name": "data", "emptyDir": {"medium": "Memory"}}]
         web = running.pod("web", "sh", "-c", serve, volumes=memory)
         web["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-        once = running.pod("once", "cat", restartPolicy="Never")
-        once["spec"]["containers"][0] |= {"stdin": True, "stdinOnce": True}
-        writes = running.pod("writes", "sh", "-c", f"mkdir -p /tmp; {WRITE}", restartPolicy="Never")
-        for pod in (web, once, writes):
+        pods = [web]
+        for kind in KINDS:
+            once = running.pod(f"once-{kind}", "cat", restartPolicy="Never")
+            once["spec"]["containers"][0] |= {"stdin": True, "stdinOnce": True}
+            writes = running.pod(f"writes-{kind}", "sh", "-c", f"mkdir -p /tmp; {WRITE}", restartPolicy="Never")
+            pods += [once, writes]
+        for pod in pods:
             await running.create(pod)
-        await running.wait_ready("web", "once", "writes")
+        await running.wait_ready(*(pod["metadata"]["name"] for pod in pods))
         yield running
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """One of KINDS. `size`: bytes of a large file; `front`: what its WebSockets pass, None for those that use SPDY."""
+
+    kind: str
+    size: int
+    front: WebSocketFront | None
+
+
+@pytest_asyncio.fixture(params=KINDS, autouse=True, loop_scope="module")
+async def kubectl_in_use(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[Kubectl]:
+    kind, plane = str(request.param), cluster.plane
+    async with AsyncExitStack() as stack:
+        plane.kubectl_program = None if kind == KINDS[0] else Path(sys.executable).with_name("kubectl")
+        front = None
+        if kind == KINDS[2]:
+            pair = plane.kubelet_client_pair  # of a cluster administrator
+            front = WebSocketFront(plane.port, cluster.agent.port, plane.ca_file, pair, "main")
+            plane.kubectl_server = (await stack.enter_async_context(front)).url
+        yield Kubectl(kind, SIZE if kind == KINDS[0] else SIZE_OF_OTHERS, front)
+        plane.kubectl_program, plane.kubectl_server = None, ""
+
+
+def used(kubectl: Kubectl, protocol: str) -> bool:
+    """Whether the streams passed as they do for this kind: by a WebSocket of this sub-protocol with the front only."""
+    return kubectl.front is None or set(kubectl.front.upgrades) == {protocol}
+
+
+V5, TUNNEL = "v5.channel.k8s.io", "SPDY/3.1+portforward.k8s.io"
 
 
 @pytest.fixture
@@ -61,11 +105,11 @@ def memory(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
-def content() -> Iterator[bytes]:
-    """SIZE bytes, always the same, no two mebibytes alike."""
+def content(size: int) -> Iterator[bytes]:
+    """So many bytes, always the same, no two mebibytes alike."""
     chance = random.Random(15)
     block = chance.randbytes(MEBIBYTE - 8)
-    for number in range(SIZE // MEBIBYTE):
+    for number in range(size // MEBIBYTE):
         yield struct.pack("<Q", number) + block
 
 
@@ -162,7 +206,9 @@ class Terminal:
         self._news.set()
 
 
-async def test_exec_with_a_terminal_follows_its_size_and_returns_the_exit_code(cluster: Cluster) -> None:
+async def test_exec_with_a_terminal_follows_its_size_and_returns_the_exit_code(
+    cluster: Cluster, kubectl_in_use: Kubectl
+) -> None:
     terminal = Terminal(cluster, "exec", "-it", "web", "--", "sh")
     try:
         # The runtime applies a size some time after it was sent.
@@ -173,6 +219,7 @@ async def test_exec_with_a_terminal_follows_its_size_and_returns_the_exit_code(c
         await terminal.until_shown("secondsize")
         terminal.type("exit 7")
         assert await terminal.exit_code() == 7
+        assert used(kubectl_in_use, V5)
     finally:
         terminal.close()
 
@@ -182,21 +229,25 @@ async def test_the_exit_code_of_exec_is_that_of_the_command(cluster: Cluster) ->
     assert done.returncode == 3
 
 
-async def test_cp_copies_a_large_file_both_ways(cluster: Cluster, memory: Path) -> None:
-    wanted, file = digest_of(content()), memory / "file"
+async def test_cp_copies_a_large_file_both_ways(cluster: Cluster, kubectl_in_use: Kubectl, memory: Path) -> None:
+    size = kubectl_in_use.size
+    wanted, file = digest_of(content(size)), memory / "file"
     with file.open("wb") as sent:
-        sent.writelines(content())
+        sent.writelines(content(size))
     await kubectl(cluster, "cp", str(file), "web:/data/file", seconds=TRANSFER_WAIT)
     file.unlink()
     arrived = await kubectl(cluster, "exec", "web", "--", "sha256sum", "/data/file", seconds=TRANSFER_WAIT)
     assert arrived.split()[0] == wanted
     await kubectl(cluster, "cp", "web:/data/file", str(memory / "back"), seconds=TRANSFER_WAIT)
-    assert (memory / "back").stat().st_size == SIZE
+    assert (memory / "back").stat().st_size == size
     assert digest_of(blocks_of(memory / "back")) == wanted
     await kubectl(cluster, "exec", "web", "--", "rm", "/data/file")
 
 
-async def test_port_forward_carries_as_much_in_both_directions_at_once(cluster: Cluster) -> None:
+async def test_port_forward_carries_as_much_in_both_directions_at_once(
+    cluster: Cluster, kubectl_in_use: Kubectl
+) -> None:
+    size = kubectl_in_use.size
     async with started(cluster, "port-forward", "pod/web", f":{ECHO_PORT}") as process:
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), WAIT)).decode()
@@ -205,12 +256,12 @@ async def test_port_forward_carries_as_much_in_both_directions_at_once(cluster: 
         reader, writer = await asyncio.open_connection("127.0.0.1", int(matched[1]))
 
         async def send() -> None:
-            for block in content():
+            for block in content(size):
                 writer.write(block)
                 await writer.drain()
 
         async def receive() -> str:
-            found, left = hashlib.sha256(), SIZE
+            found, left = hashlib.sha256(), size
             while left and (block := await reader.read(min(left, MEBIBYTE))):
                 found.update(block)
                 left -= len(block)
@@ -220,27 +271,45 @@ async def test_port_forward_carries_as_much_in_both_directions_at_once(cluster: 
         async with asyncio.timeout(TRANSFER_WAIT):
             _, returned = await asyncio.gather(send(), receive())
         writer.close()
-        assert returned == digest_of(content())
+        assert returned == digest_of(content(size))
+        assert used(kubectl_in_use, TUNNEL)
 
 
-async def test_attach_reaches_the_process_of_the_container_and_ends_its_stdin(cluster: Cluster) -> None:
-    async with started(cluster, "attach", "-i", "once") as process:
+async def test_attach_reaches_the_process_of_the_container_and_ends_its_stdin(
+    cluster: Cluster, kubectl_in_use: Kubectl
+) -> None:
+    once = f"once-{kubectl_in_use.kind}"
+    async with started(cluster, "attach", "-i", once) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"hello\n")
         await process.stdin.drain()
         assert await asyncio.wait_for(process.stdout.readline(), WAIT) == b"hello\n"
         process.stdin.close()
         assert await asyncio.wait_for(process.wait(), WAIT) == 0
-    await cluster.wait_pod("once", lambda pod: pod["status"]["phase"] == "Succeeded", "to end", WAIT)
+        assert used(kubectl_in_use, V5)
+    await cluster.wait_pod(once, lambda pod: pod["status"]["phase"] == "Succeeded", "to end", WAIT)
 
 
-async def test_logs_that_follow_lose_and_double_no_line_across_rotations(cluster: Cluster) -> None:
-    async with started(cluster, "logs", "-f", "writes") as process:
-        await kubectl(cluster, "exec", "writes", "--", "touch", "/tmp/go")
+def written(cluster: Cluster, name: str) -> bytes:
+    """What the log files of the pod hold."""
+    files = sorted((cluster.agent.home.log_dir / "pods").glob(f"default_{name}_*/main/*"))
+    return b"".join(gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes() for file in files)
+
+
+async def test_logs_that_follow_lose_and_double_no_line_across_rotations(
+    cluster: Cluster, kubectl_in_use: Kubectl
+) -> None:
+    writes = f"writes-{kubectl_in_use.kind}"
+    async with started(cluster, "logs", "-f", writes) as process:
+        await kubectl(cluster, "exec", writes, "--", "touch", "/tmp/go")
         assert process.stdout is not None
         text = await asyncio.wait_for(process.stdout.read(), TRANSFER_WAIT)
         assert await asyncio.wait_for(process.wait(), WAIT) == 0
-    assert [int(number) for number in re.findall(rb"(?m)^(\d+)-x{90}$", text)] == list(range(1, LINES * STEPS + 1))
+    shown = [int(number) for number in re.findall(rb"(?m)^(\d+)-x{90}$", text)]
+    lost = sorted({*range(1, LINES * STEPS + 1)} - {*shown})
+    on_disk = len({*map(str, lost)} & {*re.findall(r"(\d+)-x{90}", written(cluster, writes).decode())})
+    assert not lost, f"{len(lost)} lines lost, the first is {lost[0]}; the files have {on_disk} of them"
+    assert shown == list(range(1, LINES * STEPS + 1))
     assert text.count(b"\n") == LINES * STEPS
-    rotated = list((cluster.agent.home.log_dir / "pods").glob("default_writes_*/main/0.log.*"))
+    rotated = list((cluster.agent.home.log_dir / "pods").glob(f"default_{writes}_*/main/0.log.*"))
     assert len(rotated) >= 2, "the log was not rotated while it was followed"

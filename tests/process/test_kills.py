@@ -16,7 +16,12 @@ from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod
 from tools.leftovers import shims_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(300),
+]
 
 CONTAINERD_WAITS = 5.0  # seconds for a shim, by default; then it kills the container
 

@@ -14,7 +14,12 @@ from shared.story.files import directory_of
 from tests.behaviour import Node, pod_of, status_of
 from tests.e2e.behaviour.notes import Notes, uptime
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 UP, IDLE = "dying 0", "note up; exec sleep 1000000"
 ENDING = (

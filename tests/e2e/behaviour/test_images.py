@@ -18,7 +18,12 @@ from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import is_ready
 from tests.registry import Registry, password, pull_secret
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 SECONDS = 120.0  # a pod of many that start at once, one pull at a time
 PRESENT = "already present on machine and can be accessed by the pod"

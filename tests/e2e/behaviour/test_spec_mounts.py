@@ -12,7 +12,12 @@ import pytest_asyncio
 from shared.model.objects import Object
 from tests.behaviour import Node, container, pod_of, status_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 MAKE = "mkdir -p /v/a/b; echo deep > /v/a/b/file; echo top > /v/top"
 

@@ -18,7 +18,12 @@ from tests.e2e.behaviour.notes import Notes, Stop, stops_of, uptime
 from tests.fakes.runtime_leftovers import NETNS, network_namespace
 from tools import leftovers
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 STATIC = ("stubborn", "arithmetic", "obeys", "together", "sidecars", "clean")
 

@@ -1,0 +1,166 @@
+"""Notes with which versions of what a node needs the tests of this run pass, for the table of docs/versions.md.
+
+A test counts for a version when what has it ran during the test: agents, clusters and machines report what they are as
+they start and end. `python -m tests.ran_versions` takes what the last runs have noted into the table.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import grpc
+from cri_api.v1 import api_pb2, api_pb2_grpc
+
+from tests.chosen_programs import chosen_handler, chosen_suite, first_line
+from tools.home import CHECKOUT
+
+PARTS = (
+    "Linux", "cgroups", "systemd", "Debian", "containerd", "runc", "crun", "Python", "kubectl", "API server",
+)  # fmt: skip
+RECORD = CHECKOUT / "tests/records/versions.json"
+PAGE = CHECKOUT / "docs/versions.md"
+_NOTES = CHECKOUT / "build/versions"
+_ANSWER_SECONDS = 60.0
+_BEGIN, _END = "<!-- written by `python -m tests.ran_versions` -->\n", "<!-- end -->\n"
+
+Ran = tuple[str, str]  # part, version
+
+_running: Counter[Ran] = Counter()  # with the number of those that run
+_used: set[Ran] = set()  # in the test that runs
+_passed: dict[str, Counter[Ran]] = {}  # test file -> with the number of tests
+
+
+def note(part: str, version: str) -> None:
+    """The test that runs uses this."""
+    assert part in PARTS, part
+    _used.add((part, version))
+
+
+def begin(part: str, version: str) -> Ran:
+    """Note it for this test and for each until `end` of what is returned."""
+    note(part, version)
+    _running[part, version] += 1
+    return part, version
+
+
+def end(ran: Ran) -> None:
+    """What `begin` noted has ended."""
+    _running[ran] -= 1
+    if not _running[ran]:
+        del _running[ran]
+
+
+def short(text: str) -> str:
+    """The version in what a program prints, without what a distribution adds; "" where there is none."""
+    found = re.search(r"\d+\.\d+(\.\d+)?", text)
+    return found[0] if found else ""
+
+
+def begin_test() -> None:
+    """Forget what the test before has used."""
+    _used.clear()
+    _used.update(_running)
+
+
+def end_test(file: str) -> None:
+    """A test of this file has passed."""
+    if _used:
+        _passed.setdefault(file, Counter()).update(_used)
+
+
+def of_this_machine() -> list[Ran]:
+    """What each agent outside of a machine of the tests runs on."""
+    controllers = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    hybrid = Path("/sys/fs/cgroup/unified").is_mount()
+    return [
+        ("Linux", short(platform.release())),
+        ("cgroups", "v2" if controllers else "v1, hybrid" if hybrid else "v1"),
+        ("Python", platform.python_version()),
+    ]
+
+
+def begin_node(socket: str) -> list[Ran]:
+    """Note an agent or a containerd of its own on this machine, until `end` of each that is returned."""
+    return [begin(*ran) for ran in (*of_this_machine(), *of_containerd(socket))]
+
+
+def of_containerd(socket: str) -> list[Ran]:
+    """The containerd that answers there, as it reports itself, and the program that runs its containers."""
+    with grpc.insecure_channel(f"unix://{socket}") as channel:
+        found = api_pb2_grpc.RuntimeServiceStub(channel).Version(api_pb2.VersionRequest(), timeout=_ANSWER_SECONDS)
+    handler = chosen_handler()
+    return [(found.runtime_name, short(found.runtime_version)), (handler, short(first_line(handler, "--version")))]
+
+
+def write_notes() -> None:
+    """Keep what this run has noted, one file for each test file and choice of programs: a later run replaces it."""
+    _NOTES.mkdir(parents=True, exist_ok=True)
+    for file, counts in _passed.items():
+        name = hashlib.sha256(f"{file} {chosen_suite()} {chosen_handler()}".encode()).hexdigest()[:24]
+        ran = sorted([part, version, count] for (part, version), count in counts.items())
+        scratch = _NOTES / f".{name}.{os.getpid()}"
+        scratch.write_text(json.dumps({"file": file, "ran": ran}))
+        scratch.rename(_NOTES / f"{name}.json")
+
+
+def lines_of_this_run() -> str:
+    """One line for the end of a run; "" where nothing ran."""
+    parts: dict[str, set[str]] = {}
+    for counts in _passed.values():
+        for part, version in counts:
+            parts.setdefault(part, set()).add(version)
+    return ", ".join(f"{part} {' and '.join(sorted(parts[part]))}" for part in PARTS if part in parts)
+
+
+def merged(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each part and version: how many tests of which lanes ran with it."""
+    rows: dict[Ran, Counter[str]] = {}
+    for one in notes:
+        lane = "/".join(Path(one["file"]).parts[:2])
+        for part, version, count in one["ran"]:
+            rows.setdefault((part, version), Counter())[lane] += count
+    return [
+        {"part": part, "version": version, "tests": dict(sorted(rows[part, version].items()))}
+        for part, version in sorted(rows, key=lambda ran: (PARTS.index(ran[0]), _numbers(ran[1])))
+    ]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as a table of Markdown."""
+    lines = ["| part | version | tests that passed with it |", "|---|---|---|"]
+    for row in rows:
+        tests = ", ".join(f"{count} of `{lane}`" for lane, count in row["tests"].items())
+        lines.append(f"| {row['part']} | {row['version']} | {tests} |")
+    return "\n".join(lines) + "\n"
+
+
+def page(text: str, rows: list[dict[str, Any]]) -> str:
+    """The document with this table."""
+    before, _, rest = text.partition(_BEGIN)
+    return f"{before}{_BEGIN}\n{table(rows)}\n{_END}{rest.partition(_END)[2]}"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def main() -> int:
+    """Write the record and the table from the notes."""
+    notes = [json.loads(file.read_text()) for file in sorted(_NOTES.glob("*.json"))]
+    if not notes:
+        print(f"{_NOTES}: no run has noted anything: run make test", file=sys.stderr)
+        return 1
+    RECORD.write_text(json.dumps(merged(notes), indent=1) + "\n")
+    PAGE.write_text(page(PAGE.read_text(), merged(notes)))
+    print(f"wrote {RECORD} and {PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

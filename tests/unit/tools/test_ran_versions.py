@@ -1,0 +1,56 @@
+"""The table of the versions that ran is the one that the tests have noted."""
+
+import json
+
+import pytest
+
+from tests import ran_versions
+from tests.ran_versions import PAGE, RECORD, begin, begin_test, end, end_test, merged, note, page, short, table
+
+
+def test_the_page_shows_the_record_of_the_tests() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page(text, json.loads(RECORD.read_text())), "run: make versions"
+
+
+def test_a_test_counts_for_what_ran_while_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: dict[str, object] = {}
+    monkeypatch.setattr(ran_versions, "_passed", passed)
+    begin_test()
+    agent = begin("containerd", "2.1.9")  # of a module
+    end_test("tests/e2e/test_a.py")
+    begin_test()
+    note("kubectl", "1.37.1")
+    end_test("tests/e2e/test_a.py")
+    begin_test()  # one that fails
+    note("kubectl", "1.20.2")
+    begin_test()
+    end(agent)
+    end_test("tests/e2e/test_b.py")
+    begin_test()
+    end_test("tests/e2e/test_c.py")
+    assert passed == {
+        "tests/e2e/test_a.py": {("containerd", "2.1.9"): 2, ("kubectl", "1.37.1"): 1},
+        "tests/e2e/test_b.py": {("containerd", "2.1.9"): 1},
+    }
+
+
+def test_the_notes_of_all_runs_are_one_row_for_each_version() -> None:
+    notes = [
+        {"file": "tests/e2e/test_a.py", "ran": [["containerd", "1.10.0", 1], ["Linux", "6.1", 3]]},
+        {"file": "tests/e2e/behaviour/test_b.py", "ran": [["containerd", "1.6.20", 2]]},
+        {"file": "tests/process/test_c.py", "ran": [["containerd", "1.6.20", 4]]},
+    ]
+    assert table(merged(notes)).splitlines()[2:] == [
+        "| Linux | 6.1 | 3 of `tests/e2e` |",
+        "| containerd | 1.6.20 | 2 of `tests/e2e`, 4 of `tests/process` |",
+        "| containerd | 1.10.0 | 1 of `tests/e2e` |",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("printed", "version"),
+    [("1.6.20~ds1", "1.6.20"), ("runc version 1.1.5+ds1", "1.1.5"), ("crun version 1.8.1", "1.8.1"), ("", "")],
+)
+def test_a_version_has_nothing_of_the_distribution(printed: str, version: str) -> None:
+    assert short(printed) == version
