@@ -35,7 +35,7 @@ from services.podsync.core.pod.pod_addresses import family_mismatch
 from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodEvent, PodRecord
 from services.podsync.core.pod.saved_record import not_after, persisted
 from services.podsync.core.pod.situation import Step, StepInputs
-from services.podsync.core.saving import kube_event, save_and_publish
+from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
 from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
@@ -43,6 +43,7 @@ from shared.frozen_copy import replace
 
 _ONLY_WAIT = PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode
 _ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer
+_STOPPED = (PodState.TERMINATED, PodState.FINISHED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +156,43 @@ class PodSync:
             self.node_state.pods.note_rest(uid)
 
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
-        """Everything that follows for one pod: its state, its status, its next call."""
+        """Return the instructions that follow for one pod, in this order:
+
+        | what | where |
+        |---|---|
+        | what holds now is taken into the record | `_take_in` |
+        | a call that keeps the pod from ending is interrupted | `_is_kept_from_ending` |
+        | the next step is decided, where no call is under way; a pod that is gone is forgotten | `_decide` |
+        | the step is saved, published, and then performed | `_perform` |
+        | the pods that waited for this one are advanced | `_advance_others` |
+        """
+        had_stopped, until = record.saved.state in _STOPPED, _active_until(record)
+        record, events = self._take_in(record, until, now)
+        before = shown_from(record)
         out: list[Instruction] = []
-        is_active = record.saved.state is PodState.SYNC and not record.saved.rejected
-        admitted = is_active and record.saved.admission_decided
-        until = lifecycle.deadline(record) if is_active else None
+        if _is_kept_from_ending(record):
+            record = replace(record, given_up=True)
+            reads_only = isinstance(record.call, _ENDS_WHILE_IT_READS)
+            out.append(InterruptCall(cause=cause, uid=record.uid, reads_only=reads_only))
+        step = Step(record=record)
+        if record.call is None:
+            step, events = self._decide(record, events, now)
+            if step.done:
+                return self._forget(step.record, cause, now)
+        _delay_repeated_call(step, now)
+        step.call = with_begun_hooks(step.record, step.call, now)
+        record = note_begun_hooks(step.record, step.call, now)
+        if shown_from(record) != before:
+            record = self._with_status(record, now)
+        if until is not None and until > now:
+            step.wake_earlier(until)
+        out += self._perform(record, step, events, cause, now)
+        return out + self._advance_others(self.records[record.uid], had_stopped=had_stopped, now=now)
+
+    def _take_in(self, record: PodRecord, until: float | None, now: float) -> tuple[PodRecord, list[PodEvent]]:
+        """Return the record with what holds now: its deadline `until`, its volumes, its status. And the events noted so
+        far, which it has no more."""
+        admitted = record.saved.state is PodState.SYNC and not record.saved.rejected and record.saved.admission_decided
         if until is not None and until <= now:
             record = lifecycle.past_deadline(record, now)
         volumes = self.node_state.volumes.get(record.uid)
@@ -171,40 +204,42 @@ class PodSync:
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
             # The safety net under every event that may have been missed.
             record = replace(record, observed=outdated(record.observed))
-        record = self._with_status(record, now)
-        shown_from = _shown_from(record)
-        step, under_way, stopped = Step(record=record), record.call is not None, False
-        if _is_kept_from_ending(record):
-            step.record = replace(record, given_up=True)
-            reads_only = isinstance(record.call, _ENDS_WHILE_IT_READS)
-            out.append(InterruptCall(cause=cause, uid=record.uid, reads_only=reads_only))
-        while not under_way:
-            record = step.record
+        return self._with_status(record, now), events
+
+    def _decide(self, record: PodRecord, events: list[PodEvent], now: float) -> tuple[Step, list[PodEvent]]:
+        """Return the next step of a pod without a call, and the events with those of the step.
+
+        The pod passes all states on the way in which nothing is left to do; the step is done where that is so in
+        FINISHED.
+
+        | state | is left when | to |
+        |---|---|---|
+        | SYNC | the pod has ended | TERMINATING |
+        | TERMINATING | no container of it runs | TERMINATED |
+        | TERMINATED | what it had on the node is removed | FINISHED |
+        """
+        while True:
             if record.saved.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
                 record = lifecycle.with_termination(record, reason="the pod has ended", now=now)
             record, victims_until = self._with_victims(record, now)
             step = next_step(record, self._step_inputs(record, now, victims_until))
-            events += step.events
+            events = [*events, *step.events]
             if not step.done:
-                break
-            record = step.record
-            if record.saved.state is PodState.TERMINATING:
-                step.record = lifecycle.moved(record, PodState.TERMINATED)
-                stopped = True
-            elif record.saved.state is PodState.TERMINATED:
-                record = lifecycle.moved(record, PodState.FINISHED)
-                step.record = replace(record, saved=replace(record.saved, finished_at=now))
+                return step, with_shown_reasons(step, events, now)
+            if step.record.saved.state is PodState.TERMINATING:
+                record = lifecycle.moved(step.record, PodState.TERMINATED)
+            elif step.record.saved.state is PodState.TERMINATED:
+                record = lifecycle.moved(step.record, PodState.FINISHED)
+                record = replace(record, saved=replace(record.saved, finished_at=now))
             else:
-                return out + self._forget(record, cause, now)
-        if not under_way:
-            events = _with_shown_reasons(step, events, now)
-        _delay_repeated_call(step, now)
-        step.call = with_begun_hooks(step.record, step.call, now)
-        record = note_begun_hooks(step.record, step.call, now)
-        if _shown_from(record) != shown_from:
-            record = self._with_status(record, now)
-        last_written, instructions = save_and_publish(record, self.settings.boot, cause, step.call)
-        out += instructions
+                return step, events
+
+    def _perform(
+        self, record: PodRecord, step: Step, events: list[PodEvent], cause: str, now: float
+    ) -> list[Instruction]:
+        """Return the instructions of the step: save and publish, record the events, call, wake. The pod gets the record
+        with what was written, called and planned."""
+        last_written, out = save_and_publish(record, self.settings.boot, cause, step.call)
         wall = now + self.node_state.skew
         out += [RecordEvent(cause=cause, event=kube_event(record, entry, wall)) for entry in events]
         call, given_up, resync_at = record.call, record.given_up, record.resync_at
@@ -215,8 +250,6 @@ class PodSync:
             resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
         elif record.saved.state is PodState.SYNC and call is None and resync_at:
             step.wake_earlier(resync_at)
-        if until is not None and until > now:
-            step.wake_earlier(until)
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
         record = replace(
@@ -228,9 +261,14 @@ class PodSync:
             wake_at=step.wake_at or NEVER,
         )
         self.node_state.pods.put(record)
+        return out
+
+    def _advance_others(self, record: PodRecord, *, had_stopped: bool, now: float) -> list[Instruction]:
+        """Advance the pods that waited for the name, the end or the resources of this one."""
+        out: list[Instruction] = []
         if record.saved.state is PodState.FINISHED and record.call is None:
             out += self._wake_namesakes(record, now)
-        if stopped:
+        if record.saved.state in _STOPPED and not had_stopped:
             at_work = self.node_state.pods.at_work()
             waiting = [other.uid for other in at_work if record.uid in other.saved.victims and other.call is None]
             for other in (*waiting, *self.node_state.resizes.decide(now)):
@@ -309,23 +347,6 @@ class PodSync:
         return out
 
 
-def _with_shown_reasons(step: Step, events: list[PodEvent], now: float) -> list[PodEvent]:
-    """Put the waiting reasons of the step into its record. Return the events without those of a reason that was shown
-    a moment ago, or of a wait that was shown before."""
-    record = step.record
-    for container, reason in step.reasons.items():
-        progress = record.progress(container)
-        if progress.records_events(reason, now):
-            progress = replace(progress, reason=reason, events_at=now)
-            record = record.with_progress(progress, container)
-        else:
-            events = [e for e in events if e[3] != container or e not in step.events]
-    if step.waits_for and record.waits_for == step.waits_for:
-        events = [e for e in events if e not in step.events]
-    step.record = record if step.waits_for == record.waits_for else replace(record, waits_for=step.waits_for)
-    return events
-
-
 def _delay_repeated_call(step: Step, now: float) -> None:
     """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
     retry = step.record.retry
@@ -335,20 +356,10 @@ def _delay_repeated_call(step: Step, now: float) -> None:
         step.wake_earlier(retry.at)
 
 
-def _shown_from(record: PodRecord) -> tuple[object, ...]:
-    """What of the record a step may change that the status is made from."""
-    ways = (
-        record.saved.state,
-        record.saved.deleted,
-        record.saved.ending,
-        record.saved.outcome,
-        record.saved.restarting_all,
-        record.saved.resize,
-        record.saved.actuated,
-    )
-    reasons = {name: progress.reason for name, progress in record.starts.items() if progress.reason}
-    replacing = {name: saved.replacing for name, saved in record.saved.containers.items() if saved.replacing}
-    return (*ways, reasons, replacing)
+def _active_until(record: PodRecord) -> float | None:
+    """Return the deadline of a pod that was neither rejected nor is ending, in seconds of `now`; None = it has none."""
+    is_active = record.saved.state is PodState.SYNC and not record.saved.rejected
+    return lifecycle.deadline(record) if is_active else None
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:

@@ -18,6 +18,7 @@ from services.podsync.core.pod.performed import LastWritten
 from services.podsync.core.pod.published import published
 from services.podsync.core.pod.record import PodEvent, PodRecord
 from services.podsync.core.pod.saved_record import must_be_saved, persisted
+from services.podsync.core.pod.situation import Step
 from services.podsync.core.status.pod_status import container_ids, is_starting
 from shared.frozen_copy import replace
 from shared.podspec.containers import field_path
@@ -73,3 +74,36 @@ def kube_event(record: PodRecord, event: PodEvent, wall: float) -> KubeEvent:
         field_path=field_path(record.saved.pod, container) if container else "",
         time=rfc3339(wall),
     )
+
+
+def with_shown_reasons(step: Step, events: list[PodEvent], now: float) -> list[PodEvent]:
+    """Put the waiting reasons of the step into its record. Return the events without those of a reason that was shown
+    a moment ago, or of a wait that was shown before."""
+    record = step.record
+    for container, reason in step.reasons.items():
+        progress = record.progress(container)
+        if progress.records_events(reason, now):
+            progress = replace(progress, reason=reason, events_at=now)
+            record = record.with_progress(progress, container)
+        else:
+            events = [e for e in events if e[3] != container or e not in step.events]
+    if step.waits_for and record.waits_for == step.waits_for:
+        events = [e for e in events if e not in step.events]
+    step.record = record if step.waits_for == record.waits_for else replace(record, waits_for=step.waits_for)
+    return events
+
+
+def shown_from(record: PodRecord) -> tuple[object, ...]:
+    """Return what of the record a step may change that the status is made from."""
+    ways = (
+        record.saved.state,
+        record.saved.deleted,
+        record.saved.ending,
+        record.saved.outcome,
+        record.saved.restarting_all,
+        record.saved.resize,
+        record.saved.actuated,
+    )
+    reasons = {name: progress.reason for name, progress in record.starts.items() if progress.reason}
+    replacing = {name: saved.replacing for name, saved in record.saved.containers.items() if saved.replacing}
+    return (*ways, reasons, replacing)
