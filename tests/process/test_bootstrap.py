@@ -354,6 +354,7 @@ async def test_a_stopped_supervisord_does_not_freeze_a_chattering_service(agent:
 
 
 def test_a_service_stopped_for_longer_than_the_watchdog_waits_goes_on(agent: Agent) -> None:
+    (agent.home / "dummy").write_text("idle")
     agent.start()
     agent.logged("status", "dummy runs")
     pid = agent.pid("status")
