@@ -53,9 +53,13 @@ SIMULATED = (
 # Test file -> the points at which it kills. The file names each, or its last part behind the common prefix.
 OF_OTHER_TESTS = {
     "tests/process/test_csr_kills.py": (
+        *("bootstrap.kubeconfig.written", "bootstrap.request.sent"),
+        *("bootstrap.certificate.linked", "bootstrap.credentials.written"),
+    ),
+    "tests/service/bootstrap/test_csr_kills.py": (
         *(f"bootstrap.request.{step}" for step in ("noted", "sent", "accepted")),
         *(f"bootstrap.certificate.{step}" for step in ("written", "linked", "stored")),
-        *("bootstrap.credentials.written", "bootstrap.key.removed", "bootstrap.kubeconfig.written"),
+        *("bootstrap.key.removed", "bootstrap.kubeconfig.written"),
     ),
     "tests/process/test_credentials.py": ("bootstrap.credentials.piece", "bootstrap.credentials.written"),
     "tests/process/test_reload.py": ("bootstrap.reload.checked", "bootstrap.reload.written"),

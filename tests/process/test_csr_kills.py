@@ -12,17 +12,9 @@ from tests.process.supervised import Agent, eventually
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, write
 
 TOKEN = "system:bootstrap:abcdef"  # the double takes a token for the user's name
-ROTATING = (
-    "kubeconfig.written",
-    "request.noted",
-    "request.sent",
-    "request.accepted",
-    "certificate.written",
-    "certificate.linked",
-    "certificate.stored",
-    "credentials.written",
-)
-ONCE = ("request.noted", "certificate.linked", "key.removed", "kubeconfig.written")
+# The other points: tests/service/bootstrap/test_csr_kills.py, without processes.
+ROTATING = ("kubeconfig.written", "request.sent", "credentials.written")
+ONCE = ("certificate.linked",)
 
 
 @pytest.fixture(scope="module")

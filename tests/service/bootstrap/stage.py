@@ -114,10 +114,12 @@ class Stage:
         await self._live(make)
 
     async def kill(self) -> None:
-        """What is not on disk is gone."""
+        """What is not on disk is gone. Raises what has ended bootstrap before."""
         assert self._task is not None
-        await ended(self._task)
-        self.network.kill("bootstrap")
+        try:
+            await ended(self._task)
+        finally:
+            self.network.kill("bootstrap")
 
     async def passes(self, seconds: float) -> None:
         await pass_time(self.network, seconds)
