@@ -104,7 +104,8 @@ async def test_a_node_that_cannot_be_taken_over_is_refused_and_stays_as_it_is(no
     assert not RECORD.exists()
 
 
-@pytest.mark.parametrize("directory", [UNITS, PACKAGED])  # packages of kubeadm before 1.29, and since
+# Packages of kubeadm before 1.29, and since.
+@pytest.mark.parametrize("directory", [pytest.param(UNITS, marks=pytest.mark.night), PACKAGED])
 async def test_takeover_and_give_back_keep_every_container_also_when_they_are_killed(
     node: KubeadmNode, directory: Path
 ) -> None:
