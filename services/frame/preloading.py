@@ -114,11 +114,12 @@ class Preloading:
             os._exit(code)  # supervisord's own frames are below us, and none of its business is ours
 
 
-def make(supervisord: Any, **_: str) -> object:
-    """The factory that supervisord calls at its start and after a reload; what it returns answers no calls."""
+def make(supervisord: Any, modules: str = "", **_: str) -> object:
+    """The factory that supervisord calls at its start and after a reload; what it returns answers no calls. `modules`,
+    of the section of supervisord.conf: what to import where not all services run, separated by spaces."""
     options = supervisord.options
     preloading = Preloading(options.execve, getattr(options, "kept", ()), next(_loads))
-    preloading.load()
+    preloading.load(modules.split() or _MODULES)
     options.execve = preloading
     fork = options.fork
 

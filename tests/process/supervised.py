@@ -156,6 +156,9 @@ class Agent:
                 conf.remove_section(section)
         if os.geteuid() != 0:
             conf.remove_option("supervisord", "user")
+        loaded = [f"services.{program}.service" for program in kept if program not in ("supervisord", "containerd")]
+        loaded += ["services.bootstrap.containerd"] if "containerd" in kept else []
+        conf.set("rpcinterface:preloading", "modules", " ".join([*loaded, "services.frame.launch"]))
         path = self.home / "supervisord.conf"
         with path.open("w") as file:
             conf.write(file)

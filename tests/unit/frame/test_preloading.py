@@ -174,6 +174,16 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_process_that_needs_it(t
     assert done.stdout == "True\n" and done.stderr == ""
 
 
+def test_a_supervisord_that_runs_some_services_imports_what_its_configuration_names() -> None:
+    script = "\n".join((
+        "import sys", "from unittest.mock import MagicMock", "from services.frame.preloading import make",
+        "make(MagicMock(), modules='services.frame.exit_codes services.frame.launch')",
+        "print('services.frame.launch' in sys.modules, 'services.bootstrap.service' in sys.modules)",
+    ))  # fmt: skip
+    done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n" and done.stderr == ""
+
+
 def test_what_a_reload_of_supervisord_finds_edited_is_still_old_in_memory(forks: Forks) -> None:
     assert forks.fork() == 7
     later = time.time() + 5
