@@ -12,10 +12,9 @@ import pytest
 
 from tests import evidence, ran_versions
 from tests.chosen_programs import put_containerd_on_path
-from tests.lacking import lack
+from tests.lacking import lack, lacking_for_root
 from tests.unit.examples import QUICK
 from tests.waiting import MAX_WAIT_SECONDS, read_usage, waited_seconds
-from tools.prerequisites import missing_packages
 
 # A machine that does other things as well makes no example wrong. The same examples are drawn each time, so that no
 # unrelated change turns red; `make night` draws new ones.
@@ -36,14 +35,6 @@ def _lane(item: pytest.Item) -> str:
     return item.path.relative_to(_TESTS).parts[0]
 
 
-def _lacking() -> str:
-    """Why this machine cannot run tests marked `root`, "" when it can."""
-    if os.geteuid() != 0:
-        return "needs root: sudo make test"
-    missing = missing_packages("run", "test")
-    return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `night` run with NIGHT=1, which `make night` sets."""
     if os.environ.get("NIGHT"):
@@ -60,13 +51,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test marked `root` may need anything that running and testing do."""
+    """A test marked `root` may need anything that running and testing do, unless it is marked `no_runtime`."""
     ran_versions.begin_test()
     if item.get_closest_marker("root") is None:
         return
-    if lacking := _lacking():
+    runtime = item.get_closest_marker("no_runtime") is None
+    if lacking := lacking_for_root(runtime=runtime):
         lack(lacking)
-    if _lane(item) in _ON_CHOSEN_PROGRAMS:
+    if runtime and _lane(item) in _ON_CHOSEN_PROGRAMS:
         put_containerd_on_path()
 
 

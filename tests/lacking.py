@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from tools.prerequisites import PREREQUISITES
+from tools.prerequisites import PREREQUISITES, missing_packages
 
 
 def lack(reason: str) -> NoReturn:
@@ -22,3 +22,11 @@ def require_command(name: str) -> None:
     assert packages, f"{name} is not named by tools/prerequisites.py"
     if shutil.which(name) is None:
         lack(f"{name} is missing on this machine: apt-get install {packages[0]}")
+
+
+def lacking_for_root(*, runtime: bool) -> str:
+    """Return why this machine cannot run a test marked `root`, "" when it can. Without `runtime` root is enough."""
+    if os.geteuid() != 0:
+        return "needs root: sudo make test"
+    missing = missing_packages("run", "test") if runtime else []
+    return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""

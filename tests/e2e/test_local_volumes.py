@@ -21,7 +21,7 @@ from shared.mountinfo import below
 from shared.tree_removal import RemovalProgress
 from tests.lacking import require_command
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 CAP_SYS_RESOURCE = 24
 
 

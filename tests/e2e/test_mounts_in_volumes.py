@@ -18,7 +18,7 @@ from shared.clock import SystemClock
 from shared.mountinfo import below
 from shared.tree_removal import RemovalProgress
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 
 DEADLINE = 60.0  # seconds
 _MNT_DETACH = 2

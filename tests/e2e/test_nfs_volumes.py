@@ -16,7 +16,7 @@ from shared.clock import SystemClock
 from shared.mountinfo import below
 from shared.tree_removal import RemovalProgress
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 
 
 class Server:

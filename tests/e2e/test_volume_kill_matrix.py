@@ -17,7 +17,7 @@ from tests.e2e.kill_matrix import DRIVER, UID, Kind, Machine
 from tests.fakes.csi_driver import STAGE
 from tests.lacking import require_command
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(900)]
 
 # More steps than any run has: each of them at night, each fifth otherwise.
 STEPS = range(1, 1000, 1 if os.environ.get("NIGHT") else 5)

@@ -27,7 +27,7 @@ from shared.config.loader import encode_effective
 from shared.mountinfo import below
 from tests.fakes.followed import FollowedStream
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(300)]
 
 CHECKOUT = Path(__file__).parents[2]
 STEPS = ("directory", "files", "ownership", "links", "data_link", "rename", "stale_links", "old_directory")

@@ -14,7 +14,7 @@ import pytest
 from services.pleg.adapters.memory_notifications import MemoryNotifications
 from shared.cgroup_layout import find_hierarchies
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 
 MIB = 1 << 20
 GROW = "import sys; held = bytearray(64 << 20); print('grown', flush=True); sys.stdin.read()"

@@ -25,7 +25,7 @@ from shared.podspec.resources import weight
 from tests.lacking import lack
 from tests.systemd_machine import SystemdMachine
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(300)]
 
 VALUES = CgroupValues(cpu_shares=102, cpu_quota=1_500, cpu_period=100_000, memory_limit=64 << 20, pids_limit=77)
 HOG = "held = bytearray(40 << 20); print('full', flush=True); input()"

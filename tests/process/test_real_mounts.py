@@ -8,7 +8,7 @@ import pytest
 
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount, unmount_all
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 
 
 @pytest.fixture

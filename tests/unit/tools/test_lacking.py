@@ -34,3 +34,12 @@ def test_a_command_that_is_there_is_no_obstacle(monkeypatch: pytest.MonkeyPatch)
 def test_a_test_may_only_require_what_make_test_installs() -> None:
     with pytest.raises(AssertionError, match=r"tools/prerequisites\.py"):
         lacking.require_command("unheard-of")
+
+
+def test_a_test_that_needs_no_runtime_needs_root_and_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lacking, "missing_packages", lambda *_: ["containerd", "runc"])
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert lacking.lacking_for_root(runtime=True) == "missing on this machine: apt-get install containerd runc"
+    assert lacking.lacking_for_root(runtime=False) == ""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert lacking.lacking_for_root(runtime=False) == "needs root: sudo make test"
