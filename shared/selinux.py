@@ -1,15 +1,14 @@
-"""Whether SELinux is on, and the label of files that containers use by default. Only reads."""
+"""Whether SELinux is on, and the label of files that containers use by default. Changes nothing."""
 
 import os
 from pathlib import Path
 
 _CONTEXTS = Path("/usr/share/containers/selinux/contexts")  # else in the directory of the policy
+_SELINUXFS = Path("/sys/fs/selinux")
 _LARGEST = 1 << 20  # bytes of a file
 
 
-def selinux_enabled(
-    selinuxfs: Path = Path("/sys/fs/selinux"), own_label: Path = Path("/proc/self/attr/current")
-) -> bool:
+def selinux_enabled(selinuxfs: Path = _SELINUXFS, own_label: Path = Path("/proc/self/attr/current")) -> bool:
     """Whether SELinux is on: its file system is mounted and may be written to, and a policy has given this process a
     label. False too where that cannot be read."""
     try:
@@ -27,6 +26,17 @@ def container_file_label(contexts: Path = _CONTEXTS, etc: Path = Path("/etc/seli
         if settings := _settings(path):
             return settings.get("file", "") if settings.get("process") else ""
     return ""
+
+
+def policy_has_label(label: str, selinuxfs: Path = _SELINUXFS) -> bool:
+    """Return whether the loaded policy has the label: that of a distribution may name one for containers in its
+    configuration, and leave its types to another package. False too for "" and where that cannot be read."""
+    try:
+        with (selinuxfs / "context").open("r+b", buffering=0) as file:
+            file.write(label.encode())
+    except OSError:  # EINVAL: it has not
+        return False
+    return bool(label)
 
 
 def _settings(path: Path) -> dict[str, str]:

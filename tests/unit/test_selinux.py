@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.selinux import container_file_label, selinux_enabled
+from shared.selinux import container_file_label, policy_has_label, selinux_enabled
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,15 @@ def test_there_is_no_label_without_contexts_of_containers(tmp_path: Path, conten
     if content is not None:
         (tmp_path / "contexts").write_text(content)
     assert container_file_label(tmp_path / "contexts", tmp_path / "etc") == ""
+
+
+def test_the_kernel_is_asked_whether_its_policy_has_a_label(tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    assert not policy_has_label(LABEL, tmp_path)  # SELinux is off
+    context.touch()
+    assert policy_has_label(LABEL, tmp_path)
+    assert context.read_text() == LABEL
+    assert not policy_has_label("", tmp_path)
+    context.unlink()
+    context.symlink_to("/dev/full")  # a write fails, as with a label that the policy does not have
+    assert not policy_has_label(LABEL, tmp_path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from services.bootstrap.core.containerd_config import Machine, read_version
 from shared.config.effective import HANDLERS, EmbeddedContainerd
 from shared.mountinfo import containing, parse
+from shared.selinux import container_file_label, policy_has_label, selinux_enabled
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ def look(embedded: EmbeddedContainerd) -> Machine:
         has_iptables=shutil.which("iptables") is not None,
         has_portmap=(Path(embedded.cni_bin_dir) / "portmap").exists(),
         has_apparmor=Path("/sys/module/apparmor/parameters/enabled").exists() and bool(shutil.which("apparmor_parser")),
+        has_selinux=selinux_enabled() and policy_has_label(container_file_label()),
         handlers=tuple(name for name in HANDLERS if shutil.which(name)),
         containerd_version=_read_version(embedded.path),
     )

@@ -26,6 +26,7 @@ class Machine:
     has_iptables: bool  # masquerading and host ports can be set up
     has_portmap: bool  # the CNI plugin for host ports is installed
     has_apparmor: bool
+    has_selinux: bool = False  # it is on, and its policy has the labels of containers
     handlers: tuple[str, ...] = ("runc",)  # the programs for containers that are installed: runc, crun
     containerd_version: tuple[int, int] = (1, 6)
 
@@ -120,6 +121,7 @@ def _render_limits(machine: Machine) -> str:
     return f"""\
   restrict_oom_score_adj = {"false" if machine.may_lower_oom_score else "true"}
   disable_apparmor = {"false" if machine.has_apparmor else "true"}
+  enable_selinux = {"true" if machine.has_selinux else "false"}
   tolerate_missing_hugetlb_controller = true
 """
 

@@ -41,6 +41,15 @@ def test_containerd_1_gets_a_configuration_of_version_two() -> None:
     assert config["timeouts"] == {"io.containerd.timeout.shim.load": "30s", "io.containerd.timeout.task.state": "10s"}
 
 
+@pytest.mark.parametrize("version", [(1, 6), (2, 1)])
+def test_containers_get_selinux_labels_where_the_policy_has_them(version: tuple[int, int]) -> None:
+    for has_selinux in (False, True):
+        config = rendered(replace(ABLE, containerd_version=version, has_selinux=has_selinux))
+        plugins = config["plugins"]
+        runtime = plugins["io.containerd.grpc.v1.cri" if version < (2, 0) else "io.containerd.cri.v1.runtime"]
+        assert runtime["enable_selinux"] is has_selinux
+
+
 def test_containerd_2_gets_a_configuration_of_version_three_with_the_same_values() -> None:
     config = rendered(replace(ABLE, containerd_version=(2, 1)), systemd=True)
     runtime, images = (config["plugins"][f"io.containerd.cri.v1.{name}"] for name in ("runtime", "images"))
@@ -58,7 +67,8 @@ def test_containerd_2_gets_a_configuration_of_version_three_with_the_same_values
     assert runtime["cni"].pop("bin_dirs") == [of_one["cni"].pop("bin_dir")]
     assert runtime["cni"] == of_one["cni"]
     assert {key: value for key, value in runtime.items() if not isinstance(value, dict)} == {
-        "restrict_oom_score_adj": False, "disable_apparmor": False, "tolerate_missing_hugetlb_controller": True,
+        "restrict_oom_score_adj": False, "disable_apparmor": False, "enable_selinux": False,
+        "tolerate_missing_hugetlb_controller": True,
     }  # fmt: skip
     assert config["timeouts"] == one["timeouts"]
     assert config["plugins"]["io.containerd.grpc.v1.cri"] == {
