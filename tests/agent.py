@@ -29,6 +29,7 @@ from services.bootstrap.adapters.containerd_process import find_containerd
 from tests import evidence, ran_versions
 from tests.chosen_programs import chosen_handler
 from tests.containerd import PrivateContainerd, network_of_our_own
+from tests.deadline import WAIT_SECONDS
 from tests.free_ports import free_ports
 from tools import leftovers
 from tools.clean import clean, remove_pods
@@ -40,7 +41,6 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 T = TypeVar("T")
 
 LOOK_EVERY = 0.02  # seconds
-WAIT_SECONDS = 60.0  # for a condition; only a failure waits so long, also where the machine is busy
 BIN = Path(sys.executable).parent
 NODE = "node-a"
 

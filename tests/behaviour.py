@@ -11,8 +11,9 @@ from typing import Any
 
 from shared.model.objects import Object
 from shared.model.runtime import Container, ContainerState
-from tests.agent import NODE, WAIT_SECONDS
+from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
 CONFIG = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}

@@ -18,9 +18,10 @@ from typing import Any, Self
 from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError
 from shared.model.objects import Object
-from tests.agent import NODE, WAIT_SECONDS
+from tests.agent import NODE
 from tests.containerd import PrivateContainerd
 from tests.control_plane import ControlPlane
+from tests.deadline import WAIT_SECONDS
 from tests.world import World, busybox_pod
 
 

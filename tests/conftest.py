@@ -12,6 +12,7 @@ import pytest
 
 from tests import evidence, ran_versions
 from tests.chosen_programs import put_containerd_on_path
+from tests.deadline import SLOWNESS
 from tests.lacking import lack, lacking_for_root
 from tests.unit.examples import QUICK
 from tests.waiting import MAX_WAIT_SECONDS, read_usage, waited_seconds
@@ -36,12 +37,22 @@ def _lane(item: pytest.Item) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked `night` run with NIGHT=1, which `make night` sets."""
+    """Tests marked `night` run with NIGHT=1, which `make night` sets. A slow machine gets longer limits."""
+    for item in items if SLOWNESS > 1 else ():
+        _lengthen_limit(item)
     if os.environ.get("NIGHT"):
         return
     nightly = [item for item in items if item.get_closest_marker("night") is not None]
     config.hook.pytest_deselected(items=nightly)
     items[:] = [item for item in items if item.get_closest_marker("night") is None]
+
+
+def _lengthen_limit(item: pytest.Item) -> None:
+    """Multiply the limit that pytest-timeout has for the test by how slow the machine is."""
+    mark = item.get_closest_marker("timeout") or pytest.mark.timeout(float(item.config.getini("timeout"))).mark
+    first = [SLOWNESS * seconds for seconds in mark.args[:1]]
+    named = {name: SLOWNESS * value if name == "timeout" else value for name, value in mark.kwargs.items()}
+    item.add_marker(pytest.mark.timeout(*first, *mark.args[1:], **named), append=False)
 
 
 def pytest_collection_finish() -> None:

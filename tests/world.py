@@ -10,7 +10,8 @@ from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
-from tests.agent import NODE, WAIT_SECONDS, Agent
+from tests.agent import NODE, Agent
+from tests.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
 

@@ -12,8 +12,9 @@ import pytest_asyncio
 
 from shared.model.runtime import ContainerState
 from shared.run_once import load_record
-from tests.agent import BIN, WAIT_SECONDS
+from tests.agent import BIN
 from tests.containerd import PrivateContainerd, started_containerd
+from tests.deadline import WAIT_SECONDS
 from tests.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]

@@ -14,6 +14,7 @@ from supervisor.xmlrpc import SupervisorTransport
 
 from bus.lock import ServiceLock
 from tests import evidence
+from tests.deadline import WAIT_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -30,7 +31,7 @@ authorization: {{mode: AlwaysAllow}}
 """
 
 
-def eventually(look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
+def eventually(look: Callable[[], T], what: str, seconds: float = WAIT_SECONDS) -> T:
     """What `look` returns once it is true; other processes send no event, so this polls every 20 ms."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
@@ -130,7 +131,7 @@ class Agent:
         """Have supervisord stop everything; its exit code."""
         assert self.supervisord
         self.supervisord.send_signal(signal.SIGTERM)
-        return self.supervisord.wait(60)
+        return self.supervisord.wait(WAIT_SECONDS)
 
     def clean_up(self) -> None:
         """End what this agent started and is left over."""
