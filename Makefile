@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night house docs screenshots release quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night docs screenshots release quick quick-unit quick-service run clean \
     versions test-versions test-crun
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -72,13 +72,11 @@ test-deps:  ## the same, and what the tests need
 assets:  ## put a real control plane into the cache, for the tests (8 minutes the first time), and print its folder
 	@tools/control-plane || { [ "$$CI" != true ] && echo "bulkhead: the tests that need a control plane will be skipped" >&2; }
 
-check: venv  ## formatting, lint, types, import contracts, file sizes, words
+check: venv  ## formatting, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tools.file_sizes
-	$(BIN)/python -m tools.words
 
 docs: venv  ## render the documents into build/site, and check their links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -141,9 +139,6 @@ probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a rea
 screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 	NIGHT=1 SCREENSHOTS=$(CURDIR)/build/screenshots $(PYTEST) tests/process/test_node_page.py -k size
 	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-light-pods,1280-dark-charts,1280-dark-log,768-light-story,360-dark}.png docs/images/
-
-house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
-	@$(PYTHON) -m tools.house $(ARGS)
 
 machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: the package, reboots, power cuts (ARGS="-k package": only that)
 	@tools/install-missing run test machine
