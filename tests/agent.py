@@ -228,7 +228,7 @@ class Agent:
     def supervisorctl(self, *words: str) -> str:
         """What supervisorctl prints."""
         command = [str(BIN / "supervisorctl"), "-c", str(self.home.supervisord_conf), *words]
-        return subprocess.run(command, capture_output=True, check=False, text=True, timeout=60).stdout
+        return subprocess.run(command, capture_output=True, check=False, text=True, timeout=WAIT_SECONDS).stdout
 
     async def wait_back(self, service: str, old_pid: int, seconds: float = WAIT_SECONDS) -> Beat:
         """Wait until the service runs as another process than `old_pid` and beats; its beat."""

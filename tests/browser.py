@@ -13,10 +13,10 @@ from typing import Any
 
 import aiohttp
 
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 
 PROGRAM = "chromium-headless-shell"
-DEADLINE = 60.0  # seconds
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--no-proxy-server", "--remote-debugging-port=0",
@@ -67,7 +67,7 @@ class Page:
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             result = await answer
         assert "error" not in result, (method, result)
         found: dict[str, Any] = result["result"]
@@ -80,7 +80,7 @@ class Page:
             self._incomplete = False
             self._loaded.clear()
             error = (await self.send("Page.navigate", url=url)).get("errorText", "")
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await self._loaded.wait()
             complete = _INTERFACES_CHANGED not in error and not self._incomplete
 
@@ -103,11 +103,11 @@ class Page:
         """Wait until the expression has a value that fits, and return it."""
         value = None
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while not fits(value := await self.value(expression)):
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise AssertionError(f"{expression} is {value!r} after {DEADLINE:.0f} s; {self.problems}") from None
+            raise AssertionError(f"{expression} is {value!r} after {WAIT_SECONDS:.0f} s; {self.problems}") from None
         return value
 
     async def key(self, name: str) -> None:
@@ -133,10 +133,10 @@ async def browser(directory: Path) -> AsyncIterator[Page]:
     )  # fmt: skip
     try:
         async with aiohttp.ClientSession() as client:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 address = await _address(process)
             port = address.split(":")[2].partition("/")[0]
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while (target := await _page(client, port)) is None:
                     await asyncio.sleep(0.05)
             async with client.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=1 << 28) as socket:

@@ -27,6 +27,7 @@ from tests import ran_versions
 from tests.chosen_programs import first_line
 from tests.control_plane_certificates import Authority, write_kubeconfig
 from tests.control_plane_programs import READY_TIMEOUT, Programs
+from tests.deadline import WAIT_SECONDS
 from tests.free_ports import free_ports
 from tests.lacking import lack
 
@@ -333,7 +334,7 @@ class ControlPlane:
             client_key_file=key,
         )
         path.write_bytes(encode_credentials(credentials))
-        client = kube_client(run_dir, qps=-1, burst=0, timeout=60)
+        client = kube_client(run_dir, qps=-1, burst=0, timeout=WAIT_SECONDS)
         self._clients.append(client)
         return client
 

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from shared.model.objects import Object
 from tests.control_plane_certificates import Authority
+from tests.deadline import WAIT_SECONDS
 from tests.free_ports import free_ports
 from tools.oci_image import BUSYBOX_CONTENT, archive, read_busybox
 
@@ -32,7 +33,6 @@ _HTPASSWD = """\
 ann:$2b$05$abcdefghijklmnopqrstuuzNtlLUf80iGocNol3URbmnWGPgz0/2G
 bob:$2b$05$bbcdefghijklmnopqrstuuYtphexqifdU/HhbA.1RUoQzRVwN9TSu
 """
-STARTS_WITHIN = 60.0  # seconds
 
 
 def password(user: str) -> str:
@@ -65,7 +65,7 @@ class Registry:
         config.write_text(json.dumps(self._config()))  # JSON is YAML
         with log.open("ab") as output:
             self._process = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=output, stderr=output)
-        deadline = time.monotonic() + STARTS_WITHIN
+        deadline = time.monotonic() + WAIT_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -111,7 +111,7 @@ class Registry:
         if self._users:
             both = base64.b64encode(f"ann:{password('ann')}".encode()).decode()
             request.add_header("Authorization", f"Basic {both}")
-        with urllib.request.urlopen(request, timeout=60, context=self._context) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=self._context) as answer:
             headers: Message = answer.headers
             return headers
 

@@ -15,6 +15,7 @@ import pytest
 from bus.manifest import read_manifest
 from bus.messages.beat import Beat
 from tests.bus_client import next_beat
+from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import CHECKOUT, Agent, alive, eventually
 
 
@@ -36,7 +37,7 @@ async def beat_of(agent: Agent, service: str) -> Beat:
 def test_a_bad_first_configuration_is_printed_once_and_ends_supervisord(agent: Agent) -> None:
     agent.configure("prot: 1\nmaxPods: many\n")
     agent.start()
-    assert agent.supervisord and agent.supervisord.wait(60) == 0
+    assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
     [first, second] = console(agent)
     assert first == f'bulkhead bootstrap: {agent.config}:9:1: prot: unknown key, ignored (did you mean "port"?)'
     assert second.startswith(f'bulkhead bootstrap: {agent.config}:10:1: maxPods: is "many", must be')
@@ -48,7 +49,7 @@ def test_a_console_that_cannot_be_opened_is_no_obstacle(agent: Agent) -> None:
     ours, theirs = socket.socketpair()  # what a systemd unit has for its standard error
     agent.configure("maxPods: many\n")
     agent.start(stderr=theirs.fileno())
-    assert agent.supervisord and agent.supervisord.wait(60) == 0
+    assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
     assert 'maxPods: is "many"' in (agent.home / "supervisord.log").read_text()
     ours.close()
     theirs.close()
@@ -60,7 +61,7 @@ def test_without_supervisord_a_bad_configuration_exits_with_one(tmp_path: Path) 
         env={"BULKHEAD_HOME": str(tmp_path), "KUBELET_ARGS": "--prot=1", "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_SECONDS,
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
@@ -71,7 +72,7 @@ def test_a_taken_port_ends_the_start_with_its_owner(agent: Agent) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         agent.configure(port=taken.getsockname()[1])
         agent.start()
-        assert agent.supervisord and agent.supervisord.wait(60) == 0
+        assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
     [line] = console(agent)
     assert re.search(r"port: 127\.0\.0\.1:\d+ is in use by .* \(process \d+\) \(stop that process", line)
 
@@ -79,7 +80,7 @@ def test_a_taken_port_ends_the_start_with_its_owner(agent: Agent) -> None:
 def test_a_run_directory_that_is_too_long_ends_the_start(agent: Agent) -> None:
     agent.environment["BULKHEAD_RUN_DIR"] = str(agent.home / ("d" * 100))
     agent.start()
-    assert agent.supervisord and agent.supervisord.wait(60) == 0
+    assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
     [line] = console(agent)
     assert "too long for sockets" in line
 
@@ -217,7 +218,7 @@ def test_a_configuration_left_by_an_earlier_run_does_not_hide_that_it_is_bad_now
     agent.stop()
     agent.configure("maxPods: many\n")
     agent.start()
-    assert agent.supervisord and agent.supervisord.wait(60) == 0
+    assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
     assert len(console(agent)) == 1
     assert agent.logged("status", "").count("dummy runs") == 1
 
@@ -277,7 +278,7 @@ def test_a_second_agent_with_the_same_run_directory_is_refused_in_one_line(agent
     conf.write_text(agent.conf.read_text().replace(f"{agent.home}/s.sock", f"{agent.home}/t.sock"))
     agent.start(conf=conf)
     second, agent.supervisord = agent.supervisord, first
-    assert second is not None and second.wait(60) == 0
+    assert second is not None and second.wait(WAIT_SECONDS) == 0
     [line] = console(agent)
     lock, pid = agent.run_dir / "locks/bootstrap.lock", holders["bootstrap"]
     assert line == (

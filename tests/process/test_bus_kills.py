@@ -14,6 +14,7 @@ from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.messages.beat import Beat
 from bus.process_bus import ProcessBus
+from tests.deadline import WAIT_SECONDS
 from tests.process.bus_kills.arena import FOLLOWERS, OWNER, AwaitState, Finish, GetState, State
 
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "1"))  # make night sets another one each time
@@ -63,7 +64,7 @@ class Arena:
         try:
             for service in (OWNER, *FOLLOWERS):
                 await self._spawn(service)
-            await asyncio.wait_for(all_beat.wait(), 60)
+            await asyncio.wait_for(all_beat.wait(), WAIT_SECONDS)
             await self._kill_at_random()
             return await self._compare(observer)
         finally:
@@ -100,7 +101,7 @@ class Arena:
         )
 
     async def _compare(self, observer: ProcessBus) -> Result:
-        owner = await observer.ask(OWNER, Finish(), State, timeout=60)
+        owner = await observer.ask(OWNER, Finish(), State, timeout=WAIT_SECONDS)
         began = time.monotonic()
         expected = AwaitState(items=owner.items)
         followers = await asyncio.gather(*(self._state_of(observer, service, expected) for service in FOLLOWERS))
@@ -110,9 +111,9 @@ class Arena:
 
     async def _state_of(self, observer: ProcessBus, service: str, expected: AwaitState) -> State:
         try:
-            return await observer.ask(service, expected, State, timeout=60)
+            return await observer.ask(service, expected, State, timeout=WAIT_SECONDS)
         except NoAnswerError:
-            return await observer.ask(service, GetState(), State, timeout=60)
+            return await observer.ask(service, GetState(), State, timeout=WAIT_SECONDS)
 
 
 @pytest.fixture(scope="module")

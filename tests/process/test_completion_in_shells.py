@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 
-DEADLINE = 60.0  # seconds
 CASES = [
     ("bulkhead desc", "bulkhead describe"),
     ("bulkhead status --wait", "bulkhead status --wait-ready"),
@@ -35,7 +35,7 @@ def scripts(shell: str, directory: Path, name: str) -> None:
     directory.mkdir(parents=True)
     for program in ("bulkhead", "kubelet"):
         words = [str(BIN / "bulkhead"), "completion", shell, program]
-        text = subprocess.run(words, capture_output=True, check=True, timeout=DEADLINE).stdout
+        text = subprocess.run(words, capture_output=True, check=True, timeout=WAIT_SECONDS).stdout
         (directory / name.format(program)).write_bytes(text)
 
 
@@ -48,7 +48,7 @@ class Terminal:
 
     def wait_for(self, text: str) -> None:
         """Read until the text was printed."""
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + WAIT_SECONDS
         while text not in self.shown:
             ready, _, _ = select.select([self._descriptor], [], [], max(deadline - time.monotonic(), 0.0))
             assert ready, f"{text!r} is not in {self.shown!r}"
@@ -113,7 +113,7 @@ def test_fish_completes(tmp_path: Path, typed: str, completed: str) -> None:
     scripts("fish", directory, "{}.fish")
     words = ["fish", "-c", f'complete -C "{typed}"']
     answer = subprocess.run(
-        words, env=environment(tmp_path), capture_output=True, text=True, timeout=DEADLINE, check=False
+        words, env=environment(tmp_path), capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
     )
     offered = [line.partition("\t")[0] for line in answer.stdout.splitlines()]
     assert completed.rpartition(" ")[2] in offered, answer

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 from tests.process.supervised import CHECKOUT, eventually
 from tests.release_build import build_release
@@ -94,7 +95,7 @@ class Container:
 
     def ctr(self, *arguments: str) -> str:
         command = ["ctr", "--address", f"{self.home}/c.sock", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=5 * WAIT_SECONDS)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
         return done.stdout
 

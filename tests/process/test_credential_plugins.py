@@ -16,6 +16,7 @@ from services.podsync.adapters.images.credential_plugins import MOST_OUTPUT, Cre
 from services.podsync.core.images.keyring import AccountSource
 from shared.clock import SystemClock
 from shared.config.effective import CredentialProvider
+from tests.deadline import WAIT_SECONDS
 from tests.service.podsync.registry_stage import Secrets, pod
 
 API = "credentialprovider.kubelet.k8s.io/v1"
@@ -192,7 +193,7 @@ async def test_what_a_plugin_left_behind_holds_no_pull_up_and_no_pipe_open(bench
     plugins = bench.plugins("p", time_limit=1.0)
     before = len(list(Path("/proc/self/fd").iterdir()))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert await bench.ask(plugins) == []
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
     finally:

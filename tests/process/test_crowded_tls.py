@@ -13,6 +13,7 @@ import uvloop
 from services.server.adapters import accepting
 from services.server.core import connections
 from services.server.core.connections import ConnectionLimits
+from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Connection, Site
 from tests.service.server.running import Running
 
@@ -50,7 +51,7 @@ async def begin(server: Running, sent: bytes) -> tuple[asyncio.StreamReader, asy
 
 
 async def ended(reader: asyncio.StreamReader) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         try:
             await reader.read()
         except ConnectionResetError:

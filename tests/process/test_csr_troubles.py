@@ -12,6 +12,7 @@ import pytest
 from bus.manifest import read_manifest
 from shared.kube.credentials import load_credentials
 from tests.bus_client import next_beat
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.api_http import HttpApiServer
 from tests.process.supervised import Agent, eventually
 from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
@@ -73,7 +74,7 @@ def test_a_first_start_ends_with_one_line(agent: Agent, spoil: Callable[[Agent],
     spoil(agent)
     agent.start()
     assert agent.supervisord
-    assert agent.supervisord.wait(60) == 0
+    assert agent.supervisord.wait(WAIT_SECONDS) == 0
     [message] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
     assert line.format(agent.home) in message
     assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.installed_machine import InstalledMachine
 from tests.lacking import require_command
 from tests.process.silences import Silences
@@ -29,7 +30,6 @@ NIGHT = bool(os.environ.get("NIGHT"))
 PODS = 30 if NIGHT else 5
 # What the release is exchanged with: the first one that was a package, or its own code with a later version.
 OTHER = "earlier" if NIGHT else "later"
-SECONDS = 60.0  # a deadline
 _POLL = """\
 import time, urllib.request
 while True:
@@ -183,7 +183,7 @@ def session(machine: InstalledMachine) -> Iterator[Callable[[], bool]]:
         def answers() -> bool:
             assert process.stdin is not None and process.stdout is not None
             process.stdin.write(b"a line\n")
-            readable, _, _ = select.select([process.stdout], [], [], SECONDS)
+            readable, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
             return bool(readable) and process.stdout.read(100) == b"a line\n"
 
         try:
@@ -256,7 +256,7 @@ def version_of_the_checkout() -> str:
 def test_the_node_is_ready_after_one_command(machine: InstalledMachine) -> None:
     began = time.monotonic()
     machine.must("systemctl", "enable", "--now", "bulkhead")
-    machine.must("bulkhead", "status", f"--wait-ready={SECONDS:g}")
+    machine.must("bulkhead", "status", f"--wait-ready={WAIT_SECONDS:g}")
     print(f"ready {time.monotonic() - began:.1f} s after `systemctl enable --now bulkhead`")
     machine.import_images()
     for number in range(PODS):
@@ -281,11 +281,12 @@ def test_an_upgrade_and_a_downgrade_restart_no_container(machine: InstalledMachi
         )  # the first package stops the agent, and reads no sessions after a restart
     print(f"{PODS} pods, {old[0]} -> {version(machine)}: {absent}")
     assert version(machine) != old[0] and machine.show("bulkhead", "MainPID") != old[1]
-    machine.must("bulkhead", "status", f"--wait-ready={SECONDS:g}")
+    machine.must("bulkhead", "status", f"--wait-ready={WAIT_SECONDS:g}")
     eventually(lambda: set(machine.states().values()) == {"Running"}, "the agent shows its pods")
     assert machine.tasks() == before
     assert (containerd.read_text() == identity) == (release != "earlier"), "services work until they are replaced"
-    assert max(absent.unanswered, *absent.silent.values()) < SECONDS  # on a busy machine; what is claimed is printed
+    # On a busy machine; what is claimed is printed.
+    assert max(absent.unanswered, *absent.silent.values()) < WAIT_SECONDS
 
 
 def test_a_restart_stops_and_starts_the_agent_and_no_container(machine: InstalledMachine) -> None:
@@ -293,7 +294,7 @@ def test_a_restart_stops_and_starts_the_agent_and_no_container(machine: Installe
     absent = absence(machine, lambda: machine.must("systemctl", "restart", "bulkhead"))
     print(f"{PODS} pods, systemctl restart: {absent}")
     assert machine.tasks() == before
-    assert max(absent.unanswered, *absent.silent.values()) < SECONDS
+    assert max(absent.unanswered, *absent.silent.values()) < WAIT_SECONDS
 
 
 def test_a_removal_ends_also_the_services_of_a_killed_agent_and_leaves_the_pods(machine: InstalledMachine) -> None:
@@ -333,7 +334,7 @@ def test_a_purge_removes_the_state_of_pods_that_have_ended(machine: InstalledMac
     assert {line.split()[1] for line in machine.tasks()} <= before, "a later installation continues with the pods"
     for path in machine.path("/etc/bulkhead/manifests").iterdir():
         path.unlink()
-    eventually(lambda: not machine.states() and not machine.tasks(), "the pods have ended", 120)
+    eventually(lambda: not machine.states() and not machine.tasks(), "the pods have ended", 2 * WAIT_SECONDS)
     dpkg(machine, "--remove", "bulkhead")
     machine.must("umount", "/var/lib/bulkhead/containerd")  # the test's own mount
     machine.must("sh", "-c", "echo bulkhead bulkhead/remove-state boolean true | debconf-set-selections")

@@ -17,6 +17,7 @@ from services.bootstrap.adapters.containerd_process import find_containerd
 from services.bootstrap.core.containerd_config import render_config
 from shared.config.effective import EmbeddedContainerd
 from tests.containerd import network_of_our_own
+from tests.deadline import WAIT_SECONDS
 from tests.debian_containerd import INSTALLED, NEWEST, SUITES, programs_of
 from tests.lacking import lack
 from tests.process.supervised import Agent, alive, eventually
@@ -148,7 +149,7 @@ def test_what_is_not_installed_is_named_with_the_remedy(agent: Agent) -> None:
         "embeddedContainerd: {enabled: true, path: /nowhere/containerd, cniBinDir: /nowhere}\n"
     )
     agent.start()
-    assert agent.supervisord and agent.supervisord.wait(60) == 0
+    assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
     lines = (agent.home / "console").read_text()
     assert "/nowhere/containerd is not an executable (apt-get install containerd" in lines
     assert "/nowhere/bridge does not exist (apt-get install" in lines

@@ -25,6 +25,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from shared.mountinfo import below
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(300)]
@@ -95,7 +96,7 @@ class Arena:
 
     async def crashed(self) -> None:
         assert self._process is not None
-        assert await asyncio.wait_for(self._process.wait(), 60) == -9
+        assert await asyncio.wait_for(self._process.wait(), WAIT_SECONDS) == -9
 
     def admit(self, state: PodState, *volumes: str) -> None:
         pod = {"metadata": {"name": "web", "namespace": "default", "uid": UID}, "spec": SPEC}
@@ -127,7 +128,7 @@ class Arena:
         return found
 
     async def until_shown(self, content: dict[str, str]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while any(self.read(volume) != content or self.clutter(volume) for volume in ("all", "cfg")):
                 await asyncio.sleep(0.01)
 
@@ -168,7 +169,7 @@ async def mounted(arena: Arena) -> None:
 
 
 async def gone(arena: Arena) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while (arena.root / "pods" / UID).exists():
             await asyncio.sleep(0.01)
     assert mounts(arena) == []

@@ -17,6 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.free_ports import free_ports
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT, alive, eventually
@@ -36,7 +37,7 @@ def kubelet() -> Iterator[Kubelet]:
 def run(*flags: str, home: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     given = {"PATH": os.environ["PATH"], "BULKHEAD_HOME": str(home), **environment}
     return subprocess.run(
-        [str(BIN / "kubelet"), *flags], env=given, capture_output=True, text=True, timeout=60, check=False
+        [str(BIN / "kubelet"), *flags], env=given, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
     )
 
 
@@ -79,7 +80,7 @@ def test_a_mistake_is_a_record_on_standard_error_and_exit_1(flags: list[str], pr
 def test_every_mistake_of_a_file_is_a_record_of_its_own(kubelet: Kubelet) -> None:
     kubelet.config.write_text(kubelet.config.read_text() + "maxPods: -1\nimageGCHighThresholdPercent: 300\n")
     kubelet.start()
-    assert kubelet.process.wait(60) == 1
+    assert kubelet.process.wait(WAIT_SECONDS) == 1
     records = [RECORD.match(line) for line in kubelet.stderr().splitlines()]
     assert len(records) >= 2 and all(records)
 
@@ -89,7 +90,7 @@ def test_the_driver_systemd_without_systemd_is_refused_in_one_line(kubelet: Kube
     """What kubeadm writes, on a machine where it cannot be kept."""
     kubelet.config.write_text(kubelet.config.read_text() + "cgroupDriver: systemd\n")
     kubelet.start()
-    assert kubelet.process.wait(60) == 1
+    assert kubelet.process.wait(WAIT_SECONDS) == 1
     records = [match.group(1) for line in kubelet.stderr().splitlines() if (match := RECORD.match(line))]
     [line] = [record for record in records if "cgroupDriver" in record]
     assert "process 1 of this machine is not systemd (set it to cgroupfs here and in the container runtime" in line
@@ -100,7 +101,7 @@ def test_without_a_configuration_the_unit_refuses_access_for_every_host(tmp_path
     names = [line.removeprefix("Environment=") for line in unit.splitlines() if line.startswith("Environment=")]
     environment = {**os.environ, **dict(name.split("=", 1) for name in names), "BULKHEAD_HOME": str(tmp_path)}
     command = [str(BIN / "kubelet")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode == 1
     assert "every host that reaches port 10250 may run commands in every container" in done.stderr
 
@@ -159,7 +160,7 @@ def test_supervisorctl_works_with_the_configuration_it_leaves(kubelet: Kubelet) 
     )  # fmt: skip
     assert "RUNNING" in done.stdout
     subprocess.run([BIN / "supervisorctl", "-c", kubelet.run_dir / "supervisord.conf", "shutdown"], check=False)
-    assert kubelet.process.wait(60) == 0
+    assert kubelet.process.wait(WAIT_SECONDS) == 0
 
 
 def test_a_killed_service_is_back_at_once(kubelet: Kubelet) -> None:
@@ -228,14 +229,14 @@ def test_two_signals_during_the_start_end_it_and_leave_no_process(kubelet: Kubel
     eventually(lambda: kubelet.holders() or (kubelet.run_dir / "supervisord.pid").exists(), "it starts services")
     kubelet.process.terminate()
     kubelet.process.terminate()
-    assert kubelet.process.wait(60) in (0, 1)
+    assert kubelet.process.wait(WAIT_SECONDS) in (0, 1)
     eventually(lambda: not kubelet.holders(), "no process is left")
 
 
 def test_what_bootstrap_refuses_ends_it_with_1_and_is_printed_once(kubelet: Kubelet) -> None:
     with socket.create_server(("127.0.0.1", kubelet.port)):
         kubelet.start()
-        assert kubelet.process.wait(60) == 1
+        assert kubelet.process.wait(WAIT_SECONDS) == 1
     records = [match for line in kubelet.stderr().splitlines() if (match := RECORD.match(line))]
     assert [bool(re.search(rf"{kubelet.port} is in use by", match.group(1))) for match in records] == [True]
     assert "bulkhead bootstrap:" not in kubelet.stderr()
@@ -245,7 +246,7 @@ def test_another_one_with_the_same_run_directory_is_refused_and_harms_no_process
     kubelet.start()
     services = kubelet.wait_all()
     kubelet.start()
-    assert kubelet.process.wait(60) == 1
+    assert kubelet.process.wait(WAIT_SECONDS) == 1
     kubelet.processes.pop()
     assert "a kubelet with this run directory is running already" in kubelet.stderr()
     assert kubelet.holders() == services
@@ -297,7 +298,7 @@ def test_it_exits_on_lock_contention_where_configured(kubelet: Kubelet) -> None:
     kubelet.wait_all()
     eventually(lambda: all(Path(f"/proc/{p}").exists() for p in kubelet.holders().values()), "all run")
     lock.read_bytes()
-    assert kubelet.process.wait(60) == 0
+    assert kubelet.process.wait(WAIT_SECONDS) == 0
     kubelet.wait_stderr("Lock file contention")
 
 
@@ -314,7 +315,7 @@ def test_without_an_executable_bootstrap_takes_the_lock(kubelet: Kubelet) -> Non
 @pytest.mark.parametrize(("closed", "printed"), [(1, True), (2, False)])
 def test_a_closed_stream_causes_no_traceback(closed: int, printed: bool, tmp_path: Path) -> None:
     done = subprocess.run(
-        [BIN / "kubelet", "--no-such"], env={"BULKHEAD_HOME": str(tmp_path)}, capture_output=True, timeout=60,
+        [BIN / "kubelet", "--no-such"], env={"BULKHEAD_HOME": str(tmp_path)}, capture_output=True, timeout=WAIT_SECONDS,
         preexec_fn=lambda: os.close(closed), check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, b"unknown flag" in done.stderr) == (1, b"", printed)
@@ -368,7 +369,7 @@ def _all_new(kubelet: Kubelet, before: set[int]) -> set[int]:
 def test_a_limit_of_open_files_it_cannot_work_with_is_one_line_in_the_operators_words(kubelet: Kubelet) -> None:
     unprivileged = ("setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource")
     kubelet.start(argv=(*unprivileged, "prlimit", "--nofile=64:64", *kubelet.command()))
-    assert kubelet.process.wait(60) == 1
+    assert kubelet.process.wait(WAIT_SECONDS) == 1
     assert "LimitNOFILE" in kubelet.stderr() and "minfds" not in kubelet.stderr()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import CHECKOUT, eventually
 
 # argv: directory, format, what to do
@@ -187,7 +188,7 @@ def test_a_file_that_cannot_grow_costs_lines_only(tmp_path: Path, processes: lis
     process = start(tmp_path, "full", stream)
     processes.append(process)
     os.close(stream)
-    assert process.wait(60) == 0
+    assert process.wait(WAIT_SECONDS) == 0
     lines = (tmp_path / "small.log").read_text().splitlines()
     messages = [line.rpartition("] ")[2] for line in lines]
     lost = next(int(found[1]) for line in messages if (found := re.fullmatch(r"(\d+) lines lost", line)))
@@ -220,7 +221,7 @@ sys.exit(subprocess.run(sys.argv[1:], process_group=0, pass_fds=({slave},)).retu
     os.close(slave)
     found: list[bytes] = []
     thread = read_on(master, found)
-    assert process.wait(60) == 0
+    assert process.wait(WAIT_SECONDS) == 0
     thread.join(60)
     os.close(master)
     assert len(re.findall(rb"\] entry \d+\r\n", b"".join(found))) == 100
@@ -240,7 +241,7 @@ def test_a_stuck_stream_does_not_hold_up_the_end(tmp_path: Path, processes: list
     path = tmp_path / "small.log"
     eventually(lambda: path.exists() and "entry 99" in path.read_text(), "the log")
     logged_at = time.monotonic()
-    assert process.wait(60) == 0
+    assert process.wait(WAIT_SECONDS) == 0
     assert time.monotonic() - logged_at < 4.0  # `finish` would wait 5 s for a reader that may still come
     os.close(reader)
     os.close(writer)

@@ -13,6 +13,7 @@ from services.bootstrap.core.containerd_config import Machine as ContainerdMachi
 from services.bootstrap.core.containerd_config import render_network
 from shared.config.effective import EmbeddedContainerd
 from tests.architecture.checkout import text_of
+from tests.deadline import WAIT_SECONDS
 
 OURS = "{ path=/opt/bulkhead/bin/kubelet ; argv[]=/opt/bulkhead/bin/kubelet ; }"
 FOREIGN = "{ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet ; }"
@@ -107,7 +108,12 @@ class Machine:
         # No program of the machine is reachable but these.
         environment = {"PATH": str(programs), "ANSWER": self.answer, **self.variables}
         done = subprocess.run(
-            ["/bin/sh", file, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+            ["/bin/sh", file, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return self.calls.read_text().splitlines(), done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 from tools.man_pages import write_pages
 
@@ -19,7 +20,7 @@ def required() -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
 
 
 def warnings(file: Path) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from services.pleg.adapters.memory_notifications import MemoryNotifications
 from shared.cgroup_layout import find_hierarchies
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 
@@ -45,7 +46,7 @@ async def test_crossing_a_threshold_notifies_once_each_time_and_a_replaced_one_n
     notifications.watch_usage(cgroup, {"hard": 32 * MIB})
     assert not notified.is_set()
     with growing_in(cgroup) as process:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await asyncio.to_thread(crossed, cgroup, 32 * MIB)
             seen = time.monotonic()
             await notified.wait()

@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from bus.messages.streams import SERVICES
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -43,7 +44,7 @@ async def bulkhead(world: World, *words: str, given: str | None = None) -> subpr
         capture_output=True,
         check=False,
         text=True,
-        timeout=200,
+        timeout=4 * WAIT_SECONDS,
         input=given,
     )
 
@@ -87,7 +88,7 @@ async def test_logs_shows_and_follows_what_the_container_writes(world: World) ->
             assert process.stdout
             line = process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            return line, process.wait(60)
+            return line, process.wait(WAIT_SECONDS)
 
     assert await asyncio.to_thread(follow) == ("started\n", 130)
 
@@ -108,7 +109,14 @@ async def test_exec_gives_a_command_a_terminal_of_the_same_size(world: World) ->
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     before = termios.tcgetattr(theirs)
     process = await asyncio.to_thread(
-        subprocess.run, words, stdin=theirs, stdout=theirs, stderr=theirs, check=False, timeout=200, env=environment
+        subprocess.run,
+        words,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        check=False,
+        timeout=4 * WAIT_SECONDS,
+        env=environment,
     )
     assert b"/dev/pts/" in os.read(ours, 4096)
     assert process.returncode == 3

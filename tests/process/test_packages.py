@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import tracked_files
+from tests.deadline import WAIT_SECONDS
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT
 from tests.pythons import installed
@@ -94,7 +95,9 @@ def test_an_agent_starts_from_the_wheel_in_an_environment_without_development_pa
 def test_the_command_bulkhead_works_from_the_wheel(bare: Path, tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "BULKHEAD_HOME": str(tmp_path)}
     command = [str(bare / "bulkhead"), "config", "show", "--read-only-port=0"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd="/")
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False, cwd="/"
+    )
     assert done.returncode == 0, done.stderr
     assert "maxPods: 110" in done.stdout
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.architecture.checkout import text_of
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 from tests.process.supervised import CHECKOUT
 
@@ -68,7 +69,7 @@ def rules() -> dict[str, dict[str, Any]]:
 
 def promtool(*words: str) -> str:
     """What promtool prints; it must succeed."""
-    done = subprocess.run(["promtool", *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["promtool", *words], capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
+from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Site
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running
 
@@ -88,7 +89,7 @@ async def test_a_token_that_cannot_be_one_is_refused_before_it_is_reviewed(
         writer.write(
             b"GET /pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + token + b"\r\n\r\n"
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             answer = await reader.read()
         writer.close()
         assert answer.startswith(b"HTTP/1.1 401 ")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
+from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Authority, Connection, Site, run, s_client
 from tests.service.server.running import POD
 
@@ -93,7 +94,7 @@ async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: 
         brief = site.client_ca.issue(site.directory / "brief", "api-server", days=10 / 86400)
         connection = await Connection.open(server, site.client(brief)["ssl"])
         assert await connection.status() == 200
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await connection.status() == 200:
                 await asyncio.sleep(0.2)
         assert await connection.status() == 401
@@ -125,7 +126,7 @@ async def test_a_session_resumed_after_the_client_ca_changed_is_verified_again(s
         session, answer = await asyncio.to_thread(ask, None)
         assert b" 200 " in answer
         Authority("new clients").write(Path(site.client_ca_file))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while b" 401 " not in answer:
                 session, answer = await asyncio.to_thread(ask, session)
 

@@ -10,6 +10,7 @@ from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
+from tests.deadline import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 UPDATES, BYTES = 400, 1_400_000
@@ -57,9 +58,9 @@ async def test_an_owner_keeps_a_bounded_number_of_bytes_for_a_stopped_follower(t
             assert follower.returncode is None
 
     try:
-        await asyncio.wait_for(shown(0), 60)
+        await asyncio.wait_for(shown(0), WAIT_SECONDS)
         put(1)
-        await asyncio.wait_for(shown(1), 60)
+        await asyncio.wait_for(shown(1), WAIT_SECONDS)
         follower.send_signal(signal.SIGSTOP)
         before = most = resident_bytes()
         for number in range(2, UPDATES):
@@ -69,7 +70,7 @@ async def test_an_owner_keeps_a_bounded_number_of_bytes_for_a_stopped_follower(t
         print(f"grew by {(most - before) >> 20} MiB")
         assert most - before < MAX_GROWTH_BYTES
         follower.send_signal(signal.SIGCONT)
-        await asyncio.wait_for(shown(UPDATES - 1), 60)
+        await asyncio.wait_for(shown(UPDATES - 1), WAIT_SECONDS)
     finally:
         follower.kill()
         await follower.wait()

@@ -13,6 +13,7 @@ import pytest
 from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.process_bus import ProcessBus
+from tests.deadline import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 REQUESTS, BYTES = 400, 1_400_000
@@ -94,7 +95,7 @@ class Peer:
 
     async def line(self) -> str:
         assert self.process.stdout is not None
-        return (await asyncio.wait_for(self.process.stdout.readline(), 60)).decode().strip()
+        return (await asyncio.wait_for(self.process.stdout.readline(), WAIT_SECONDS)).decode().strip()
 
 
 @pytest.fixture
@@ -152,7 +153,7 @@ async def test_a_service_keeps_a_bounded_number_of_bytes_for_a_stopped_caller(bu
     bus.answer(Echo, answer)
     await bus.start()
     async with Peer(CALLER, tmp_path / "r") as client:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await all_asked.wait()
         client.process.send_signal(signal.SIGSTOP)
         before = most = resident_bytes()

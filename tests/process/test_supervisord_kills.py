@@ -22,6 +22,7 @@ from services.frame.preloading import process_name
 from shared.config.loader import load_generation
 from tests.agent import NODE
 from tests.chaos.sessions import Session
+from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import alive
 from tests.world import World, busybox_pod
 
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scop
 
 KILLS = int(os.environ.get("SUPERVISORD_KILLS", "5"))
 REPLACED_WITHIN = 5.0  # seconds from the start of the next supervisord, for the median of all, on an idle machine
-AT_MOST = 180.0  # seconds, for each, also on a machine that others keep busy
+AT_MOST = 3 * WAIT_SECONDS  # seconds, for each, also on a machine that others keep busy
 NAMES = {process_name(f"services.{service}") for service in SERVICES}
 ANONYMOUS = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},

@@ -19,6 +19,7 @@ from services.server.adapters.hijack import Client
 from shared.http_get.exchange import exchange
 from shared.http_get.http2 import READ_BYTES
 from shared.http_get.request import HttpTarget
+from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Site
 from tests.service.server.running import CONTAINER, NAMESPACE, POD
 from tests.unit.http_get.frames import Frame, frame
@@ -65,7 +66,7 @@ class ShyClient:
     """Begins an exec over TLS, reads nothing of its output, ends TLS, and keeps the connection open."""
 
     def __init__(self, port: int, context: ssl.SSLContext) -> None:
-        self._raw = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._raw = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._in, self._out, server_hostname="127.0.0.1")
 
@@ -106,7 +107,7 @@ def test_an_exec_whose_client_ends_tls_and_does_not_read(
         return clients[-1]
 
     async def scenario() -> None:
-        async with writing_backend() as (port, written), site.running() as server, asyncio.timeout(60):
+        async with writing_backend() as (port, written), site.running() as server, asyncio.timeout(WAIT_SECONDS):
             server.node.cri.streaming_url = f"http://127.0.0.1:{port}"
             await server.node.run_pod()
             client = ShyClient(server.config.port, site.client(site.admin)["ssl"])

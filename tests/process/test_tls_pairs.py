@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from services.server.adapters.tls import ServingTls
 from shared.errors import OperatorError
 from shared.files import write_atomically
+from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Authority, Connection, Site, handshake, key_pem, s_client, served_name, until_served
 from tests.service.server.running import configuration
 
@@ -154,7 +155,7 @@ async def test_a_corrupt_issued_pair_is_reported_and_the_seeds_or_the_old_one_st
 
 
 async def until_logged(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while caplog.text.count(text) < times:
             await asyncio.sleep(0.01)
 
@@ -265,7 +266,7 @@ async def test_a_bad_pair_does_not_keep_a_new_client_ca_from_counting(site: Site
         site.serving.with_suffix(".key").write_bytes(other_key(site))
         new_ca.write(Path(site.client_ca_file))
         connection = await Connection.open(server, site.client(new_admin)["ssl"])
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await connection.status() != 200:
                 await asyncio.sleep(0)
         await connection.close()
@@ -312,7 +313,7 @@ async def test_without_openssl_the_handshake_verifies(site: Site, monkeypatch: p
         assert await old.status() == 200
         assert await handshake(server, site.client(new_admin)["ssl"]) == "TLSV1_ALERT_UNKNOWN_CA"
         new_ca.write(Path(site.client_ca_file))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await old.status() != 401:
                 await asyncio.sleep(0)
         new = await Connection.open(server, site.client(new_admin)["ssl"])

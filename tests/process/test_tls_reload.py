@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.tls import ServingTls
+from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Authority, Connection, Site, key_pem, s_client, served_name, until_served
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration, pod_log
 
 CONNECTIONS = 50
-SOON = 60.0  # seconds, where the machine does much else
 LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}?follow=true"
 
 
@@ -39,7 +39,7 @@ def line(text: str) -> bytes:
 
 async def until_statuses(connections: list[Connection], status: int) -> None:
     """Ask over each until it answers so; one that is cut fails the test."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(WAIT_SECONDS):
         for connection in connections:
             while await connection.status() != status:
                 await asyncio.sleep(0)
@@ -60,7 +60,7 @@ async def test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca(site: Si
             assert await follower.content.readexactly(4) == b"one\n"
 
             site.renew("node-1-renewed")
-            await until_served(site, server, "node-1-renewed", SOON)
+            await until_served(site, server, "node-1-renewed", WAIT_SECONDS)
             assert {connection.shown for connection in every} == {"node-1"}
             assert {await connection.status() for connection in every} == {200}
 
@@ -78,7 +78,7 @@ async def test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca(site: Si
             await until_statuses([new], 401)
             with log.open("ab") as file:
                 file.write(line("two"))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 assert await follower.content.readexactly(4) == b"two\n"
         assert {await connection.status() for connection in every} == {200}
         for connection in [new, *every]:
@@ -97,7 +97,7 @@ async def test_a_stream_under_way_goes_on_without_the_ca_that_let_it_in(site: Si
             await until_statuses([witness], 401)
             with log.open("ab") as file:
                 file.write(line("two"))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 assert await follower.content.readexactly(4) == b"two\n"
         await witness.close()
 
@@ -106,7 +106,7 @@ async def test_openssl_is_shown_the_new_pair_and_the_new_cas_name(site: Site) ->
     async with site.running() as server:
         site.renew("node-1-renewed")
         Authority("new clients").write(Path(site.client_ca_file))
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 _, output = await s_client(server, "-CAfile", site.serving_ca_file)
                 if "subject=CN = node-1-renewed\n" in output and "\nCN = new clients\n" in output:
@@ -214,7 +214,7 @@ async def test_a_new_pair_counts_within_milliseconds_of_its_rename(site: Site) -
             await asyncio.sleep(0.02)  # the follower waits
             put(f"node-{number}")
             since = time.monotonic()
-            async with asyncio.timeout(SOON):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while shown_by(tls, site) != f"node-{number}":
                     await asyncio.sleep(0)
             taken.append(time.monotonic() - since)

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shared.files import write_atomically
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 from tests.service.server.running import Running, configuration, running
 
@@ -158,7 +159,7 @@ class Connection:
     async def status(self, path: str = "/pods") -> int:
         """Status of a GET whose body is read to its end. Raises IncompleteReadError when the connection was cut."""
         self._writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             head = await self._reader.readuntil(b"\r\n\r\n")
             fields = dict(line.lower().split(": ") for line in head.decode().split("\r\n")[1:] if line)
             await self._reader.readexactly(int(fields["content-length"]))
@@ -195,7 +196,7 @@ async def handshake(server: Running, context: ssl.SSLContext) -> str:
 def _handshake(port: int, context: ssl.SSLContext) -> str:
     try:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=60) as raw,
+            socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as raw,
             context.wrap_socket(raw, server_hostname="127.0.0.1") as tls,
         ):
             tls.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -211,7 +212,7 @@ async def run(*command: str, stdin: bytes = b"") -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         output, _ = await process.communicate(stdin)
     return process.returncode or 0, output.decode(errors="replace")
 
