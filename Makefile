@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night docs screenshots release quick quick-unit quick-service run clean \
-    versions test-versions test-crun
+    versions test-crun
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
 export UV_HTTP_TIMEOUT ?= 180
@@ -98,17 +98,12 @@ coverage: venv  ## measure lines and branches with child processes, package by p
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e
 test: test-deps assets check bus-coverage  ## check and every test
-	@failed=0; \
-	$(QUEUE) $(TESTED) $(ARGS) || failed=1; \
-	$(MAKE) --no-print-directory test-versions || failed=1; \
-	exit $$failed
+	@$(QUEUE) $(TESTED) --also TEST_CONTAINERD=bookworm:versions $(ARGS)
 
 # Agents of the tests run on the newest containerd that the cache has (tests/chosen_programs.py); here some tests of each
-# kind run on that of Debian 12, and at night on crun, which that of Debian 12 needs and which runs in no hybrid cgroups.
+# kind run also on that of Debian 12, and at night on crun, which that of Debian 12 needs and which runs in no hybrid cgroups.
 QUEUE = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.queue
 VERSIONS = -m versions $$(grep -rl pytest.mark.versions tests/e2e tests/process)
-test-versions:
-	@TEST_CONTAINERD=bookworm $(QUEUE) --build build/tests-versions $(VERSIONS) $(ARGS)
 test-crun:
 	@unshare --mount $(SHELL) -c 'umount /sys/fs/cgroup/unified 2>/dev/null; \
 	    TEST_CONTAINERD=bookworm TEST_HANDLER=crun $(QUEUE) --build build/tests-crun $(VERSIONS) $(ARGS)'

@@ -171,6 +171,15 @@ def test_what_is_marked_alone_runs_alone_at_the_end(tmp_path: Path) -> None:
     assert all(second[0] >= first[1] for first, second in itertools.pairwise(rows[1:]))
 
 
+def test_marked_tests_run_once_more_with_a_variable_of_the_environment(tmp_path: Path) -> None:
+    text = "import os, pytest\n@pytest.mark.long\ndef test_once_more():\n    assert 'NEWER' not in os.environ\n"
+    write(tmp_path, green=_GREEN, marked=text + _GREEN)
+    code, output = run(tmp_path, "--also=NEWER=1:long")
+    assert code == 1
+    assert failed(output) == ["test_marked.py::test_once_more (NEWER=1)"]
+    assert output.endswith("\n3 passed, 1 failed\n")
+
+
 def test_a_path_that_does_not_exist_is_a_clear_line(tmp_path: Path) -> None:
     code, output = run(tmp_path / "nowhere")
     assert (code, output) == (2, f"tests.queue: {tmp_path}/nowhere: no such file or directory\n")

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.queue.planning import Item, find_files, level_of, plan
+from tests.queue.planning import Item, find_files, level_of, longest_first, plan
 from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
 from tests.queue.worker import Worker
 
@@ -26,7 +26,7 @@ class Queue:
 
     def __init__(self, files: list[str], options: argparse.Namespace, scratch: Path) -> None:
         self._known = read_durations(CHECKED_IN, CACHED)
-        self._items = plan(files, self._known)
+        self._items = longest_first([*plan(files, self._known, marks=options.marks), *_plan_again(files, options.also)])
         self._options, self._scratch = options, scratch
         self._running: set[Worker] = set()
         self._number = 0
@@ -38,7 +38,11 @@ class Queue:
         """Run everything, the tests marked `alone` last."""
         await self._drain(self._items, self._options.workers, "not alone")
         self.durations = {file: s for file, s in self.report.durations.items() if level_of(file) != "other"}
-        alone = plan(self.report.with_alone, {})
+        alone = [
+            item
+            for (again, marks), with_alone in self.report.with_alone.items()
+            for item in plan(with_alone, {}, again=again, marks=marks)
+        ]
         self.report.expect(len(alone))
         await self._drain(alone, 1, "alone")
 
@@ -66,7 +70,7 @@ class Queue:
 
     async def _run(self, item: Item, marks: str) -> None:
         self._number += 1
-        expression = f"({self._options.marks}) and {marks}" if self._options.marks else marks
+        expression = f"({item.marks}) and {marks}" if item.marks else marks
         arguments = ["-m", expression, *self._options.arguments]
         worker = Worker(
             item,
@@ -84,12 +88,23 @@ class Queue:
         self.report.finish(item, ended, worker.tail() if ended.failure else "")
 
 
+def _plan_again(files: list[str], also: list[str]) -> list[Item]:
+    """Return the items for `--also`: a file that uses the mark names it."""
+    items: list[Item] = []
+    for again, _, mark in (each.rpartition(":") for each in also):
+        marked = [file for file in files if f"mark.{mark}" in (ROOT / file).read_text()]
+        items += plan(marked, {}, again=again, marks=mark)
+    return items
+
+
 def _parse(arguments: list[str]) -> argparse.Namespace:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python -m tests.queue", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", default=["tests"], help="test files and directories (default: tests)")
     parser.add_argument("--workers", type=int, default=2 * (os.cpu_count() or 1), help="processes at a time")
     parser.add_argument("-m", dest="marks", default="", help="an expression of marks, as for pytest")
+    again = "run the tests with this mark once more with this variable of the environment; may be repeated"
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=VALUE:MARK", help=again)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "tests", help="takes logs, junit and durations")
     parser.add_argument(
         "--check-in", action="store_true", help="write the long durations into tests/queue/durations.tsv"
@@ -98,6 +113,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments[:split])
     if options.workers < 1:
         parser.error("--workers must be at least 1")
+    if any("=" not in each.rpartition(":")[0] for each in options.also):
+        parser.error("--also must be NAME=VALUE:MARK")
     options.arguments = arguments[split + 1 :]
     return options
 

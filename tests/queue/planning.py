@@ -20,17 +20,22 @@ _OF_OTHERS = 1.0
 
 @dataclass(frozen=True)
 class Item:
-    """What one process of pytest runs: files of one level in the order of their paths; `seconds` are expected."""
+    """What one process of pytest runs: files of one level in the order of their paths; `seconds` are expected.
+
+    `again`: NAME=VALUE of the environment for tests that run once more with it, "" for the first run; `marks`: which
+    tests of the files run, an expression as for pytest."""
 
     level: str
     files: tuple[str, ...]
     seconds: float
+    again: str = ""
+    marks: str = ""
 
     @property
     def name(self) -> str:
         """Return how the item is shown: its file, or its first file and how many follow."""
         further = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
-        return f"{self.files[0]}{further}"
+        return f"{self.files[0]}{further}{f' with {self.again}' if self.again else ''}"
 
 
 def level_of(file: str) -> str:
@@ -60,20 +65,26 @@ def find_files(paths: Iterable[str], root: Path) -> list[str]:
     return sorted(str(file.relative_to(root)) if file.is_relative_to(root) else str(file) for file in found)
 
 
-def plan(files: Iterable[str], durations: Mapping[str, float]) -> list[Item]:
-    """Return the items that run `files`, the one that is expected to take longest first."""
+def longest_first(items: Iterable[Item]) -> list[Item]:
+    """Return the items in the order in which they are taken."""
+    return sorted(items, key=lambda item: (-item.seconds, item.files, item.again))
+
+
+def plan(files: Iterable[str], durations: Mapping[str, float], *, again: str = "", marks: str = "") -> list[Item]:
+    """Return the items that run these tests of `files`, the one that is expected to take longest first."""
     open_items: dict[str, list[str]] = {}  # what has to stay together or is still short -> its files
     items: list[Item] = []
 
     def close(key: str) -> None:
         members = tuple(open_items.pop(key))
-        items.append(Item(level_of(members[0]), members, sum(expected_seconds(file, durations) for file in members)))
+        seconds = sum(expected_seconds(file, durations) for file in members)
+        items.append(Item(level_of(members[0]), members, seconds, again, marks))
 
     for file in sorted(files):
         shared = next((place for place in TOGETHER if Path(file).is_relative_to(place)), None)
         seconds = expected_seconds(file, durations)
         if shared is None and seconds >= MIN_ITEM_SECONDS:
-            items.append(Item(level_of(file), (file,), seconds))
+            items.append(Item(level_of(file), (file,), seconds, again, marks))
             continue
         key = shared or level_of(file)
         open_items.setdefault(key, []).append(file)
@@ -81,4 +92,4 @@ def plan(files: Iterable[str], durations: Mapping[str, float]) -> list[Item]:
             close(key)
     for key in list(open_items):
         close(key)
-    return sorted(items, key=lambda item: (-item.seconds, item.files))
+    return longest_first(items)

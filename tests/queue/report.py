@@ -67,7 +67,7 @@ class Report:
         self._total, self._done = total, 0
         self._counts: dict[Item, _Row] = defaultdict(_Row)
         self.durations: dict[str, float] = defaultdict(float)  # of files, in seconds, with fixtures
-        self.with_alone: set[str] = set()  # files with tests that have to run alone
+        self.with_alone: dict[tuple[str, str], set[str]] = defaultdict(set)  # again, marks -> files with such tests
 
     def expect(self, items: int) -> None:
         """Count further items."""
@@ -78,13 +78,14 @@ class Report:
         row, own = self._rows[item.level], self._counts[item]
         match line["what"]:
             case "alone":
-                self.with_alone.add(line["file"])
+                self.with_alone[item.again, item.marks].add(line["file"])
             case "fail":
                 self.fail(
                     item, f"{line['test']}{' (teardown)' if line.get('when') == 'teardown' else ''}", line["text"]
                 )
             case "end":
-                self.durations[line["test"].split("::")[0]] += line["seconds"]
+                if not item.again:
+                    self.durations[line["test"].split("::")[0]] += line["seconds"]
                 row.seconds += line["seconds"]
                 if line["outcome"] != "failed":  # those are counted as they are printed
                     for each in (row, own):
@@ -94,6 +95,7 @@ class Report:
 
     def fail(self, item: Item, what: str, text: str) -> None:
         """Print a failure and keep its name for the end."""
+        what = f"{what} ({item.again})" if item.again else what
         self._rows[item.level].failed += 1
         self._counts[item].failed += 1
         self._failures.append(what)

@@ -59,6 +59,8 @@ class Worker:
             *arguments,
             *item.files,
         ]
+        name, _, value = item.again.partition("=")
+        self._environment = {name: value} if name else {}
         self._process: asyncio.subprocess.Process | None = None
         self._interrupted = False
         self._running = ""  # the test that runs
@@ -87,7 +89,7 @@ class Worker:
                 stderr=log,
                 pass_fds=(writing,),
                 start_new_session=True,
-                env={**os.environ, PIPE: str(writing), MARK: self._mark},
+                env={**os.environ, **self._environment, PIPE: str(writing), MARK: self._mark},
             )
             os.close(writing)
             loop.add_reader(reading, take)
