@@ -18,6 +18,7 @@ from shared.model.runtime import RuntimePod
 from shared.podspec.resources import weight
 from tests.agent import NODE
 from tests.behaviour import container, pod_of
+from tests.deadline import WAIT_SECONDS
 from tests.kubeadm_world import WorldOfKubeadm
 from tests.unit.bootstrap.kubeconfigs import inline, kubeconfig, write
 from tests.unit.kube.tls_world import Authority
@@ -159,7 +160,7 @@ async def test_the_slice_of_an_unknown_pod_is_removed(world: World) -> None:
     for place in find_hierarchies().places(path):
         if place.exists():
             (place / "cgroup.procs").write_text(str(orphan.pid))
-    assert await asyncio.wait_for(orphan.wait(), 60) == -9
+    assert await asyncio.wait_for(orphan.wait(), WAIT_SECONDS) == -9
     await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go")
 
 

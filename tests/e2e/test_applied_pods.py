@@ -17,6 +17,7 @@ import pytest_asyncio
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -63,7 +64,7 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
         env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * WAIT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -79,7 +80,7 @@ async def what_if(world: World, text: str) -> Object:
         env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * WAIT_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -113,7 +114,7 @@ async def test_a_pod_with_a_configmap_and_a_secret_runs_and_sees_a_change(world:
         except RuntimeCallError:
             return False
 
-    await world.wait_for(changed, "the volume to show the changed ConfigMap", 120.0)
+    await world.wait_for(changed, "the volume to show the changed ConfigMap", 2 * WAIT_SECONDS)
     after = await world.runtime_pod("web")
     assert after is not None and [one.id for one in after.containers] == [one.id for one in before.containers]
 
@@ -123,7 +124,7 @@ async def test_applied_pods_are_there_after_a_stop_and_a_start_of_the_agent(worl
     before = await world.wait_running("kept")
     await world.stop_supervisord()
     await world.start()
-    await world.wait_for(lambda: _listed(world, "kept-"), "the pod to be listed again", 120.0)
+    await world.wait_for(lambda: _listed(world, "kept-"), "the pod to be listed again", 2 * WAIT_SECONDS)
     after = await world.wait_running("kept")
     assert [one.id for one in after.containers] == [one.id for one in before.containers]
     assert "kept-config" in await bulkhead(world, "list", "--applied")

@@ -19,6 +19,7 @@ from cri_api.v1 import api_pb2
 from shared.model.runtime import ContainerState
 from tests.behaviour import container
 from tests.containerd import PrivateContainerd
+from tests.deadline import WAIT_SECONDS
 from tests.e2e.bad_node import REQUEST_SECONDS, BadNode
 from tests.fakes.cri_proxy import CriProxy
 from tests.fakes.runtime_leftovers import leftovers
@@ -141,7 +142,7 @@ async def test_a_permanent_failure_is_reported_and_the_pod_can_still_be_removed(
 async def test_a_sandbox_that_can_never_be_made_leaves_nothing(node: BadNode) -> None:
     rule = node.rule("fail", "RunPodSandbox", "never", pod="always-sandbox", times=0)
     node.put("always-sandbox")
-    await asyncio.wait_for(rule.reached.wait(), 60)
+    await asyncio.wait_for(rule.reached.wait(), WAIT_SECONDS)
     await node.wait_for(lambda: rule.count >= 2, "a second try")
     await node.ends("always-sandbox")
 
@@ -192,7 +193,7 @@ async def test_a_call_that_is_never_answered_is_given_up_and_looked_after(node: 
     name = f"never-{method.lower()}"
     rule = node.rule("hang", method, pod=name, after=True)
     node.put(name)
-    await asyncio.wait_for(rule.reached.wait(), 60)
+    await asyncio.wait_for(rule.reached.wait(), WAIT_SECONDS)
     pod = await node.runs(name, NO_ANSWER)  # one that was started is seen to run before the call is given up
     assert len(pod.containers) == 1
     await node.ends(name, NO_ANSWER)
@@ -209,7 +210,7 @@ async def test_a_stop_that_is_never_answered_is_given_up_and_looked_after(node: 
 async def test_a_pod_is_taken_away_although_its_start_is_never_answered(node: BadNode) -> None:
     rule = node.rule("hang", "CreateContainer", pod="never-begun")
     node.put("never-begun")
-    await asyncio.wait_for(rule.reached.wait(), 60)
+    await asyncio.wait_for(rule.reached.wait(), WAIT_SECONDS)
     await node.ends("never-begun", NO_ANSWER)
 
 
@@ -293,7 +294,7 @@ async def test_a_connection_that_ends_in_mid_call(node: BadNode, method: str) ->
     name = f"dropped-{method.lower()}"
     rule = node.rule("hang", method, pod=name, after=True)
     node.put(name)
-    await asyncio.wait_for(rule.reached.wait(), 60)
+    await asyncio.wait_for(rule.reached.wait(), WAIT_SECONDS)
     await node.proxy.drop_connections()
     pod = await node.runs(name)
     assert len([c for c in pod.containers if c.attempt == 0]) == 1
@@ -311,7 +312,7 @@ async def test_a_runtime_that_restarts_in_mid_call(node: BadNode, method: str) -
         node.remove_manifest(name)
     else:
         node.put(name)
-    await asyncio.wait_for(rule.reached.wait(), 60)
+    await asyncio.wait_for(rule.reached.wait(), WAIT_SECONDS)
     rule.release.set()  # into the arms of one that is about to end
     await asyncio.to_thread(node.containerd.end)
     await asyncio.to_thread(node.containerd.start)
@@ -343,7 +344,7 @@ async def test_a_hook_that_is_never_answered_keeps_no_pod_from_ending(node: BadN
     hooks = {"postStart": {"exec": {"command": ["true"]}}}
     rule = node.rule("hang", "ExecSync", pod="hung-hook", times=0)
     node.put("hung-hook", container("c", lifecycle=hooks))
-    await asyncio.wait_for(rule.reached.wait(), 60)
+    await asyncio.wait_for(rule.reached.wait(), WAIT_SECONDS)
     await node.ends("hung-hook")
 
 
@@ -375,7 +376,7 @@ async def test_nothing_is_left_of_any_of_them(node: BadNode) -> None:
         return not seen
 
     try:  # dead sandboxes and logs are collected once a minute
-        await node.wait_for(nothing, "nothing to be left", 100)
+        await node.wait_for(nothing, "nothing to be left", 2 * WAIT_SECONDS)
     except AssertionError:
         assert seen == {}
         raise

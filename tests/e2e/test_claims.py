@@ -16,11 +16,12 @@ from shared.model.objects import Object
 from shared.mountinfo import below
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-SECONDS = 120.0
+SECONDS = 2 * WAIT_SECONDS
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

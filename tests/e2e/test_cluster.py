@@ -12,6 +12,7 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster, condition_of, is_ready
 from tests.cluster_witness import Witness
+from tests.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -275,11 +276,11 @@ async def test_thirty_pods_of_a_deployment_come_and_go(cluster: Cluster) -> None
             pod = cluster.pod(name)
             pod["metadata"]["labels"] = {"app": "web"}
             await cluster.create(pod)
-        await cluster.wait_ready(*names, seconds=120)
+        await cluster.wait_ready(*names, seconds=2 * WAIT_SECONDS)
         ips = {pod["status"]["podIP"] for pod in await cluster.items(paths.pods("default"), labelSelector="app=web")}
         assert len(ips) == 30
         cluster.plane.kubectl("delete", "pods", "-l", "app=web", "--wait=false")
-        await cluster.wait_gone(*names, seconds=120)
+        await cluster.wait_gone(*names, seconds=2 * WAIT_SECONDS)
     seen.assert_calm()
     await cluster.agent.wait_for(lambda: _directories(cluster) == [], "all pod directories to be gone")
 

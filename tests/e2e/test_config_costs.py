@@ -14,6 +14,7 @@ import pytest_asyncio
 import yaml
 
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -39,7 +40,7 @@ async def effects(world: World, **fields: Any) -> dict[str, str]:
         env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * WAIT_SECONDS,
         check=False,
     )
     assert done.returncode == 1, done.stderr

@@ -16,6 +16,7 @@ from shared.kube.interface import PatchType
 from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import EXPAND, STAGE, BindMounts, CsiDriver
 
 pytestmark = [
@@ -26,7 +27,7 @@ pytestmark = [
 ]
 
 DRIVER = "hostpath.csi.k8s.io"
-WAIT = 180.0
+WAIT = 3 * WAIT_SECONDS
 STORAGE = "/apis/storage.k8s.io/v1"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 WRITE = "echo written >> /v/file; echo begun; trap exit TERM; sleep 100000 & wait"
@@ -176,7 +177,7 @@ async def test_a_claim_is_attached_staged_published_and_taken_away_with_its_data
     # A killed volume finds everything again, and changes nothing.
     before = csi.driver.mounts()
     pid = csi.cluster.agent.kill("volume")
-    await csi.cluster.agent.wait_back("volume", pid, seconds=60)
+    await csi.cluster.agent.wait_back("volume", pid, seconds=WAIT_SECONDS)
     await csi.run("second", {"persistentVolumeClaim": {"claimName": "data"}})
     await csi.cluster.wait_ready("second", seconds=WAIT)
     assert set(before) < set(csi.driver.mounts())

@@ -12,9 +12,10 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from services.podsync.controllers.eviction import WAIT_SECONDS
+from services.podsync.controllers import eviction
 from shared.model.objects import Object
 from tests.cluster import Cluster, condition_of
+from tests.deadline import WAIT_SECONDS
 from tests.world import World
 from tools.containerd import import_images
 from tools.oci_image import Image
@@ -137,14 +138,16 @@ async def held_by(cluster: Cluster, name: str) -> Path:
 
 
 async def wait_evicted(cluster: Cluster, name: str) -> Object:
-    return await cluster.wait_pod(name, lambda pod: pod["status"].get("phase") == "Failed", "to be evicted", 180)
+    return await cluster.wait_pod(
+        name, lambda pod: pod["status"].get("phase") == "Failed", "to be evicted", 3 * WAIT_SECONDS
+    )
 
 
 async def wait_pressure(cluster: Cluster, status: str) -> None:
     async def reported() -> bool:
         return bool(condition_of(await cluster.node(), "DiskPressure").get("status") == status)
 
-    await cluster.wait_for(reported, f"DiskPressure to be {status}", 180)
+    await cluster.wait_for(reported, f"DiskPressure to be {status}", 3 * WAIT_SECONDS)
 
 
 def pids(cluster: Cluster) -> dict[str, int]:
@@ -161,7 +164,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     def listed() -> bool:
         return "the runtime has 3 images" in agent.log_of("podsync")
 
-    await agent.wait_for(listed, "the images to be listed", 120)
+    await agent.wait_for(listed, "the images to be listed", 2 * WAIT_SECONDS)
     await cluster.create(cluster.pod("done", "sh", "-c", "fallocate -l 41943040 /file", restartPolicy="Never"))
     await cluster.wait_pod("done", lambda pod: pod["status"].get("phase") == "Succeeded", "to end")
     for name, request in (("grows", ""), ("within", "100Mi")):
@@ -187,7 +190,7 @@ async def test_dead_containers_then_unused_images_then_the_pod_that_exceeds_its_
     async def relieved() -> bool:
         return UNUSED not in await images() and await containers_of("done") == 0
 
-    await cluster.wait_for(relieved, "dead containers and unused images to be removed", 180)
+    await cluster.wait_for(relieved, "dead containers and unused images to be removed", 3 * WAIT_SECONDS)
     await wait_pressure(cluster, "True")
     for name in ("grows", "within"):
         pod = await cluster.get_pod(name)
@@ -237,7 +240,9 @@ async def test_with_0_free_bytes_or_inodes_the_agent_evicts_reports_and_recovers
     assert pod is not None
     # A runtime on the full disk may need longer to end a pod than podsync waits before it evicts the next one.
     if pod["status"]["phase"] != "Running":
-        assert await evicted_at(cluster, calm) - await evicted_at(cluster, fills) >= timedelta(seconds=WAIT_SECONDS - 1)
+        assert await evicted_at(cluster, calm) - await evicted_at(cluster, fills) >= timedelta(
+            seconds=eviction.WAIT_SECONDS - 1
+        )
     await cluster.create(cluster.pod(after))
     await cluster.wait_ready(after)
     assert pids(cluster) == before
@@ -256,7 +261,9 @@ async def test_a_kill_of_podsync_and_pleg_during_an_eviction_loses_no_eviction_a
     allocate(await held_by(cluster, "largest") / "file", 60 * MIB)
     free = os.statvfs(disk_of(cluster))
     allocate(disk_of(cluster) / "ballast", free.f_frsize * free.f_bavail - 85 * MIB)
-    await agent.wait_for(lambda: "evicting largest_default" in agent.log_of("podsync"), "the eviction to begin", 120)
+    await agent.wait_for(
+        lambda: "evicting largest_default" in agent.log_of("podsync"), "the eviction to begin", 2 * WAIT_SECONDS
+    )
     agent.reset_start_counts()
     killed = {service: agent.kill(service) for service in ("podsync", "pleg")}
     for service, pid in killed.items():

@@ -15,6 +15,7 @@ from shared.cgroup_layout import find_hierarchies
 from shared.child_process import process_end
 from shared.model.objects import Object
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.e2e.test_node_allocatable import machine
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -82,7 +83,7 @@ async def test_the_pod_that_grows_is_evicted_before_the_kernel_kills_and_the_oth
     [process] = [container.pid for pod in observed if pod.name == "grows" for container in pod.containers]
     trees = find_hierarchies()
     kubepods = (trees.unified or trees.by_controller["memory"]) / cluster.agent.home.path.name / "kubepods"
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(2 * WAIT_SECONDS):
         seconds = await seconds_from_threshold_to_end(kubepods, process)
     with capsys.disabled():
         print(f"\nmemory below the threshold → the pod that grows has ended by SIGTERM: {seconds:.2f} s")
@@ -91,7 +92,7 @@ async def test_the_pod_that_grows_is_evicted_before_the_kernel_kills_and_the_oth
         pod = await cluster.get_pod("grows")
         return pod if pod and (pod.get("status") or {}).get("phase") == "Failed" else None
 
-    pod = await cluster.wait_for(evicted, "grows to be evicted", 120)
+    pod = await cluster.wait_for(evicted, "grows to be evicted", 2 * WAIT_SECONDS)
     status = pod["status"]
     assert status["reason"] == "Evicted"
     assert status["message"].startswith("The node was low on resource: memory. Threshold quantity: 400Mi, available: ")
@@ -108,4 +109,4 @@ async def test_the_pod_that_grows_is_evicted_before_the_kernel_kills_and_the_oth
     async def relieved() -> bool:
         return await condition(cluster, "MemoryPressure") == "False"
 
-    await cluster.wait_for(relieved, "no pressure", 120)
+    await cluster.wait_for(relieved, "no pressure", 2 * WAIT_SECONDS)

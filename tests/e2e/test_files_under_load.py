@@ -26,6 +26,7 @@ from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
+from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
 from tests.service.volume.cluster import ACCESS, CFG, KEY, Cluster
 
@@ -143,7 +144,7 @@ async def test_a_hundred_pods_with_four_volumes_each_leave_no_mount(place: Path)
         began = time.monotonic()
         for uid in uids:
             cluster.admitted.put(uid, admitted(uid, PodState.SYNC))
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(5 * WAIT_SECONDS):
             await cluster.mounted.until(
                 lambda state: all(
                     uid in state and len(state[uid].volumes) == 4
@@ -157,7 +158,7 @@ async def test_a_hundred_pods_with_four_volumes_each_leave_no_mount(place: Path)
         began = time.monotonic()
         for uid in uids:
             cluster.admitted.put(uid, admitted(uid, PodState.FINISHED))
-        async with asyncio.timeout(300):
+        async with asyncio.timeout(5 * WAIT_SECONDS):
             while any((cluster.root / "pods").iterdir()):
                 await asyncio.sleep(0.01)
         removed = time.monotonic() - began

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters.mounts import mount_table
+from tests.deadline import WAIT_SECONDS
 from tests.first_run_home import home_of_our_own, run_clean
 from tools import leftovers
 from tools.home import CHECKOUT
@@ -50,7 +51,7 @@ class Terminal:
     def press_ctrl_c(self) -> str:
         """Ctrl-C, and all that was printed until the end."""
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(60)
+        self.process.wait(WAIT_SECONDS)
         return self.text
 
 
@@ -95,7 +96,7 @@ def test_the_example_pod_runs_survives_ctrl_c_and_a_second_run_and_is_cleaned_aw
     logs = "".join(path.read_text() for path in (home / "log").glob("*.log"))
     assert "FailedCreatePodSandBox" not in logs, "a pod was started before its images were there"
     (url,) = re.findall(r"curl (http://10\.\S+/)", shown)
-    with urllib.request.urlopen(url, timeout=60) as answer:
+    with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
         assert answer.read().startswith(b"Hello from hello-")
     container = container_of(home)
 
@@ -121,7 +122,7 @@ def test_cleaning_while_the_agent_runs_ends_it_too(home: Path) -> None:
     terminal = Terminal(home)
     terminal.wait_for("Ctrl-C stops the agent")
     assert run_clean(home).returncode == 0
-    terminal.process.wait(60)
+    terminal.process.wait(WAIT_SECONDS)
     assert traces_of(home, bridge) == []
 
 
@@ -156,7 +157,7 @@ def test_a_port_in_use_is_one_line_that_names_it(home: Path) -> None:
     (port,) = re.findall(r"readOnlyPort: (\d+)", (home / "kubelet.yaml").read_text())
     with socket.create_server(("127.0.0.1", int(port))):
         terminal = Terminal(home)
-        terminal.process.wait(60)
+        terminal.process.wait(WAIT_SECONDS)
     assert terminal.process.returncode == 1
     assert f"readOnlyPort: 127.0.0.1:{port} is in use" in terminal.text
     assert "Traceback" not in terminal.text
@@ -166,7 +167,7 @@ def test_a_mistake_in_the_configuration_is_one_line_that_names_it(home: Path) ->
     file = home / "kubelet.yaml"
     file.write_text(file.read_text().replace("staticPodPath:", "maxPods: many\nstaticPodPaht:"))
     terminal = Terminal(home)
-    terminal.process.wait(60)
+    terminal.process.wait(WAIT_SECONDS)
     assert terminal.process.returncode == 1
     for key in ("staticPodPaht", "maxPods"):
         (line,) = [line for line in terminal.text.splitlines() if key in line]

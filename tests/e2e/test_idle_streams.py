@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.spdy_peer import SpdyPeer
 
 pytestmark = [
@@ -22,8 +23,8 @@ pytestmark = [
 
 AT_ONCE = 20  # streams that are opened beside each other: the runtime starts a process for each exec
 KIBIBYTES = 160  # of server for one stream, both of its connections and TLS included
-WAIT = 300.0  # seconds until all processes of execs have ended
-START_WAIT = 180.0  # seconds for one to start or to answer
+WAIT = 5 * WAIT_SECONDS  # seconds until all processes of execs have ended
+START_WAIT = 3 * WAIT_SECONDS  # seconds for one to start or to answer
 SERVE = "mkdir /www; echo hello > /www/index.html; exec httpd -f -p 8080 -h /www"
 
 

@@ -12,6 +12,7 @@ from shared.model.runtime import ContainerState
 from tests.agent import NODE
 from tests.chaos.call_kills import CallKills
 from tests.chaos.cut_calls import BRIDGE_DELETE
+from tests.deadline import WAIT_SECONDS
 from tests.debian_containerd import INSTALLED, NEWEST, SUITES, programs_of
 from tests.lacking import lack
 from tests.world import World, busybox_pod
@@ -109,7 +110,7 @@ async def test_where_nothing_ends_the_task_the_pod_goes_on_in_a_new_sandbox_besi
             running = [c for c in pod.containers if c.state is ContainerState.RUNNING] if pod else []
             return [(c.attempt, c.sandbox_id) for c in running] == [(1, pod.sandboxes[0].id)] if pod else False
 
-        await world.wait_for(goes_on, "the next attempt to run in a new sandbox", 90)
+        await world.wait_for(goes_on, "the next attempt to run in a new sandbox", 2 * WAIT_SECONDS)
         pod = await world.runtime_pod("web")
         assert pod is not None and lost in {c.id for c in pod.containers}
         assert [s.attempt for s in pod.sandboxes] == [1, 0]

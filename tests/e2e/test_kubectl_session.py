@@ -26,6 +26,7 @@ import pytest
 import pytest_asyncio
 
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.websocket_front import WebSocketFront
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
@@ -34,8 +35,8 @@ MEBIBYTE = 1 << 20
 SIZE = (1024 if os.environ.get("NIGHT") else 256) * MEBIBYTE
 SIZE_OF_OTHERS = 16 * MEBIBYTE  # for the other kubectls, whose end of the streams is what differs
 KINDS = ("of-the-server", "current", "current-websocket")
-WAIT = 120.0  # seconds for a line
-TRANSFER_WAIT = 600.0  # seconds for a file
+WAIT = 2 * WAIT_SECONDS  # seconds for a line
+TRANSFER_WAIT = 10 * WAIT_SECONDS  # seconds for a file
 ECHO_PORT = 9000
 CONFIG = {"containerLogMaxSize": "200000", "containerLogMaxFiles": 8, "containerLogMonitorInterval": "3s"}
 LINES, STEPS = 1000, 30

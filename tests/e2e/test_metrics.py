@@ -13,11 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from bus.messages.streams import SERVICES
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tools.metrics_page import REFERENCE, declared
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
-WAIT = 120.0  # seconds
+WAIT = 2 * WAIT_SECONDS  # seconds
 # Without an error, an eviction, a claim or a rotated certificate there is nothing to show; probes have another page.
 NOT_HERE = (
     "kubelet_runtime_operations_errors_total",

@@ -17,10 +17,10 @@ from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
 from shared.tree_removal import RemovalProgress
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 
-DEADLINE = 60.0  # seconds
 _MNT_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -60,7 +60,7 @@ def error_of(call: Callable[[], object]) -> str:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(DEADLINE)
+    thread.join(WAIT_SECONDS)
     assert not thread.is_alive(), "the call waits for the file system"
     assert texts
     return texts[0]

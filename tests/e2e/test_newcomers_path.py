@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.document_blocks import Block, blocks, fits
 from tests.first_run_home import home_of_our_own
 from tests.process.supervised import CHECKOUT
@@ -19,7 +20,7 @@ from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
 
-WITHIN = 120.0  # seconds for one block
+WITHIN = 2 * WAIT_SECONDS  # seconds for one block
 READY = "Ctrl-C stops the agent"
 _OF_MAKE = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}  # of the make that runs the tests: the reader's would print more
 
@@ -51,7 +52,7 @@ class Reader:
         """Interrupt what runs in the first terminal, with all its processes, as a terminal does."""
         if self.terminal is not None and self.terminal.poll() is None:
             os.killpg(self.terminal.pid, signal.SIGINT)
-            self.terminal.wait(60)
+            self.terminal.wait(WAIT_SECONDS)
 
     def run(self, block: Block) -> str:
         """What a block prints in the second terminal, which keeps its variables; each command must succeed."""

@@ -8,6 +8,7 @@ from bus.messages.streams import SERVICES
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from shared.cgroup_layout import find_hierarchies, processes_in
 from tests.behaviour import container, pod_of
+from tests.deadline import WAIT_SECONDS
 from tests.world import World
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
@@ -102,9 +103,9 @@ async def test_every_process_of_the_agent_is_in_the_cgroup_of_the_kubelet_also_a
                 agent = {world.pid_of(service) for service in SERVICES} | {world.supervisord_pid}
                 return agent <= set(processes_in(root / cgroup.strip("/")))
 
-            await world.wait_for(placed, "the agent in its cgroup", 120)
+            await world.wait_for(placed, "the agent in its cgroup", 2 * WAIT_SECONDS)
             await world.wait_back("sources", world.kill("sources"))
-            await world.wait_for(placed, "the restarted process in the cgroup", 120)
+            await world.wait_for(placed, "the restarted process in the cgroup", 2 * WAIT_SECONDS)
     finally:
         if cgroup:
             cgroup_removal.remove(trees, cgroup)

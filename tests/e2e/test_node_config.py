@@ -13,6 +13,7 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.cluster_witness import Witness
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -78,7 +79,7 @@ async def wait_pods(cluster: Cluster, amount: str) -> None:
     async def fits() -> bool:
         return bool((await cluster.node())["status"]["allocatable"]["pods"] == amount)
 
-    await cluster.wait_for(fits, f"{amount} allocatable pods", 120.0)
+    await cluster.wait_for(fits, f"{amount} allocatable pods", 2 * WAIT_SECONDS)
 
 
 async def test_a_good_configuration_acts_and_an_edit_of_it_acts(cluster: Cluster) -> None:
@@ -98,7 +99,7 @@ async def test_a_good_configuration_acts_and_an_edit_of_it_acts(cluster: Cluster
         events = await cluster.items(paths.events("default"), fieldSelector="reason=KubeletConfigChanged")
         return any(f"{MAP}/good, UID: " in event["message"] for event in events)
 
-    await cluster.wait_for(recorded, "the change to be recorded", 60.0)
+    await cluster.wait_for(recorded, "the change to be recorded", WAIT_SECONDS)
 
 
 async def test_an_invalid_configuration_is_reported_and_the_local_one_is_used(cluster: Cluster) -> None:

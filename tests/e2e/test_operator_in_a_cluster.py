@@ -17,6 +17,7 @@ from services.cli.agent.support_bundle import MOST_BYTES
 from tests.agent import BIN
 from tests.browser import browser
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -54,7 +55,9 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
 async def bulkhead(cluster: Cluster, name: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command for the agent of the cluster."""
     command = [str(BIN / "bulkhead"), name, "--run-dir", str(cluster.agent.home.run_dir), *words]
-    return await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False, text=True, timeout=200)
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, check=False, text=True, timeout=4 * WAIT_SECONDS
+    )
 
 
 async def test_a_support_bundle_has_every_part_and_no_secret_of_the_node(cluster: Cluster, tmp_path: Path) -> None:
@@ -130,7 +133,7 @@ async def kubectl_proxy(cluster: Cluster) -> AsyncIterator[str]:
     )
     try:
         assert process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             line = (await process.stdout.readline()).decode()
         assert line.startswith("Starting to serve on "), line
         yield f"http://{line.removeprefix('Starting to serve on ').strip()}"
@@ -172,7 +175,7 @@ async def plugin(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[s
         capture_output=True,
         check=False,
         text=True,
-        timeout=200,
+        timeout=4 * WAIT_SECONDS,
         env=environment,
     )
 

@@ -25,6 +25,7 @@ from shared.cri.client import CriRuntime
 from shared.cri.interface import Message
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from tests.containerd import PrivateContainerd, started_containerd
+from tests.deadline import WAIT_SECONDS
 from tests.unit.cri.runtime_contract import World, look, started
 from tools.oci_image import BUSYBOX_IMAGE
 
@@ -88,7 +89,7 @@ class PlegOnContainerd(World):
         self.probed.put(uid, PodProbes(name="pod", namespace="rec", spec=spec))
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not holds():
                 self.changed.clear()
                 await self.changed.wait()

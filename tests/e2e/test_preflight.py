@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.agent import BIN, NODE
+from tests.deadline import WAIT_SECONDS
 from tests.e2e.pod_specs import OBJECTS, sixty_pods
 from tests.world import World
 
@@ -28,7 +29,7 @@ async def bulkhead(world: World, *words: str) -> subprocess.CompletedProcess[str
         env={**os.environ, "BULKHEAD_HOME": str(world.home.path)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=4 * WAIT_SECONDS,
         check=False,
     )
 
@@ -88,7 +89,7 @@ async def test_preflights_verdict_on_sixty_pods_is_what_becomes_of_them(tmp_path
         applied = await bulkhead(world, "pods", "apply", "-f", str(tmp_path / "objects.json"), *files)
         outcomes = Outcomes(world, applied.stderr.splitlines())
         try:
-            await world.wait_for(lambda: outcomes.all_of(names), "an outcome of each pod", 150)
+            await world.wait_for(lambda: outcomes.all_of(names), "an outcome of each pod", 3 * WAIT_SECONDS)
         except AssertionError as error:
             raise AssertionError(
                 f"{error}; missing: {sorted(names - outcomes.found.keys())}; {applied.stderr}"

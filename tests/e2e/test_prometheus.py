@@ -17,13 +17,14 @@ import yaml
 from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.free_ports import free_ports
 from tests.lacking import require_command
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-WAIT = 180.0  # seconds
+WAIT = 3 * WAIT_SECONDS  # seconds
 PAGES = ("metrics", "metrics/cadvisor", "metrics/resource", "metrics/probes", "metrics/slis")
 # A fact of each page as dashboards and alerts read it, the resource page as metrics-server does.
 QUERIES = {

@@ -10,6 +10,7 @@ import pytest
 
 from shared.model.objects import Object
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.registry import Registry
 from tests.throttled import Throttled
 from tests.world import World, busybox_pod
@@ -17,7 +18,7 @@ from tests.world import World, busybox_pod
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 MEBIBYTE = 1 << 20
-WAIT = 120.0
+WAIT = 2 * WAIT_SECONDS
 
 
 async def waits_for(world: World, name: str) -> str:
@@ -33,7 +34,12 @@ async def status(world: World) -> Object:
 async def bulkhead(*words: str) -> str:
     """The output of the command."""
     done = await asyncio.to_thread(
-        subprocess.run, [str(BIN / "bulkhead"), *words], capture_output=True, text=True, check=False, timeout=200
+        subprocess.run,
+        [str(BIN / "bulkhead"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=4 * WAIT_SECONDS,
     )
     return done.stdout
 

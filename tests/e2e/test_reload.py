@@ -13,6 +13,7 @@ import yaml
 
 from shared.config.loader import load_effective
 from tests.agent import NODE
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.spdy_peer import SpdyPeer
 from tests.world import World, busybox_pod
 
@@ -74,7 +75,7 @@ async def session(world: World, number: int) -> SpdyPeer:
 
 async def echoes(peer: SpdyPeer, line: bytes) -> None:
     await peer.send(3, line)
-    await peer.until(lambda: peer.received[5].endswith(line), 120.0)
+    await peer.until(lambda: peer.received[5].endswith(line), 2 * WAIT_SECONDS)
 
 
 async def churn(world: World, pods: int) -> None:
@@ -111,7 +112,7 @@ async def test_reloads_restart_no_container_and_end_no_session(
                 key, service = TURNS[number % len(TURNS)]
                 old = world.pid_of(service)
                 change(world, key, f"{100 + number}s")
-                await world.wait_back(service, old, 120.0)
+                await world.wait_back(service, old, 2 * WAIT_SECONDS)
         finally:
             load.cancel()
             await asyncio.gather(load, return_exceptions=True)
@@ -120,7 +121,7 @@ async def test_reloads_restart_no_container_and_end_no_session(
             await echoes(peer, f"line {number}\n".encode())
     assert (world.pid_of("server"), world.pid_of("bootstrap")) == (server, bootstrap)
     for number in range(pods):
-        await world.wait_gone(f"churn-{number}", 180.0)
+        await world.wait_gone(f"churn-{number}", 3 * WAIT_SECONDS)
     assert await instances(world) == before
 
 

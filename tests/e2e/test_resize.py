@@ -22,6 +22,7 @@ from tests.agent import NODE
 from tests.behaviour import container, pod_of, status_of
 from tests.cgroup_values import cpu_share, memory, memory_usage, quota, share_of
 from tests.cluster import condition_of, is_ready
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.api_http import HttpApiServer
 from tests.fakes.api_resources import target_of
 from tests.fakes.api_server import ADMIN
@@ -69,7 +70,7 @@ class Stage:
             {"Authorization": f"Bearer {ADMIN}", "Content-Type": PatchType.STRATEGIC},
             method="PATCH",
         )
-        answer = await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=60).read())
+        answer = await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=WAIT_SECONDS).read())
         return int(json.loads(answer)["metadata"]["generation"])
 
     async def resized(self, name: str, generation: int) -> Object:

@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -71,7 +72,7 @@ async def test_ninety_watched_secrets_share_a_connection_and_go_on_when_it_is_cu
     pod = cluster.pod("reader", volumes=[{"name": "all", "projected": {"sources": sources}}])
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "all", "mountPath": "/all"}]
     created = await cluster.create(pod)
-    await cluster.wait_ready("reader", seconds=120)
+    await cluster.wait_ready("reader", seconds=2 * WAIT_SECONDS)
     volume = cluster.agent.home.path / f"kubelet/pods/{created['metadata']['uid']}/volumes/kubernetes.io~projected/all"
     port, pid = urlsplit(cluster.plane.url).port or 0, cluster.agent.pid_of("sources")
 
@@ -102,4 +103,4 @@ async def update(cluster: Cluster, volume: Path, names: list[str], word: str) ->
     def shown() -> bool:
         return all((volume / name).read_text() == word for name in names)
 
-    await cluster.agent.wait_for(shown, f"{word!r} in the volume", 120)
+    await cluster.agent.wait_for(shown, f"{word!r} in the volume", 2 * WAIT_SECONDS)

@@ -10,6 +10,7 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.behaviour import container, pod_of
 from tests.cluster import is_ready
+from tests.deadline import WAIT_SECONDS
 from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
 from tests.world import World
@@ -58,7 +59,7 @@ async def test_pods_with_claims_and_secrets_that_are_read_singly_run(tmp_path: P
         write_kubeconfig(kubeconfig, api.url)
         config = {"configMapAndSecretChangeDetectionStrategy": "Get"}
         async with World(flags=(f"--kubeconfig={kubeconfig}",), config=config) as world:
-            await world.wait_for(lambda: ready(paths.node(NODE)), "the node to be ready", 120.0)
-            await world.wait_for(lambda: ready(paths.pod("default", "web")), "the pod to run", 180.0)
+            await world.wait_for(lambda: ready(paths.node(NODE)), "the node to be ready", 2 * WAIT_SECONDS)
+            await world.wait_for(lambda: ready(paths.pod("default", "web")), "the pod to run", 3 * WAIT_SECONDS)
             await world.wait_for(lambda: seen.exists() and seen.read_text(), "the container to write")
             assert seen.read_text() == "secret secret\n"

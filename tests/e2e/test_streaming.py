@@ -17,6 +17,7 @@ from bus.messages.streams import SERVICES
 from services.server.core.spdy_frames import Data, FrameDecoder, FrameEncoder, SynStream
 from shared.model.objects import Object
 from tests.agent import NODE
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.world import World, busybox_pod
 
@@ -204,7 +205,7 @@ async def test_a_port_is_forwarded_inside_a_websocket(world: World) -> None:
             headers = (("streamType", kind), ("port", "8080"), ("requestID", "0"))
             await socket.send_bytes(encoder.encode(SynStream(stream, headers)))
         await socket.send_bytes(encoder.encode(Data(3, GET_INDEX, fin=True)))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not answer.endswith(b"hello from the pod\n"):
                 for frame in decoder.feed((await socket.receive()).data):
                     answer += frame.payload if isinstance(frame, Data) else b""
@@ -236,7 +237,7 @@ async def run_v5(world: World, *command: str, stdin: bytes | None = None, **flag
             for start in range(0, len(stdin), 64 << 10):
                 await socket.send_bytes(b"\0" + stdin[start : start + (64 << 10)])
             await socket.send_bytes(b"\xff\0")
-        return await asyncio.wait_for(reading, 60)
+        return await asyncio.wait_for(reading, WAIT_SECONDS)
 
 
 async def test_websocket_v5(world: World) -> None:

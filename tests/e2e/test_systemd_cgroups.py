@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.systemd_machine import SystemdMachine
 from tools.home import CHECKOUT
 
@@ -24,6 +25,6 @@ def test_pods_run_in_slices(machine: SystemdMachine) -> None:
     tests = CHECKOUT / "tests/e2e/systemd_pods.py"
     pytest_ = (sys.executable, "-m", "pytest", "-q", "-x", "--durations=8", "-p", "no:cacheprovider")
     command = machine.joined(*pytest_, str(tests))
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=900)
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=15 * WAIT_SECONDS)
     print(done.stdout[-20_000:], done.stderr[-5_000:])
     assert done.returncode == 0

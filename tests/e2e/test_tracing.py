@@ -10,11 +10,12 @@ import pytest_asyncio
 
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.trace_collector import Received, TraceCollector
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
-WAIT = 120.0  # seconds
+WAIT = 2 * WAIT_SECONDS  # seconds
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from shared.model.objects import Object
 from tests.agent import BIN
+from tests.deadline import WAIT_SECONDS
 from tests.document_blocks import fits
 from tests.process.supervised import CHECKOUT
 from tests.world import World, busybox_pod
@@ -68,7 +69,14 @@ async def bulkhead(world: World, *words: str, text: str = "") -> str:
     environment = {**os.environ, "BULKHEAD_HOME": str(world.home.path)}
     command = [str(BIN / "bulkhead"), *words]
     done = await asyncio.to_thread(
-        subprocess.run, command, input=text, env=environment, capture_output=True, text=True, timeout=120, check=False
+        subprocess.run,
+        command,
+        input=text,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -89,7 +97,7 @@ async def test_every_message_of_the_page_about_pods_is_shown_for_such_a_pod() ->
             seen.update(row["waits_for"] for row in json.loads(await bulkhead(world, "pods", "-o", "json")))
             return not missing()
 
-        await world.wait_for(all_shown, lambda: f"{missing()} among {sorted(seen)}", 120)
+        await world.wait_for(all_shown, lambda: f"{missing()} among {sorted(seen)}", 2 * WAIT_SECONDS)
 
 
 @pytest.mark.asyncio
@@ -108,6 +116,6 @@ async def test_a_file_of_libcni_that_a_power_cut_emptied_is_reported_and_its_rem
             lines = (await bulkhead(world, "events")).splitlines()
             return any(fits(f"…FailedKillPod…{message}…", line) for line in lines)
 
-        await world.wait_for(reported, "an event with the message of the page", 60)
+        await world.wait_for(reported, "an event with the message of the page", WAIT_SECONDS)
         result.unlink()
-        await world.wait_gone("cut", 60)
+        await world.wait_gone("cut", WAIT_SECONDS)

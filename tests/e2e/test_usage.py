@@ -13,12 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 SECOND = 1_000_000_000
 MIB = 2**20
-WAIT = 120.0
+WAIT = 2 * WAIT_SECONDS
 BURN = "dd if=/dev/zero of=/scratch/file bs=1M count=8; echo begun; while :; do :; done"
 
 

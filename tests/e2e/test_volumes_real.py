@@ -26,6 +26,7 @@ from services.volume.plugins.secret import SecretPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below, containing
 from shared.tree_removal import RemovalProgress, remove_tree
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = pytest.mark.root
 
@@ -278,7 +279,7 @@ def test_a_kill_between_bind_and_share_is_repaired(root: Path) -> None:
 def test_without_the_right_to_mount_the_root_directory_is_used_as_it_is(root: Path) -> None:
     program = "import sys; from services.volume.adapters.root_dir import prepare; print(prepare(sys.argv[1]))"
     command = ["setpriv", "--bounding-set", "-sys_admin", sys.executable, "-c", program, str(root)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=WAIT_SECONDS).stdout.strip()
     expected = (
         f"{root}: cannot be made a shared mount: operation not permitted; Bidirectional volume mounts will not work"
     )

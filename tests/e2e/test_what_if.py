@@ -18,6 +18,7 @@ from shared.model.objects import Object
 from shared.model.quantity import parse_quantity
 from tests.agent import BIN
 from tests.cluster import Cluster
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -102,7 +103,7 @@ async def what_if(cluster: Cluster, pods: list[Object], *words: str) -> tuple[in
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=2 * WAIT_SECONDS,
     )
     assert done.stdout, done.stderr
     return done.returncode, {one["name"]: one for one in json.loads(done.stdout)["pods"]}

@@ -17,6 +17,7 @@ from shared.podspec.resources import pod_requests, shares
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cgroup_values import cpu_share, memory, quota, share_of
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -205,7 +206,7 @@ async def test_a_process_that_is_left_in_the_cgroup_is_killed(node: Node) -> Non
     cgroup = await cgroup_of(node, "cgroups-leftover", "besteffort")
     stray = await a_process_in(f"{cgroup}/stray")
     await node.take_away(["cgroups-leftover"])
-    assert await asyncio.wait_for(stray.wait(), 60) == -signal.SIGKILL
+    assert await asyncio.wait_for(stray.wait(), WAIT_SECONDS) == -signal.SIGKILL
     await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go")
 
 
@@ -213,7 +214,7 @@ async def test_a_process_that_is_left_in_the_cgroup_is_killed(node: Node) -> Non
 async def test_a_cgroup_of_no_pod_goes_with_what_runs_in_it(node: Node, parent: str) -> None:
     cgroup = f"{kubepods(node)}{parent}/pod5eed0000-0000-4000-8000-00000000000{len(parent)}"
     stray = await a_process_in(f"{cgroup}/container")
-    assert await asyncio.wait_for(stray.wait(), 60) == -signal.SIGKILL
+    assert await asyncio.wait_for(stray.wait(), WAIT_SECONDS) == -signal.SIGKILL
     await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go")
 
 
@@ -222,7 +223,7 @@ async def test_what_is_no_pods_is_left_alone(node: Node) -> None:
     other = f"{kubepods(node)}/pod5eed0000-0000-4000-8000-0000000000ff"
     stray = await a_process_in(cgroup)
     orphan = await a_process_in(other)
-    await asyncio.wait_for(orphan.wait(), 60)  # by then both were looked at
+    await asyncio.wait_for(orphan.wait(), WAIT_SECONDS)  # by then both were looked at
     assert stray.returncode is None
     stray.kill()
     await stray.wait()

@@ -10,6 +10,7 @@ import pytest_asyncio
 from shared.model.runtime import ContainerState
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of
+from tests.deadline import WAIT_SECONDS
 from tests.e2e.behaviour.notes import Notes, stops_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
@@ -129,7 +130,7 @@ async def test_a_pod_is_deleted_in_the_middle_of_a_pull(node: Node, notes: Notes
     made = pod_of("in-pull", {"name": "c", "image": image})
     made["spec"]["nodeName"] = NODE
     await node.create(made)
-    await asyncio.wait_for(asked.wait(), 60)
+    await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
     await node.delete_pod("in-pull")
     await node.wait_gone("in-pull")
     registry.close()

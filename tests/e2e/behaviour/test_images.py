@@ -16,6 +16,7 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import is_ready
+from tests.deadline import WAIT_SECONDS
 from tests.registry import Registry, password, pull_secret
 
 pytestmark = [
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-SECONDS = 120.0  # a pod of many that start at once, one pull at a time
+SECONDS = 2 * WAIT_SECONDS  # a pod of many that start at once, one pull at a time
 PRESENT = "already present on machine and can be accessed by the pod"
 
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of
 from tests.control_plane import assets
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
@@ -76,7 +77,7 @@ async def packed(node: Node, path: Path, count: int = 1) -> list[Path]:
         files = list(path.parent.glob("*.gz"))
         return files if len(files) >= count else []
 
-    files: list[Path] = await node.agent.wait_for(found, f"{count} packed files", 90)
+    files: list[Path] = await node.agent.wait_for(found, f"{count} packed files", 2 * WAIT_SECONDS)
     return files
 
 
@@ -187,7 +188,7 @@ async def test_a_follower_sees_every_line_across_rotations(node: Node) -> None:
     )  # fmt: skip
     assert kubectl.stdout is not None
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(2 * WAIT_SECONDS):
             async for line in kubectl.stdout:
                 seen.append(int(line.split(b"-")[0]))
                 files |= {name for name in rotated(path) if name > last}

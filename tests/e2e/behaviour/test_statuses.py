@@ -10,10 +10,10 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import condition_of
+from tests.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
-SOON = 60.0  # seconds, on a machine that does much else
 WAIT_FOR_FILE = "while [ ! -e /shared/go ]; do sleep 0.1; done"
 SHARED = [{"name": "shared", "mountPath": "/shared"}]
 VOLUME = [{"name": "shared", "emptyDir": {}}]
@@ -85,7 +85,7 @@ async def touch(node: Node, name: str, file: str) -> None:
 async def test_init_containers_one_after_the_other(node: Node) -> None:
     name = "statuses-init"
     pod = await node.wait_static(
-        name, lambda p: "running" in (status_of(p, "first").get("state") or {}), "to begin", SOON
+        name, lambda p: "running" in (status_of(p, "first").get("state") or {}), "to begin", WAIT_SECONDS
     )
     assert pod["status"]["phase"] == "Pending"
     assert reason_and_message(pod, "Initialized") == (
@@ -97,17 +97,17 @@ async def test_init_containers_one_after_the_other(node: Node) -> None:
     assert status_of(pod, "c")["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert (status_of(pod, "first")["started"], status_of(pod, "first")["ready"]) == (True, False)
     await touch(node, name, "go")
-    pod = await node.wait_static(name, lambda p: "running" in status_of(p, "second")["state"], "to go on", SOON)
+    pod = await node.wait_static(name, lambda p: "running" in status_of(p, "second")["state"], "to go on", WAIT_SECONDS)
     assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [second]"
     assert status_of(pod, "first")["state"]["terminated"]["reason"] == "Completed"
     assert (status_of(pod, "first")["started"], status_of(pod, "first")["ready"]) == (False, True)
     await touch(node, name, "on")
-    pod = await node.wait_phase(name, "Running", SOON)
+    pod = await node.wait_phase(name, "Running", WAIT_SECONDS)
     assert conditions(pod)["Initialized"] == conditions(pod)["Ready"] == "True"
 
 
 async def test_an_init_container_that_fails_for_good_fails_the_pod(node: Node) -> None:
-    pod = await node.wait_phase("statuses-init-fails", "Failed", SOON)
+    pod = await node.wait_phase("statuses-init-fails", "Failed", WAIT_SECONDS)
     assert status_of(pod, "setup")["state"]["terminated"]["exitCode"] == 3
     assert status_of(pod, "never")["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert status_of(pod, "c")["state"] == {"waiting": {"reason": "PodInitializing"}}
@@ -118,13 +118,13 @@ async def test_an_init_container_that_fails_for_good_fails_the_pod(node: Node) -
 async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) -> None:
     name = "statuses-sidecar"
     pod = await node.wait_static(
-        name, lambda p: "running" in (status_of(p, "helper").get("state") or {}), "to begin", SOON
+        name, lambda p: "running" in (status_of(p, "helper").get("state") or {}), "to begin", WAIT_SECONDS
     )
     assert pod["status"]["phase"] == "Pending"
     assert status_of(pod, "helper")["started"] is False
     assert reason_and_message(pod, "Initialized")[1] == "containers with incomplete status: [helper]"
     await touch(node, name, "go")
-    pod = await node.wait_phase(name, "Running", SOON)
+    pod = await node.wait_phase(name, "Running", WAIT_SECONDS)
     assert status_of(pod, "helper")["started"] is True
     assert conditions(pod)["Initialized"] == "True"
     assert reason_and_message(pod, "ContainersReady") == (
@@ -132,7 +132,7 @@ async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) 
         "containers with unready status: [helper]",
     )
     await touch(node, name, "ready")
-    await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
+    await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", WAIT_SECONDS)
 
 
 async def test_a_readiness_gate_that_is_opened(node: Node) -> None:
@@ -141,7 +141,7 @@ async def test_a_readiness_gate_that_is_opened(node: Node) -> None:
     def waits(pod: Object) -> bool:
         return condition_of(pod, "Ready").get("reason") == "ReadinessGatesNotReady"
 
-    pod = await node.wait_pod(name, waits, "to wait for its gate", SOON)
+    pod = await node.wait_pod(name, waits, "to wait for its gate", WAIT_SECONDS)
     assert conditions(pod)["ContainersReady"] == "True"
     assert (
         reason_and_message(pod, "Ready")[1]
@@ -150,12 +150,12 @@ async def test_a_readiness_gate_that_is_opened(node: Node) -> None:
     gate = {"type": "example.com/gate", "status": "True"}
     path = paths.pod_status("default", name)
     await node.plane.admin.patch(path, {"status": {"conditions": [gate]}})
-    pod = await node.wait_pod(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
+    pod = await node.wait_pod(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", WAIT_SECONDS)
     assert conditions(pod)["example.com/gate"] == "True"
 
 
 async def test_what_a_static_pod_shows_its_mirror_shows(node: Node) -> None:
     mirror = await node.wait_pod(
-        f"statuses-init-fails-{NODE}", lambda p: p["status"].get("phase") == "Failed", "to show it", SOON
+        f"statuses-init-fails-{NODE}", lambda p: p["status"].get("phase") == "Failed", "to show it", WAIT_SECONDS
     )
     assert status_of(mirror, "setup")["state"]["terminated"]["exitCode"] == 3
