@@ -1,7 +1,6 @@
 """The documents agree with the code and with each other, and name nothing that exists on one machine only."""
 
 import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -69,19 +68,6 @@ def test_every_file_and_make_target_that_a_document_names_exists() -> None:
         assert not set(re.findall(r"`make ([a-z-]+)`", text)) - targets
         named = re.findall(r"`((?:bus|services|shared|tests|tools|examples|systemd)/[\w./-]*)`", text)
         assert not [name for name in named if not (CHECKOUT / name).exists()], document
-
-
-def test_the_changelog_keeps_its_shape() -> None:
-    """Keep a Changelog: versions newest first, known kinds of change, no entry twice."""
-    text = text_of("CHANGELOG.md")
-    versions = re.findall(r"^## \[([^\]]+)\](?: - (?:\d{4}-\d\d-\d\d|unreleased))?$", text, re.MULTILINE)
-    assert versions and versions == re.findall(r"^## \[([^\]]+)\]", text, re.MULTILINE)
-    kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
-    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
-    entries = Counter(" ".join(entry.split())[:60] for entry in re.findall(r"^- (.+(?:\n  .+)*)", text, re.MULTILINE))
-    assert not [entry for entry, count in entries.items() if count > 1]
-    version = re.search(r'^version = "([^"]+)"', text_of("pyproject.toml"), re.MULTILINE)
-    assert version and versions[0] in (version.group(1), "Unreleased")
 
 
 @pytest.mark.parametrize("word", [*PACKAGE_HOSTS, *MACHINE_PATHS])
