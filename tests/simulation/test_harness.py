@@ -38,6 +38,7 @@ def _digests(hash_seed: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_one_seed_is_one_story_byte_for_byte() -> None:
     first, second = _digests("1"), _digests("3")
     assert len(first.split()) == 3 and len(set(first.split())) == 3
@@ -50,7 +51,10 @@ def test_no_fault_decides_what_a_probe_finds() -> None:
     assert probes and "DeadlineExceeded" not in probes
 
 
-@pytest.mark.parametrize("name", sorted(MUTANTS))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] if name == "unmounts-early" else []) for name in sorted(MUTANTS)],
+)
 def test_a_broken_agent_is_caught(name: str) -> None:
     assert any(check_case(draw(seed), MUTANTS[name]).violation for seed in WITHIN), f"no seed found {name}"
 

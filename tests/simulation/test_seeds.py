@@ -22,7 +22,8 @@ def workers() -> Iterator[Pool]:
     clear_memory("test")
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(PARTS))
 def test_a_disturbed_node_ends_as_an_undisturbed_one(workers: Pool, part: int) -> None:
     seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
     failures = [text for _, text, failed in workers.imap_unordered(work, seeds) if failed]

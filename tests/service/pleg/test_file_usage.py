@@ -142,6 +142,7 @@ async def test_as_many_hung_pods_as_there_are_places_begin_no_round_for_the_othe
         assert "b" in used(await ask(world))
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_pods_with_files_without_end_show_what_was_counted_and_leave_places_and_time_to_others(
     monkeypatch: pytest.MonkeyPatch,
@@ -190,6 +191,7 @@ async def test_a_count_that_lasts_too_long_begins_again_and_the_figure_is_that_o
         assert world.network.clock.monotonic() >= 2 * PAUSES * 31
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_files_that_take_long_to_count_are_counted_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_usage, "LONG_SECONDS", 30.0)

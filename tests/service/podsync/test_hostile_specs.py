@@ -217,6 +217,7 @@ async def hostile_pods_come_and_go(
             await bus.stop()
 
 
+@pytest.mark.long
 async def test_a_small_hostile_pod_of_each_kind_holds_up_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

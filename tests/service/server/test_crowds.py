@@ -83,6 +83,7 @@ async def close(*connections: Streams) -> None:
         writer.transport.abort()
 
 
+@pytest.mark.long
 async def test_large_answers_that_clients_do_not_read_are_few() -> None:
     async with listening() as listener:
         stalled = [await connect(listener) for _ in range(LIMITS.large_answers + 2)]

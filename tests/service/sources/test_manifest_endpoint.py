@@ -265,6 +265,7 @@ async def test_a_path_trick_deletes_nothing(node: Node, path: str) -> None:
         assert outside.read_text() == "stays"
 
 
+@pytest.mark.long
 async def test_a_thousand_submissions_are_taken_up_to_the_limit(node: Node) -> None:
     async with node.sources():
         codes = []

@@ -40,10 +40,13 @@ FAULTS: list[tuple[str, Callable[[FakeApiServer], None], int]] = [
     ("503 with Retry-After 1", lambda server: server.refuse(0, 503, retry_after=1.0), 120),
     ("a stall", lambda server: server.pause(), 20),
 ]
+CASES = [
+    pytest.param(*fault, id=fault[0], marks=[pytest.mark.long] if number else []) for number, fault in enumerate(FAULTS)
+]
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("what", "strike", "seconds"), FAULTS, ids=[what for what, *_ in FAULTS])
+@pytest.mark.parametrize(("what", "strike", "seconds"), CASES)
 @on_virtual_time
 async def test_a_busy_server_is_not_asked_more_and_gets_every_status_in_time(
     tmp_path: Path, what: str, strike: Callable[[FakeApiServer], None], seconds: int

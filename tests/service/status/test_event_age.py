@@ -10,6 +10,7 @@ from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.event_stage import event_stage
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_events_of_long_ago_are_not_sent_to_a_server_that_has_forgotten_them(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:

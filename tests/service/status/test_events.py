@@ -256,6 +256,7 @@ async def test_after_a_black_hole_all_is_there_within_ten_seconds(tmp_path: Path
         await stage.until_settled(30, within=10)
 
 
+@pytest.mark.long
 @on_virtual_time
 async def test_an_hour_without_an_api_server_takes_bounded_room(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -65,6 +65,7 @@ def of_document(node: ast.AST) -> str:
     return str(ast.literal_eval(key)) if is_document else ""
 
 
+@pytest.mark.long
 def test_each_field_has_the_readers_that_the_code_has() -> None:
     found: dict[str, set[str]] = defaultdict(set)
     for tree, _, services in modules():

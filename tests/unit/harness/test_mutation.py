@@ -2,6 +2,8 @@
 
 import ast
 
+import pytest
+
 from tests.mutation import cores, find_tests, mutants_of, shells
 
 SOURCE = b"""
@@ -28,12 +30,14 @@ def test_each_condition_is_changed_once_in_each_way() -> None:
         ast.parse(changed)
 
 
+@pytest.mark.long
 def test_every_core_has_find_tests_its_own() -> None:
     files = cores()
     assert len(files) > 100
     assert not [file for file in files if not find_tests(file)]
 
 
+@pytest.mark.long
 def test_every_adapter_and_controller_has_tests() -> None:
     files = shells()
     assert {"shared/files.py", "services/volume/adapters/mounts.py", "services/status/controllers/lease.py"} <= set(

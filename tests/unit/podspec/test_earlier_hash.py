@@ -50,6 +50,7 @@ def test_either_hash_is_recognised_and_no_other() -> None:
     assert not is_hash_of(PLAIN, "deadbeef")
 
 
+@pytest.mark.long
 def test_what_is_remembered_of_containers_does_not_grow_with_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(earlier_hash, "fnv32a", len)  # the real one takes a microsecond for each byte
     tracemalloc.start()

@@ -131,7 +131,7 @@ def test_two_volumes_of_one_pod_share_a_device(tmp_path: Path) -> None:
     assert process.log() == ["mount device data", "mount v of a", "mount w of a", "unmount v of a"]
 
 
-@pytest.mark.parametrize("volume", ["v", "raw"])
+@pytest.mark.parametrize("volume", ["v", pytest.param("raw", marks=pytest.mark.long)])
 def test_a_kill_before_any_system_call_loses_no_mount_and_leaves_none(tmp_path: Path, volume: str) -> None:
     undisturbed = Process(tmp_path / "undisturbed")
     running(undisturbed, "a", "b", volume=volume)

@@ -102,12 +102,14 @@ def test_links_are_removed_and_never_followed(tmp_path: Path) -> None:
     assert (outside / "file").read_text() == "kept"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("below", ["", "inner"])
 def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, below: str) -> None:
     peak = least_peak(tmp_path, below, lambda victim: make_files(victim, 1_500), 1_500)
     assert peak < 64 << 10  # bytes; in one list, 50 000 names take 12 MiB
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("below", ["", "inner"])
 def test_memory_does_not_grow_with_the_number_of_directories(
     tmp_path: Path, below: str, monkeypatch: pytest.MonkeyPatch

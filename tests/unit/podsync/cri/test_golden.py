@@ -1,10 +1,6 @@
-"""Every golden case: both messages are the base's but for the differences of the case, and CRI takes them."""
-
-from typing import Any
+"""Every golden case: both messages are the base's but for the differences of the case."""
 
 import pytest
-from cri_api.v1 import api_pb2
-from google.protobuf.json_format import ParseDict
 
 from shared.cri.interface import Message
 from tests.differences import assert_same
@@ -48,12 +44,3 @@ def test_the_messages_match_the_reference(case: Case, version: str) -> None:
     wanted.setdefault("envs", {})
     assert_same(sandbox, wanted_sandbox)
     assert_same(with_env_as_map(message), wanted)
-
-
-@pytest.mark.parametrize(("case", "version"), CASES)
-def test_the_runtime_interface_takes_what_is_expected(case: Case, version: str) -> None:
-    sandbox, message = expected(case, version)
-    message["envs"] = [{"key": key, "value": value} for key, value in (message.get("envs") or {}).items()]
-    read: Any = ParseDict(message, api_pb2.ContainerConfig())
-    assert read.metadata.name == case.of
-    assert ParseDict(sandbox, api_pb2.PodSandboxConfig()).metadata.name

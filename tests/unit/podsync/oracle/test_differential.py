@@ -16,6 +16,7 @@ from services.podsync.core.sync.actions import compute_pod_actions
 from shared.model.runtime import ContainerState
 from shared.podspec.qos import compute_qos_class
 from shared.podspec.resources import pod_limits, pod_requests
+from tests.unit.examples import examples
 from tests.unit.podsync.oracle import pods_oracle as oracle
 from tests.unit.podsync.oracle import resources_oracle
 from tests.unit.podsync.oracle.random_pods import RUNTIME, Drawn, draw_pod
@@ -30,7 +31,8 @@ PARTS = [part if part == 0 else pytest.param(part, marks=_LONG) for part in rang
 
 
 def drawn_pods(part: int) -> "list[tuple[int, Drawn]]":
-    seeds = range(FIRST + part * PODS // _PARTS, FIRST + (part + 1) * PODS // _PARTS)
+    first = FIRST + part * PODS // _PARTS
+    seeds = range(first, first + examples(PODS // _PARTS))
     return [(seed, draw_pod(random.Random(seed))) for seed in seeds]
 
 
