@@ -4,7 +4,7 @@ import ast
 import re
 from functools import cache
 
-from tests.architecture.checkout import python_files, text_of
+from tests.architecture.checkout import python_files, tree_of
 
 _PLACES = re.compile(r"%(?:\([^)]*\))?[-#0 +]*[\d*]*(?:\.[\d*]+)?[a-zA-Z]|\{[^{}]*\}")
 
@@ -14,7 +14,7 @@ def texts() -> frozenset[str]:
     """Every text of bus, services and shared that has a letter, docstrings left out."""
     found: set[str] = set()
     for name in python_files("bus", "services", "shared"):
-        tree = ast.parse(text_of(name))
+        tree = tree_of(name)
         documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
@@ -26,18 +26,25 @@ def texts() -> frozenset[str]:
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], ...]:
-    """Each text as a pattern whose groups are its fixed parts; texts of less than four letters are left out."""
+def _fixed_parts() -> tuple[list[str], ...]:
+    """The fixed parts of each text; texts of less than four letters are left out."""
     long = (text for text in texts() if len(re.findall(r"[a-zA-Z]", text)) > 3 and len(text) < 1000)
-    return tuple(re.compile(".*?".join(f"({re.escape(part)})" for part in text.split("…")), re.DOTALL) for text in long)
+    return tuple(text.split("…") for text in long)
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """The text as a pattern whose groups are its fixed parts."""
+    return re.compile(".*?".join(f"({re.escape(part)})" for part in text.split("…")), re.DOTALL)
 
 
 def unknown_words(message: str) -> list[str]:
     """The words of a message, of four letters or more, that come from none of the product's texts. Each must be in a
     fixed part of a text whose other fixed parts are in the message as well, in their order."""
     known = [False] * len(message)
-    for pattern in _patterns():
-        if match := pattern.search(message):
+    for parts in _fixed_parts():
+        # Most texts are not in the message at all: only what may be is worth a pattern.
+        if all(part in message for part in parts) and (match := _pattern("…".join(parts)).search(message)):
             for begin, end in match.regs[1:]:
                 known[begin:end] = [True] * (end - begin)
     return [word[0] for word in re.finditer(r"[a-zA-Z]{4,}", message) if not all(known[word.start() : word.end()])]

@@ -37,16 +37,23 @@ def named_streams(text: str) -> set[str]:
 
 
 @cache
+def _calls(name: str) -> list[tuple[str, ast.Call]]:
+    """The calls of methods in the file, with the method's name."""
+    calls = [node for node in ast.walk(tree_of(name)) if isinstance(node, ast.Call)]
+    return [(call.func.attr, call) for call in calls if isinstance(call.func, ast.Attribute)]
+
+
+@cache
 def touched_streams(service: str, verb: str) -> frozenset[str]:
     """Names of the streams that the service's code passes to `bus.own` or `bus.follow`."""
     found: set[str] = set()
     for name in python_files("services"):
         if not name.startswith(f"services/{service}/"):
             continue
-        for node in ast.walk(tree_of(name)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == verb:
-                found.update(_stream_name(argument, service, verb) for argument in node.args[:1])
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "on_beat":
+        for method, call in _calls(name):
+            if method == verb:
+                found.update(_stream_name(argument, service, verb) for argument in call.args[:1])
+            elif method == "on_beat":
                 found.update({"beats"} if verb == "follow" else ())
     return frozenset(found - {""})
 

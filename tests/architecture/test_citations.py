@@ -88,6 +88,7 @@ def prose(text: str) -> list[tuple[int, str]]:
     return found
 
 
+@pytest.mark.long
 def test_no_letter_or_number_is_left_in_place_of_a_citation() -> None:
     texts = {name: text_of(name) for name in CITING if name.endswith(".py")}
     assert not [

@@ -52,9 +52,9 @@ def _grows(node: ast.AST) -> bool:
         case ast.AugAssign(op=ast.Pow() | ast.Mult()):
             return True
         case ast.Assign(targets=[target], value=value):
-            name = ast.unparse(target)
             products = [
                 part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult)
             ]
+            name = ast.unparse(target) if products else ""
             return any(name in (ast.unparse(part.left), ast.unparse(part.right)) for part in products)
     return False

@@ -13,9 +13,15 @@ NAMES = {pod_directory.SUBPATHS, pod_directory.ETC_HOSTS, pod_directory.USER_NAM
 def spelt(tree: ast.Module) -> set[str]:
     """The names below `pods/<uid>` that the module spells as a string, and `pods` where it is joined to a root."""
     found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    joins = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
-    roots = {ast.unparse(node.right) for node in joins if "root" in ast.unparse(node.left)}
-    return (found & NAMES) | (roots & {"'pods'"})
+    joined = [
+        node.left
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and isinstance(node.right, ast.Constant)
+        and node.right.value == "pods"
+    ]
+    return (found & NAMES) | ({"'pods'"} if any("root" in ast.unparse(left) for left in joined) else set())
 
 
 def test_only_one_module_spells_the_layout_of_a_pod_directory() -> None:

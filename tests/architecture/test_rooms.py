@@ -62,8 +62,6 @@ WHO_MAY_IMPORT = {
     "dbus_fast": ("services/podsync/adapters/cgroups/systemd_units.py",),
     "click": ("services/cli/",),
 }
-# Inside bus, what decides and what describes touches no socket.
-BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/interface.py", "bus/memory.py")
 # What a service's package may hold, beside __init__.py, __main__.py, service.py and the programs below.
 ROOMS = {"core", "adapters", "controllers", "plugins"}
 ENTRY_POINTS = ("services/bootstrap/containerd.py",)  # supervisord's program `containerd`
@@ -81,12 +79,6 @@ def test_a_third_party_package_is_imported_only_in_its_room(package: str) -> Non
     assert not strangers
 
 
-def test_the_deciding_half_of_the_bus_touches_no_socket() -> None:
-    names = [name for name in python_files("bus") if name in BUS_WITHOUT_SOCKETS or name.startswith("bus/messages/")]
-    assert {"bus/replica.py", "bus/ledger.py"} <= set(names)
-    assert not [name for name in names if {"zmq", "zmq.asyncio"} & imports_of(name)]
-
-
 def test_a_service_consists_of_its_rooms_and_its_entry_points() -> None:
     own = ("__init__.py", "__main__.py", "service.py")
     parts = {name: name.split("/", 3) for name in python_files("services") if name.split("/")[1] in SERVICES}
@@ -97,17 +89,6 @@ def test_a_service_consists_of_its_rooms_and_its_entry_points() -> None:
     ]
     assert len({service for _, service, *_ in parts.values()}) == len(SERVICES)
     assert not strays
-
-
-def test_a_core_imports_no_other_room() -> None:
-    crossings = [
-        (name, module)
-        for name in python_files("services")
-        if "/core/" in name
-        for module in imports_of(name)
-        if module.startswith("services.") and ".core" not in module
-    ]
-    assert not crossings
 
 
 def test_the_rooms_of_podsyncs_core_import_each_other_as_in_their_table() -> None:
@@ -132,17 +113,6 @@ def _rooms_imported(name: str, package: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
             found.add(str(node.module).removeprefix(f"{package}.").split(".")[0])
     return found
-
-
-@pytest.mark.parametrize("module", ["time", "random", "os", "socket", "subprocess", "asyncio", "logging", "pathlib"])
-def test_no_core_imports_the_world(module: str) -> None:
-    pure = [
-        name
-        for name in python_files(*PRODUCT)
-        if "/core/" in name or name.startswith(("shared/model/", "shared/podspec/", "bus/messages/"))
-    ]
-    assert pure
-    assert not [name for name in pure if module in {imported.split(".")[0] for imported in imports_of(name)}]
 
 
 def test_only_the_executable_forks_before_it_has_threads() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.architecture.checkout import CHECKOUT, tracked_files
 
+pytestmark = pytest.mark.long  # mkdocs needs some seconds; `make docs` shows the same while one writes
+
 ENVIRONMENT = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
 
 
