@@ -159,10 +159,6 @@ async def test_the_file_for_a_termination_message_has_the_path_of_the_spec(node:
     assert "/dev/termination-log" not in await mounts(node, "spec-mounts", "message")
 
 
-async def test_every_container_has_a_file_for_its_termination_message(node: Node) -> None:
-    assert "/dev/termination-log" in await mounts(node, "spec-mounts", "plain")
-
-
 async def test_a_volume_in_memory(node: Node) -> None:
     await mounts(node, "spec-memory", "c")
     assert "tmpfs" in await node.inside("spec-memory", "c", "stat", "-f", "-c", "%T", "/m")
