@@ -85,6 +85,26 @@ def of_this_machine() -> list[Ran]:
     ]
 
 
+# What a machine of the tests prints about itself, a line for each part; nothing for what is not installed.
+MACHINE_SCRIPT = """\
+echo "Linux $(uname -r)"
+echo "Debian $(cat /etc/debian_version)"
+systemctl --version | head -n 1
+for program in containerd runc python3; do command -v $program >/dev/null && $program --version | head -n 1; done
+true
+"""
+
+
+def of_machine(printed: str) -> list[Ran]:
+    """What the script has printed in a machine, whose cgroups are v2 alone."""
+    found = [("cgroups", "v2")]
+    for line in printed.splitlines():
+        part, _, rest = line.partition(" ")
+        if part in PARTS and (version := short(rest)):
+            found.append((part, version))
+    return found
+
+
 def begin_node(socket: str) -> list[Ran]:
     """Note an agent or a containerd of its own on this machine, until `end` of each that is returned."""
     return [begin(*ran) for ran in (*of_this_machine(), *of_containerd(socket))]

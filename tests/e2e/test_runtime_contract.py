@@ -14,13 +14,15 @@ import uvloop
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import Container, ContainerState
+from tests.chosen_programs import chosen_suite
 from tests.containerd import PrivateContainerd, started_containerd
+from tests.debian_containerd import INSTALLED, NEWEST
 from tests.unit.cri.left_tasks_contract import LeftTasksContract
 from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
 from tools.containerd import start_task
 from tools.oci_image import BUSYBOX_IMAGE
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.versions]
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,9 @@ async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[
 class TestContainerd(RuntimeContract, LeftTasksContract):
     """The contract as it is."""
 
+    of_containerd_2 = chosen_suite() == NEWEST
+
+    @pytest.mark.skipif(chosen_suite() != INSTALLED, reason="newer ones have it: tests/e2e/test_newer_containerd.py")
     async def test_it_reports_that_it_has_no_event_stream(self, world: ContainerdWorld) -> None:
         with pytest.raises(RuntimeCallError) as refusal:
             async for _ in world.runtime.events():

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tests import ran_versions
 from tests.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
 from tests.machine.guest import Guest, MachineError
 from tests.machine.network import MachineNetwork
@@ -60,6 +61,8 @@ class Machine(InstalledNode):
             self._hardware = Hardware(root, disk, self.shared, network, address, self._options)
             self._switch_on()
             self._stack = stack.pop_all()
+        for ran in ran_versions.of_machine(self.must("sh", "-c", ran_versions.MACHINE_SCRIPT)):
+            self._stack.callback(ran_versions.end, ran_versions.begin(*ran))
         return self
 
     def __exit__(

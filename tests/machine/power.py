@@ -26,9 +26,18 @@ mount -t tmpfs -o size={memory}m,mode=1777 tmpfs /dev/shm
 ip link delete {tap} 2>/dev/null || true
 ip tuntap add {tap} mode tap
 ip link set {tap} master {bridge} up
+{libraries}
 {kernel} {options} || exit $?
 exit 0
 """
+
+
+def _show_libraries(root: Root) -> str:
+    """The line that lets the kernel, and what starts after it in its namespace, use the libraries of its Debian."""
+    if root.libraries is None:
+        return ""
+    ours = "/usr/lib/x86_64-linux-gnu"
+    return f"mount -t overlay -o ro,lowerdir={shlex.quote(str(root.libraries))}:{ours} overlay {ours}"
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,11 @@ class PowerOn:
             f"systemd.hostname={hardware.address.name}", "selinux=0", "security=apparmor", "apparmor=1",
             *hardware.options,
         ]  # fmt: skip
-        script = _SCRIPT.format(memory=2 * _MEMORY_MIB, tap=hardware.address.tap, bridge=hardware.network.bridge,
-                                kernel=shlex.quote(str(hardware.root.kernel)), options=shlex.join(options))  # fmt: skip
+        script = _SCRIPT.format(
+            memory=2 * _MEMORY_MIB, tap=hardware.address.tap, bridge=hardware.network.bridge,
+            libraries=_show_libraries(hardware.root), kernel=shlex.quote(str(hardware.root.kernel)),
+            options=shlex.join(options),
+        )  # fmt: skip
         command = [*_CHILD, *hardware.network.inside(*_NAMESPACES, "sh", "-c", script)]
         try:
             with self.console.open("wb") as console:

@@ -17,10 +17,12 @@ _SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
 
 @dataclass(frozen=True)
 class Root:
-    """`disk`: an ext4 that many machines read; `kernel`: the program that is their Linux."""
+    """`disk`: an ext4 that many machines read; `kernel`: the program that is their Linux; `libraries`: a directory that
+    it needs before those of this machine, where it is of a newer Debian."""
 
     disk: Path
     kernel: Path
+    libraries: Path | None = None
 
 
 def debian_suite() -> str:
@@ -35,7 +37,8 @@ def cached_root(packages: Literal["download", "install"] = "download") -> Root:
     """The root of that release; built first where the cache has none (1 minute). `packages`: whether its apt has only
     downloaded what our package needs, so that it has neither Python nor a container runtime, or has it installed.
 
-    AssertionError with the reason where it cannot be built.
+    Variables of the environment replace parts of it, for `make night` (tools/machine-root): MACHINE_KERNEL,
+    MACHINE_CONTAINERD, MACHINE_HANDLER. AssertionError with the reason where it cannot be built.
     """
     if missing := missing_packages("machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
@@ -43,7 +46,8 @@ def cached_root(packages: Literal["download", "install"] = "download") -> Root:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.split("\n")[-2])
-    return Root(folder / "root.ext4", folder / "linux")
+    libraries = folder / "libraries"
+    return Root(folder / "root.ext4", folder / "linux", libraries if libraries.exists() else None)
 
 
 def required_packages() -> list[str]:

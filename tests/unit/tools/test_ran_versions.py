@@ -48,6 +48,15 @@ def test_the_notes_of_all_runs_are_one_row_for_each_version() -> None:
     ]
 
 
+def test_a_machine_is_what_it_prints() -> None:
+    printed = "Linux 6.12.113\nDebian 12.13\nsystemd 252 (252.39-1~deb12u1)\n"
+    printed += "containerd github.com/containerd/containerd/v2 2.1.9+unknown\ncrun version 1.8.1\nPython 3.11.2\nno\n"
+    assert ran_versions.of_machine(printed) == [
+        ("cgroups", "v2"), ("Linux", "6.12.113"), ("Debian", "12.13"), ("systemd", "252.39"),
+        ("containerd", "2.1.9"), ("crun", "1.8.1"), ("Python", "3.11.2"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("printed", "version"),
     [("1.6.20~ds1", "1.6.20"), ("runc version 1.1.5+ds1", "1.1.5"), ("crun version 1.8.1", "1.8.1"), ("", "")],
