@@ -12,6 +12,8 @@ from tools.home import CHECKOUT
 from tools.prerequisites import missing_packages
 
 # The interpreter of the package that the tests build runs in there: both must be of one minor version.
+# One kind of root for all tests that need more than our package does: a server and a client of NFS, and SELinux.
+WITH_MORE = ("nfs-common", "nfs-kernel-server", "policycoreutils", "selinux-policy-default")
 _SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
 
 
@@ -33,16 +35,17 @@ def debian_suite() -> str:
     return found
 
 
-def cached_root(packages: Literal["download", "install"] = "download") -> Root:
+def cached_root(packages: Literal["download", "install"] = "download", *more: str) -> Root:
     """The root of that release; built first where the cache has none (1 minute). `packages`: whether its apt has only
     downloaded what our package needs, so that it has neither Python nor a container runtime, or has it installed.
+    `more`: packages in addition to those.
 
     Variables of the environment replace parts of it, for `make night` (tools/machine-root): MACHINE_KERNEL,
     MACHINE_CONTAINERD, MACHINE_HANDLER. AssertionError with the reason where it cannot be built.
     """
     if missing := missing_packages("machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
-    command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages()]
+    command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.split("\n")[-2])

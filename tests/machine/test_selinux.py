@@ -1,0 +1,139 @@
+"""SELinux in enforcing mode, in a machine with Debian's policy: as it is, without types for containers, then with some
+of those that the package container-selinux brings elsewhere. The tests are one plan, in this order."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.installed_node import MANIFESTS
+from tests.machine.machine import Machine
+from tests.machine.root import WITH_MORE, cached_root
+from tests.release_build import build_release
+from tests.world import busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1500)]
+
+_OPTIONS = ("selinux=1", "security=selinux", "enforcing=0")
+_CONTEXTS = "/etc/selinux/default/contexts/files/file_contexts"
+LOGS = "/var/log/bulkhead/pods"
+ROOT_DIR = "/var/lib/bulkhead/kubelet"
+# The agent and its containerd are in initrc_t, which may do everything. A container may read the files of its image,
+# which overlay takes from /var/lib, and do everything with files of its own label.
+_FILE_TYPES = ("file_type", "non_security_file_type", "non_auth_file_type")
+_CLASSES = ("dir", "file", "lnk_file", "chr_file", "fifo_file", "sock_file", "filesystem")
+_POLICY = "\n".join((
+    "(type container_t)",
+    "(roletype system_r container_t)",
+    "(typeattributeset domain (container_t))",
+    "(typeattributeset mcs_constrained_type (container_t))",
+    "(type container_file_t)",
+    "(roletype object_r container_file_t)",
+    *(f"(typeattributeset {name} (container_file_t))" for name in _FILE_TYPES),
+    "(allow container_file_t self (filesystem (associate)))",
+    "(allow initrc_t container_t (process (all)))",
+    "(allow initrc_t container_t (process2 (all)))",
+    "(allow initrc_t container_file_t (filesystem (all)))",
+    *(f"(allow container_t container_file_t ({name} (all)))" for name in _CLASSES),
+    *(f"(allow container_t self ({name} (all)))" for name in ("process", "dir", "file", "lnk_file", "fifo_file")),
+    "(allow container_t initrc_t (fd (use)))",
+    *(f"(allow container_t initrc_t ({name} (all)))" for name in ("fifo_file", "unix_stream_socket")),
+    "(allow container_t initrc_t (process (sigchld)))",
+    "(allow container_t var_lib_t (file (read execute map getattr open entrypoint)))",
+    "(allow container_t var_lib_t (lnk_file (read getattr)))",
+))  # fmt: skip
+_WORK = "cat /proc/self/attr/current; echo; echo written > /data/file; cat /outside/file 2>&1; exec sleep 1000000"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    directory = tmp_path_factory.mktemp("selinux")
+    package = build_release(directory / "release")
+    root = cached_root("install", *WITH_MORE)
+    with Machine(directory / "machine", root=root, options=_OPTIONS) as machine:
+        package.rename(machine.shared / "bulkhead.deb")
+        machine.must("setfiles", "-F", _CONTEXTS, "/")
+        machine.reboot()  # now everything that is started has its label
+        machine.must("setenforce", "1")
+        machine.must("dpkg", "--install", "/host/bulkhead.deb")
+        try:
+            yield machine
+        finally:
+            print(machine.last_lines())
+
+
+def add_pod(machine: Machine, name: str, **spec: Any) -> None:
+    """A pod that writes to a volume of its own and reads a file of the node."""
+    machine.must("sh", "-c", "mkdir -p /srv/outside && echo outside > /srv/outside/file")
+    pod = busybox_pod(name, "sh", "-c", _WORK, **spec)
+    pod["spec"]["volumes"] = [
+        {"name": "data", "emptyDir": {}}, {"name": "outside", "hostPath": {"path": "/srv/outside"}},
+    ]  # fmt: skip
+    pod["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": "data", "mountPath": "/data"}, {"name": "outside", "mountPath": "/outside"},
+    ]  # fmt: skip
+    machine.write(f"{MANIFESTS}/{name}.json", json.dumps(pod))
+
+
+def wait_for_log(machine: Machine, name: str) -> tuple[str, list[str]]:
+    """The UID of the pod and the two lines that its container has written, once it has. The machine has one processor,
+    which a look at the agent would take from the pod."""
+    logs = f"{LOGS}/default_{name}-machine_*/main/0.log"
+    script = f'until [ "$(cat {logs} 2>/dev/null | wc -l)" = 2 ]; do sleep 1; done; echo {logs}; cat {logs}'
+    try:
+        path, *lines = machine.run("sh", "-c", script, seconds=2 * machine.within).stdout.splitlines()
+    except AssertionError as error:
+        denied = machine.call("sh", "-c", "dmesg | grep avc | tail -n 20").stdout
+        story = machine.call("bulkhead", "explain", f"{name}-machine").stdout
+        raise AssertionError(f"{error}\n{story}\n{denied}") from error
+    uid = path.removeprefix(LOGS).split("/")[1].rpartition("_")[2]
+    return uid, [line.split(" ", 3)[3].rstrip("\0") for line in lines]
+
+
+def label_of(machine: Machine, path: str) -> str:
+    return machine.must("stat", "--format=%C", path).strip()
+
+
+def test_a_policy_without_types_for_containers_keeps_no_pod_from_running(machine: Machine) -> None:
+    assert machine.must("getenforce") == "Enforcing\n"
+    machine.must("systemctl", "enable", "--now", "bulkhead")
+    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
+    machine.import_images()
+    add_pod(machine, "plain")
+    assert wait_for_log(machine, "plain")[1] == ["system_u:system_r:initrc_t:s0", "outside"]
+    warned = machine.must("grep", "-c", "the SELinux label system_u:object_r:container_file_t:s0 cannot be set",
+                          "/var/log/bulkhead/bootstrap.log")  # fmt: skip
+    assert warned == "2\n"
+    machine.must("rm", f"{MANIFESTS}/plain.json")
+
+
+def test_the_directories_of_plugins_get_the_label_of_container_files(machine: Machine) -> None:
+    machine.write("/root/container.cil", _POLICY)
+    machine.must("semodule", "--install", "/root/container.cil")
+    machine.must("sh", "-c", "systemctl stop bulkhead; pkill -x containerd; systemctl start bulkhead")
+    for name in ("plugins", "plugins_registry"):
+        assert label_of(machine, f"{ROOT_DIR}/{name}") == "system_u:object_r:container_file_t:s0"
+    assert label_of(machine, f"{ROOT_DIR}/pods") == "system_u:object_r:var_lib_t:s0"
+
+
+def test_a_container_is_confined_and_its_own_volume_has_its_label(machine: Machine) -> None:
+    add_pod(machine, "confined")
+    uid, (own, refused) = wait_for_log(machine, "confined")
+    prefix, level = own[: len("system_u:system_r:container_t:s0:")], own[len("system_u:system_r:container_t:s0:") :]
+    assert prefix == "system_u:system_r:container_t:s0:" and level.startswith("c"), own
+    assert refused == "cat: can't open '/outside/file': Permission denied"
+    directory = f"{ROOT_DIR}/pods/{uid}"
+    volume = f"{directory}/volumes/kubernetes.io~empty-dir/data"
+    for path in (volume, f"{volume}/file", f"{directory}/etc-hosts"):
+        assert label_of(machine, path) == f"system_u:object_r:container_file_t:s0:{level}", path
+    assert machine.must("cat", f"{volume}/file") == "written\n"
+    assert label_of(machine, "/srv/outside/file").split(":")[2] == "var_t"  # a file of the node keeps its label
+
+
+def test_a_container_gets_the_level_that_its_pod_names(machine: Machine) -> None:
+    add_pod(machine, "levelled", securityContext={"seLinuxOptions": {"level": "s0:c10,c20"}})
+    uid, (own, _) = wait_for_log(machine, "levelled")
+    assert own == "system_u:system_r:container_t:s0:c10,c20"
+    volume = f"{ROOT_DIR}/pods/{uid}/volumes/kubernetes.io~empty-dir/data"
+    assert label_of(machine, f"{volume}/file") == "system_u:object_r:container_file_t:s0:c10,c20"
