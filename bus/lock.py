@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bus.lock_holder import Holder, read_holder
 from shared.backoff import Backoff
-from shared.process_identity import identity_of, is_running
+from shared.process_identity import identity_of
 
 LIVED_SECONDS = 10.0  # a process that worked this long was no crash
 FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
@@ -29,26 +30,6 @@ class ServiceStart:
 
     at: float
     delay: float
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A running process that holds a lock: its id, its identity (`shared.process_identity`), and the generation of the
-    supervisord that started it ("" = none)."""
-
-    pid: int
-    process: str
-    supervisord: str
-
-
-def read_holder(path: Path) -> Holder | None:
-    """Return the process that took the lock of this file last, if it runs and did not release it."""
-    try:
-        record = json.loads(path.read_bytes())
-        holder = Holder(int(record["pid"]), str(record["process"]), str(record["supervisord"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return holder if is_running(holder.process) else None
 
 
 def start_delay(starts: Sequence[ServiceStart], now: float) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.interface import RequestRefusedError
-from bus.lock import Holder
+from bus.lock_holder import Holder
 from bus.memory import ManualClock, MemoryNetwork
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodState, PodStatus
