@@ -33,11 +33,24 @@ def pem(name: str, ends: datetime) -> str:
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()
 
 
+def started(directory: Path) -> Stage:
+    """A stage with the serving certificate of a node that runs alone."""
+    (directory / "pki").mkdir()
+    (directory / "pki/kubelet.crt").write_text(pem("here@1", ENDS))
+    return Stage(directory, 3)
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    (tmp_path / "pki").mkdir()
-    (tmp_path / "pki/kubelet.crt").write_text(pem("here@1", ENDS))
-    stage = Stage(tmp_path, 3)
+    stage = started(tmp_path)
+    yield stage
+    stage.stop()
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One that all tests share that change nothing."""
+    stage = started(tmp_path_factory.mktemp("agent"))
     yield stage
     stage.stop()
 
@@ -56,8 +69,8 @@ def configure(stage: Stage, **more: object) -> None:
     (stage.run_dir / CONFIG_NAME).write_bytes(encode_effective(config, ""))
 
 
-def test_images_have_a_row_for_each_tag_and_are_found_by_name(stage: Stage) -> None:
-    lines = stage.command("images").stdout.splitlines()
+def test_images_have_a_row_for_each_tag_and_are_found_by_name(unchanged: Stage) -> None:
+    lines = unchanged.command("images").stdout.splitlines()
     assert [line.split() for line in lines] == [
         ["IMAGE", "TAG", "IMAGE", "ID", "SIZE"],
         ["registry.example:5000/web", "1", "1f2e3d4c5b6a7", "2.0", "MiB"],
@@ -65,15 +78,15 @@ def test_images_have_a_row_for_each_tag_and_are_found_by_name(stage: Stage) -> N
         ["registry.example/db", "<none>", "aaaabbbbccccd", "1.0", "KiB"],
         ["<none>", "<none>", "0123", "1", "B"],
     ]
-    assert stage.command("get", "image").stdout.splitlines() == lines
-    [found] = json.loads(stage.command("images", "/db", "-o", "json").stdout)
+    assert unchanged.command("get", "image").stdout.splitlines() == lines
+    [found] = json.loads(unchanged.command("images", "/db", "-o", "json").stdout)
     assert (found["names"], found["size_bytes"]) == (["registry.example/db@sha256:cd"], 1024)
-    nothing = stage.command("images", "nothing")
+    nothing = unchanged.command("images", "nothing")
     assert (nothing.returncode, nothing.stderr) == (0, "no images on this node with 'nothing' in their name\n")
 
 
-def test_a_node_that_runs_alone_shows_its_serving_certificate(stage: Stage) -> None:
-    answer = stage.command("certs", environment={"TZ": "Asia/Kolkata"})  # 5 h 30 min before UTC
+def test_a_node_that_runs_alone_shows_its_serving_certificate(unchanged: Stage) -> None:
+    answer = unchanged.command("certs", environment={"TZ": "Asia/Kolkata"})  # 5 h 30 min before UTC
     assert (answer.returncode, answer.stderr) == (0, "")
     header, row = answer.stdout.splitlines()
     assert header.split() == ["CERTIFICATE", "EXPIRES", "LEFT", "RENEWED", "SUBJECT", "FILE"]
@@ -126,9 +139,9 @@ def test_a_file_without_a_certificate_is_named_and_the_others_are_shown(stage: S
 
 
 @pytest.mark.parametrize(("kind", "command"), [("pods", "pods"), ("po", "pods"), ("ev", "events"), ("cert", "certs")])
-def test_get_lists_what_the_command_lists(stage: Stage, kind: str, command: str) -> None:
-    assert stage.command("get", kind, "-o", "json").stdout == stage.command(command, "-o", "json").stdout != ""
+def test_get_lists_what_the_command_lists(unchanged: Stage, kind: str, command: str) -> None:
+    assert unchanged.command("get", kind, "-o", "json").stdout == unchanged.command(command, "-o", "json").stdout != ""
 
 
-def test_get_node_is_the_status(stage: Stage) -> None:
-    assert json.loads(stage.command("get", "nodes", "-o", "json").stdout)["node"] == "here"
+def test_get_node_is_the_status(unchanged: Stage) -> None:
+    assert json.loads(unchanged.command("get", "nodes", "-o", "json").stdout)["node"] == "here"

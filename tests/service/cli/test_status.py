@@ -29,6 +29,14 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage.stop()
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """One that all tests share that change nothing."""
+    stage = Stage(tmp_path_factory.mktemp("agent"), PODS)
+    yield stage
+    stage.stop()
+
+
 def settled(stage: Stage, *ignored: str) -> dict[str, Any]:
     """The report once the node is ready, or has only the problems that begin with one of `ignored`."""
     deadline = time.monotonic() + DEADLINE
@@ -39,28 +47,28 @@ def settled(stage: Stage, *ignored: str) -> dict[str, Any]:
         assert time.monotonic() < deadline, found["problems"]
 
 
-def test_a_ready_node_is_shown_in_every_form(stage: Stage) -> None:
-    found = settled(stage)
+def test_a_ready_node_is_shown_in_every_form(unchanged: Stage) -> None:
+    found = settled(unchanged)
     assert (found["node"], found["standalone"], len(found["pods"])) == ("here", True, PODS)
     assert found["pods_by_state"] == {"ContainerCreating": 1, "ImagePullBackOff": 1, "Running": PODS - 2}
     assert found["runtime"]["name"] == "containerd"
     processes = {row["service"]: row for row in found["processes"]}
-    assert processes["podsync"]["pid"] == stage.processes["podsync"].pid
+    assert processes["podsync"]["pid"] == unchanged.processes["podsync"].pid
     assert all(row["state"] == "running" and row["memory_bytes"] > 0 for row in processes.values())
     assert all(row["beat_age"] < 30 for row in processes.values())
     streams = {row["name"]: row for row in found["streams"]}
     assert streams["pods.desired"]["followers"] == ["podsync", "server"]
     assert streams["pods.desired"]["items"] == PODS
 
-    text = stage.command("status")
+    text = unchanged.command("status")
     assert text.returncode == READY and text.stdout.startswith("node here: ready\n")
     assert "\x1b" not in text.stdout
     assert 'web: ImagePullBackOff (Back-off pulling image "registry.example/web:1"\\x1b[31m)' in text.stdout
     assert "volume data: no such secret" in text.stdout
     assert "web-5 " not in text.stdout
-    wide = stage.command("status", "-o", "wide")
+    wide = unchanged.command("status", "-o", "wide")
     assert "web-5 " in wide.stdout and "in step: podsync, server" in wide.stdout
-    assert yaml.safe_load(stage.command("status", "-o", "yaml").stdout)["node"] == "here"
+    assert yaml.safe_load(unchanged.command("status", "-o", "yaml").stdout)["node"] == "here"
 
 
 def test_a_stopped_podsync_is_named_and_pods_are_shown_as_the_runtime_has_them(stage: Stage) -> None:
@@ -184,12 +192,21 @@ def test_events_are_listed_by_their_age(stage: Stage) -> None:
     assert "Added" in recent.stdout and "Pulling" not in recent.stdout
 
 
-def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage: Stage) -> None:
-    command = [sys.executable, "-m", "services.cli.command", "status", "-o", "wide", "--run-dir", str(stage.run_dir)]
+def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(unchanged: Stage) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "services.cli.command",
+        "status",
+        "-o",
+        "wide",
+        "--run-dir",
+        str(unchanged.run_dir),
+    ]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}  # an interpreter reads it when it starts
     ascii_only = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert ascii_only.stderr == "" and "web-5" in ascii_only.stdout
-    command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(stage.run_dir)]
+    command = [sys.executable, "-m", "services.cli.command", "status", "-w", "--run-dir", str(unchanged.run_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
         assert process.stdout.readline().startswith("node here: ")
@@ -198,7 +215,7 @@ def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(stage:
         assert process.stderr.read() == ""
 
 
-def test_ctrl_c_ends_a_watch_with_130(stage: Stage) -> None:
+def test_ctrl_c_ends_a_watch_with_130(unchanged: Stage) -> None:
     # A test that runs in the background of a shell ignores SIGINT, and so would its children.
     command = [
         "env",
@@ -209,7 +226,7 @@ def test_ctrl_c_ends_a_watch_with_130(stage: Stage) -> None:
         "status",
         "-w",
         "--run-dir",
-        str(stage.run_dir),
+        str(unchanged.run_dir),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stderr
@@ -226,30 +243,30 @@ def test_without_an_agent_it_fails_with_one_line(tmp_path: Path) -> None:
     assert answer.stderr.startswith(f"{tmp_path}/none: no agent was started with this run directory (")
 
 
-def test_pods_describe_and_events_show_one_pod(stage: Stage) -> None:
-    rows = json.loads(stage.command("pods", "-o", "json").stdout)
+def test_pods_describe_and_events_show_one_pod(unchanged: Stage) -> None:
+    rows = json.loads(unchanged.command("pods", "-o", "json").stdout)
     assert len(rows) == PODS and rows[0]["name"] == "web-0"
-    one = stage.command("pods", "web-1", "-n", "shop").stdout.splitlines()
+    one = unchanged.command("pods", "web-1", "-n", "shop").stdout.splitlines()
     assert len(one) == 2 and "volume data: no such secret" in one[1]
     assert one[0].split()[:6] == ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE"]
-    assert len(stage.command("pods", "-A").stdout.splitlines()) == PODS + 1
-    wide = stage.command("pods", "u5", "-o", "wide").stdout.splitlines()
+    assert len(unchanged.command("pods", "-A").stdout.splitlines()) == PODS + 1
+    wide = unchanged.command("pods", "u5", "-o", "wide").stdout.splitlines()
     assert wide[0].split()[4:] == ["RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS", "FOR"]
     assert wide[1].split()[5][-1] == "d" and wide[1].split()[6:] == ["192.0.2.5", "api", "u5"]
-    without_events = stage.command("describe", "web-5").stdout
+    without_events = unchanged.command("describe", "web-5").stdout
     assert "Events: none among the newest 200 of each service (bulkhead explain shop/web-5 " in without_events
-    described = stage.command("describe", "shop/web-0").stdout
+    described = unchanged.command("describe", "shop/web-0").stdout
     assert "  State:      ImagePullBackOff\n" in described and "Failed" in described
     assert "\x1b" not in described and "image     registry.example/web:1\\x1b[2J\n" in described
-    assert json.loads(stage.command("describe", "u5", "-o", "json").stdout)["status"]["podIP"] == "192.0.2.5"
-    missing = stage.command("describe", "nothing")
+    assert json.loads(unchanged.command("describe", "u5", "-o", "json").stdout)["status"]["podIP"] == "192.0.2.5"
+    missing = unchanged.command("describe", "nothing")
     assert missing.returncode == 1 and missing.stderr.startswith("no pod 'nothing' on this node (")
-    events = json.loads(stage.command("events", "web-0", "-o", "json").stdout)
+    events = json.loads(unchanged.command("events", "web-0", "-o", "json").stdout)
     assert [event["reason"] for event in events] == ["Pulling", "Failed"]
     assert events[0]["from"] == "podsync"
-    of_static = json.loads(stage.command("events", "static", "-o", "json").stdout)  # the name in its manifest
+    of_static = json.loads(unchanged.command("events", "static", "-o", "json").stdout)  # the name in its manifest
     assert [event["reason"] for event in of_static] == ["Killing"]
-    assert json.loads(stage.command("events", "no-such-pod", "-o", "json").stdout) == []
+    assert json.loads(unchanged.command("events", "no-such-pod", "-o", "json").stdout) == []
 
 
 def test_restart_ends_the_process_and_waits_for_the_next_one(stage: Stage) -> None:
@@ -270,8 +287,8 @@ def test_restart_ends_the_process_and_waits_for_the_next_one(stage: Stage) -> No
     assert answer.returncode == 0
 
 
-def test_an_unknown_service_is_wrong_usage(stage: Stage) -> None:
-    assert stage.command("restart", "kubelet").returncode == 2
+def test_an_unknown_service_is_wrong_usage(unchanged: Stage) -> None:
+    assert unchanged.command("restart", "kubelet").returncode == 2
 
 
 def test_status_loads_no_event_loop_and_no_library_that_it_does_not_use() -> None:
