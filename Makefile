@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine vm night docs screenshots release quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine night docs screenshots release quick quick-unit quick-service run clean \
     versions test-crun
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -136,16 +136,12 @@ screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-light-pods,1280-dark-charts,1280-dark-log,768-light-story,360-dark}.png docs/images/
 
 machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: the package, reboots, power cuts (ARGS="-k package": only that)
-	@tools/install-missing run test machine
-	$(PYTEST) --durations=0 --durations-min=0.5 tests/machine $(ARGS)
-
-vm: venv  ## an emulated machine: cgroup v2, systemd, reboots, power cuts
-	@tools/install-missing run test vm
-	$(PYTEST) tests/vm $(ARGS)
+	@tools/install-missing run test
+	$(PYTEST_REAL) --durations=0 --durations-min=0.5 tests/machine $(ARGS)
 
 night: export NIGHT := 1
 night: export FIRST_SEED := $(shell date +%s)
-night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak, an emulated machine
+night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak
 	@$(MAKE) --no-print-directory test-crun
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory coverage
@@ -153,9 +149,9 @@ night: test  ## every test, then what takes hours: thousands of new seeds, pairs
 	$(BIN)/python -m tests.mutation --shells --count 200 --minutes 90
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
+	@$(MAKE) --no-print-directory machine
 	@$(MAKE) --no-print-directory soak MINUTES=120
 	$(PYTEST) tests/process/test_client_certificates_by_python.py
-	@$(MAKE) --no-print-directory vm
 
 quick: venv  ## check and the tests that need neither root nor a runtime
 	@$(MAKE) --no-print-directory --keep-going --jobs=4 check $(QUICK_LANES)

@@ -3,8 +3,9 @@ in there; its disk outlives a reboot and a power cut. A machine that ends, hangs
 the end of its console."""
 
 import subprocess
-from collections.abc import Callable
-from contextlib import ExitStack
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -54,10 +55,9 @@ class Machine(InstalledNode):
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             network = self._network or stack.enter_context(MachineNetwork())
-            disk = self._directory / "disk.cow"
-            stack.callback(disk.unlink, missing_ok=True)
-            stack.callback(self._switch_off)
             address, root = network.next_address(self._name), self._root or cached_root()
+            disk = stack.enter_context(_copy_of(root, self._directory))
+            stack.callback(self._switch_off)
             self._hardware = Hardware(root, disk, self.shared, network, address, self._options)
             self._switch_on()
             self._stack = stack.pop_all()
@@ -145,3 +145,14 @@ class Machine(InstalledNode):
         except MachineError as error:
             shown = self._power.tail() if self._power is not None else ""
             raise MachineError(f"{error}; the console's end:\n{shown}") from error
+
+
+@contextmanager
+def _copy_of(root: Root, directory: Path) -> Iterator[int]:
+    """The disk of a machine, as a descriptor: a file of that directory without a name, of which nothing is left when
+    the last process that has it open has ended. AssertionError where there is no room for it."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        command = ["cp", "--sparse=always", "--reflink=auto", str(root.disk), f"/proc/self/fd/{file.fileno()}"]
+        done = subprocess.run(command, pass_fds=[file.fileno()], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"no disk for a machine: {done.stderr}"
+        yield file.fileno()

@@ -14,7 +14,7 @@ from typing import Self
 from tests.machine.network import Address, MachineNetwork
 from tests.machine.root import Root
 
-_MEMORY_MIB = 2000
+_MEMORY_MIB = 1536  # of one machine, in a file system of little more
 _END_SECONDS = 30.0  # for the end of processes after SIGKILL
 # It gets a third of the time that a process of normal priority gets; it ends with us, however we end.
 _CHILD = ("nice", "-n", "5", "setpriv", "--pdeathsig", "KILL")
@@ -42,11 +42,11 @@ def _show_libraries(root: Root) -> str:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What stays when the power goes. `disk`: a new file or that of an earlier power-on, what differs from the root;
-    `shared`: a directory of ours that is /host in there; `options`: of the kernel's command line, after ours."""
+    """What stays when the power goes. `disk`: a descriptor of ours; `shared`: a directory of ours that is /host in
+    there; `options`: of the kernel's command line, after ours."""
 
     root: Root
-    disk: Path
+    disk: int
     shared: Path
     network: MachineNetwork
     address: Address
@@ -61,7 +61,7 @@ class PowerOn:
         self.console = logs / "console.log"
         self.line, theirs = socket.socketpair()
         options = [
-            f"mem={_MEMORY_MIB}M", f"ubd0={hardware.disk},{hardware.root.disk}", "root=/dev/ubda", "rw",
+            f"mem={_MEMORY_MIB}M", f"ubd0=/proc/self/fd/{hardware.disk}", "root=/dev/ubda", "rw",
             "con=null", "con0=null,fd:1", "ssl=null", f"ssl0=fd:{theirs.fileno()}",
             f"vec0:transport=tap,ifname={hardware.address.tap},depth=64,gro=0", f"ip={hardware.address.option}",
             f"uml_dir={logs}/", f"umid={hardware.address.name}", f"hostfs={hardware.shared}",
@@ -69,7 +69,7 @@ class PowerOn:
             *hardware.options,
         ]  # fmt: skip
         script = _SCRIPT.format(
-            memory=2 * _MEMORY_MIB, tap=hardware.address.tap, bridge=hardware.network.bridge,
+            memory=_MEMORY_MIB + 64, tap=hardware.address.tap, bridge=hardware.network.bridge,
             libraries=_show_libraries(hardware.root), kernel=shlex.quote(str(hardware.root.kernel)),
             options=shlex.join(options),
         )  # fmt: skip
@@ -77,8 +77,8 @@ class PowerOn:
         try:
             with self.console.open("wb") as console:
                 self._process = subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=[theirs.fileno()],
-                    start_new_session=True,
+                    command, stdin=subprocess.DEVNULL, stdout=console, stderr=console,
+                    pass_fds=[theirs.fileno(), hardware.disk], start_new_session=True,
                 )  # fmt: skip
         finally:
             theirs.close()

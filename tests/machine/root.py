@@ -41,13 +41,14 @@ def cached_root(packages: Literal["download", "install"] = "download", *more: st
     `more`: packages in addition to those.
 
     Variables of the environment replace parts of it, for `make night` (tools/machine-root): MACHINE_KERNEL,
-    MACHINE_CONTAINERD, MACHINE_HANDLER. AssertionError with the reason where it cannot be built.
+    MACHINE_CONTAINERD, MACHINE_HANDLER. The test is lacking where it cannot be built, such as without package sources.
     """
-    if missing := missing_packages("machine"):
+    if missing := missing_packages("test"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
     command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    if done.returncode != 0:
+        lack(done.stderr.strip())
     folder = Path(done.stdout.split("\n")[-2])
     libraries = folder / "libraries"
     return Root(folder / "root.ext4", folder / "linux", libraries if libraries.exists() else None)

@@ -1,7 +1,9 @@
 """The Debian package in a machine of its own: from `apt install` without a network to `apt purge`, with a restart, a
 reboot and a power cut with ten pods, and an upgrade in between. The tests are one plan, in this order."""
 
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from tests import package_steps as steps
 from tests.installed_node import CONTAINERD
 from tests.machine.machine import Machine
 from tests.process.supervised import eventually
-from tests.release_build import build_release, relabelled
+from tests.release_build import relabelled
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
 
@@ -20,12 +22,10 @@ LEGACY_IPTABLES = ("update-alternatives", "--set", "iptables", "/usr/sbin/iptabl
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    directory = tmp_path_factory.mktemp("package")
-    package = build_release(directory / "release")
-    with Machine(directory / "machine") as machine:
+def machine(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with Machine(tmp_path_factory.mktemp("package") / "machine") as machine:
         relabelled(package, "99", machine.shared / "later.deb")
-        package.rename(machine.shared / "bulkhead.deb")
+        shutil.copy(package, machine.shared / "bulkhead.deb")
         yield machine
 
 

@@ -9,8 +9,8 @@ import pytest
 from tests import package_steps as steps
 from tests.debian_machine import DebianMachine, make_root
 from tests.lacking import require_command
+from tests.machine.root import debian_suite
 from tests.release_build import build_release, relabelled
-from tests.vm.image import suite
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1800)]
 
@@ -24,7 +24,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DebianMachine]
     directory = tmp_path_factory.mktemp("bare")
     package = build_release(directory / "release")
     later = relabelled(package, "99", directory / "later.deb")
-    make_root(directory / "root", suite())
+    make_root(directory / "root", debian_suite())
     shutil.copy(package, f"{directory}/root{PACKAGE}")
     shutil.move(later, f"{directory}/root{LATER}")
     with DebianMachine(directory) as machine:

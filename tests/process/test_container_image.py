@@ -14,9 +14,9 @@ import pytest
 
 from tests.deadline import WAIT_SECONDS
 from tests.lacking import require_command
+from tests.machine.root import debian_suite
 from tests.process.supervised import CHECKOUT, eventually
 from tests.release_build import build_release
-from tests.vm.image import suite
 from tools.leftovers import end_processes
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1800)]
@@ -59,7 +59,7 @@ def built_by_buildah(release: Path, directory: Path) -> Path:
     """The image of packaging/Containerfile, as an OCI archive. Its base is made of packages: no registry is needed."""
     require_command("buildah")
     base, context, image = directory / "base.tar", directory / "context", directory / "image.oci.tar"
-    run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar", suite(), str(base))
+    run("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar", debian_suite(), str(base))
     context.mkdir()
     [package] = release.glob("*.deb")
     for file in (package, CHECKOUT / "packaging/Containerfile"):

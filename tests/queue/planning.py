@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-TOGETHER = ("tests/e2e/behaviour", "tests/machine", "tests/vm")  # the tests of such a directory share what they run on
+TOGETHER = ("tests/e2e/behaviour", "tests/machine")  # the tests of such a directory share what they run on
 MIN_ITEM_SECONDS = 45.0  # short files are put together until they are expected to take so long
 # What a file is expected to take whose duration is not known, in seconds.
 EXPECTED = {
     "unit": 0.2, "service": 0.4, "architecture": 1.5, "simulation": 3.0, "process": 4.0, "e2e": 8.0,
-    "behaviour": 15.0, "machine": 60.0, "vm": 200.0,
+    "behaviour": 15.0, "machine": 200.0,
 }  # fmt: skip
 _OF_OTHERS = 1.0
 

@@ -1,4 +1,4 @@
-"""What is done and checked in which boot of the VM. Read inside, to do it, and outside, to know what must be reported.
+"""What is done and checked in which boot of the machine. Read inside, to do it, and outside, to have one test of each.
 
 A phase is one boot, or the part of one after its `prepare`. Its first check is its gate: where it fails, the others are
 not tried, for each would only wait in vain. Plain functions, with the memory over boots for those that take it.
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.vm.inside import checks_cgroups as cgroups
-from tests.vm.inside import checks_restarts as restarts
-from tests.vm.inside import node, pods
+from tests.machine.inside import checks_cgroups as cgroups
+from tests.machine.inside import checks_restarts as restarts
+from tests.machine.inside import node, pods
 
 Check = Callable[..., None]
 
@@ -133,9 +133,9 @@ def sentence(check: Check) -> str:
     return check.__name__.replace("_", " ")
 
 
-def expected() -> list[tuple[str, str]]:
-    """(phase, check) of every line that must be reported."""
-    return [(phase.name, sentence(check)) for phase in PHASES for check in phase.checks]
+def expected(*phases: Phase) -> list[tuple[str, str]]:
+    """(phase, check) of every check of these phases, or of all."""
+    return [(phase.name, sentence(check)) for phase in phases or PHASES for check in phase.checks]
 
 
 def call(check: Check, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The pods of the VM's node: static pods, one for each thing that is looked at. Pure."""
+"""The pods of the machine's node: static pods, one for each thing that is looked at. Pure."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tools.oci_image import BUSYBOX_IMAGE
 
 SURE = {"cpu": "200m", "memory": "64Mi"}
 KEPT, LOST = "/kept/starts", "/lost/starts"  # on an emptyDir of the disk, and on one of memory
-ONCE = "/var/lib/vm-once"  # of the host: a line for each time that pod `once` ran
+ONCE = "/var/lib/machine-once"  # of the host: a line for each time that pod `once` ran
 
 
 def container(name: str, script: str, resources: Object | None = None, **further: Any) -> Object:

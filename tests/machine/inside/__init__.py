@@ -1,0 +1,1 @@
+"""What runs inside the machine; outside, only `plan` is read, for the names of the checks."""

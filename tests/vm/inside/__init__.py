@@ -1,1 +1,0 @@
-"""What runs inside the VM; outside, only `plan` is read, for the names of the checks."""
