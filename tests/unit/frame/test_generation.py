@@ -74,7 +74,7 @@ import signal
 from types import SimpleNamespace
 from services.frame import preloading
 from services.frame.generation import SUPERVISORD, generation_of
-preloading.Preloading.load = lambda self: None
+preloading.Preloading.load = lambda self, modules: None
 preloading.restart_promptly = lambda options: None
 def execve(file, argv, env):
     os.write(1, f"{env.get(SUPERVISORD)} {env['KEPT']}\\n".encode())
