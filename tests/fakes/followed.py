@@ -6,10 +6,9 @@ from typing import Generic, TypeVar
 
 from bus.interface import Bus, Change, Deleted, Put
 from bus.messages.streams import Stream
+from tests.deadline import WAIT_SECONDS
 
 T = TypeVar("T")
-
-DEADLINE = 60.0  # seconds for what must happen
 
 
 class FollowedStream(Generic[T]):
@@ -38,9 +37,9 @@ class FollowedStream(Generic[T]):
         ]
 
     async def until(self, condition: Callable[[dict[str, T]], bool]) -> dict[str, T]:
-        """Return the state once it fulfils the condition; fail when it does not within DEADLINE."""
+        """Return the state once it fulfils the condition; fail when it does not within WAIT_SECONDS."""
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while not condition(self.state):
                     self._changed.clear()
                     await self._changed.wait()

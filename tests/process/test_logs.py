@@ -133,7 +133,7 @@ def test_a_pipe_without_a_reader_stops_no_service(
     eventually(lambda: b" lines lost" in b"".join(found), "the copy to report what is missing")
     size = path.stat().st_size
     process.send_signal(signal.SIGKILL)
-    thread.join(60)
+    thread.join(WAIT_SECONDS)
     os.close(reader)
     *copied, last = b"".join(found).decode().split("\n")
     assert size and last == ""
@@ -167,7 +167,7 @@ def test_long_records_of_two_processes_do_not_mix(
         processes.append(start(tmp_path / name, "long", writer, form))
     os.close(writer)
     found: list[bytes] = []
-    read_on(reader, found).join(60)
+    read_on(reader, found).join(WAIT_SECONDS)
     os.close(reader)
     lines = b"".join(found).decode().splitlines()
     if form == "json":
@@ -222,7 +222,7 @@ sys.exit(subprocess.run(sys.argv[1:], process_group=0, pass_fds=({slave},)).retu
     found: list[bytes] = []
     thread = read_on(master, found)
     assert process.wait(WAIT_SECONDS) == 0
-    thread.join(60)
+    thread.join(WAIT_SECONDS)
     os.close(master)
     assert len(re.findall(rb"\] entry \d+\r\n", b"".join(found))) == 100
     assert (tmp_path / "small.log").read_text().count("entry") == 100

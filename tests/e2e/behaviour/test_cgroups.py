@@ -147,7 +147,7 @@ async def test_the_qos_classes_share_by_what_their_pods_ask_for(node: Node) -> N
     async def right() -> bool:
         return cpu_share(f"{kubepods(node)}/burstable") == await burstable_share(node)
 
-    await node.agent.wait_for(right, "the shares of burstable", 75)
+    await node.agent.wait_for(right, "the shares of burstable", 2 * WAIT_SECONDS)
     assert cpu_share(f"{kubepods(node)}/besteffort") == share_of(2)
 
 
@@ -163,7 +163,7 @@ async def test_the_shares_of_burstable_go_up_and_down_with_its_pods(node: Node) 
     async def down() -> bool:
         return int(cpu_share(f"{kubepods(node)}/burstable")) < up
 
-    await node.agent.wait_for(down, "the shares to come down", 75)
+    await node.agent.wait_for(down, "the shares to come down", 2 * WAIT_SECONDS)
     await node.take_away(["cgroups-next"])
 
 

@@ -12,8 +12,7 @@ from bus.frames import Frames
 from bus.manifest import new_manifest, prepare_run_dir
 from bus.memory import MemoryNetwork
 from bus.process_bus import ProcessBus
-
-DEADLINE = 60.0  # seconds a real process of the loop may take; nothing waits that long when all is well
+from tests.deadline import WAIT_SECONDS
 
 
 class Harness(ABC):
@@ -92,7 +91,7 @@ class NodeHarness(Harness):
         await bus.stop()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not condition():
                 await asyncio.sleep(0.002)
 

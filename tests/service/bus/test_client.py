@@ -15,7 +15,7 @@ from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
-from tests.service.bus.harness import DEADLINE
+from tests.deadline import WAIT_SECONDS
 
 FOLLOWED = {service: Question(service, GetFollowed(), Followed) for service in ("sources", "podsync", "volume")}
 PODS = Question("sources", GetSnapshot(stream="pods.desired"), Snapshot)
@@ -40,7 +40,7 @@ async def services(manifest: Manifest) -> AsyncIterator[dict[str, ProcessBus]]:
     await sources.start()
     await podsync.start()
     sources.trouble("disk", "the disk is full")
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not followed.complete:
             await asyncio.sleep(0.01)
     running = {"sources": sources, "podsync": podsync}
@@ -49,7 +49,7 @@ async def services(manifest: Manifest) -> AsyncIterator[dict[str, ProcessBus]]:
         await bus.stop()
 
 
-async def ask(manifest: Manifest, *questions: Question, timeout: float = DEADLINE, beats_of: Any = ()) -> Any:
+async def ask(manifest: Manifest, *questions: Question, timeout: float = WAIT_SECONDS, beats_of: Any = ()) -> Any:
     """The answers and the beats, from a thread, while the services answer on this loop."""
 
     def run() -> Any:
@@ -94,7 +94,9 @@ async def test_the_next_beat_of_another_incarnation_is_waited_for(
 
     def wait() -> Any:
         with Client(manifest) as client:
-            return client.wait_for_beat(lambda beat: beat.service == "podsync" and beat.incarnation != before, DEADLINE)
+            return client.wait_for_beat(
+                lambda beat: beat.service == "podsync" and beat.incarnation != before, WAIT_SECONDS
+            )
 
     waiting = asyncio.create_task(asyncio.to_thread(wait))
     await services["podsync"].stop()

@@ -11,6 +11,7 @@ import zmq
 
 from bus.context import Context, Socket, new_context, new_socket, send_now
 from bus.inlet import BURST, Inlet
+from tests.deadline import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def pair(context: Context, tmp_path: Path) -> Iterator[tuple[Socket, Socket]]:
 
 
 async def until(true: Any) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not true():
             await asyncio.sleep(0.001)
 

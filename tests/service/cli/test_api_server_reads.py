@@ -33,10 +33,10 @@ from services.cli.takeover import api_server as takeover_api_server
 from services.cli.takeover.api_server import node_ready
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
+from tests.deadline import WAIT_SECONDS
 from tests.unit.kube.tls_world import Authority
 
 TOKEN = "a-token-that-is-secret"
-DEADLINE = 60.0  # seconds
 Answer = Callable[[str, dict[str, list[str]]], tuple[int, Any]]
 
 
@@ -109,7 +109,7 @@ def a_pod(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": {"containers": []}}
 
 
-def opened(server: Server, seconds: float = DEADLINE) -> ApiServer:
+def opened(server: Server, seconds: float = WAIT_SECONDS) -> ApiServer:
     return ApiServer(server.url, ResolvedCredentials(server=server.url, token=TOKEN), time.monotonic() + seconds)
 
 
@@ -159,7 +159,7 @@ def test_an_answer_that_nests_without_end_is_refused_in_one_line(status: bytes) 
     url = answering_raw(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\n\r\n" + b"[" * 100_000)
     with (
         pytest.raises(ReadError, match=r"^answers (with something other than JSON|403 Forbidden: \[{100,300})$"),
-        ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), time.monotonic() + DEADLINE) as api,
+        ApiServer(url, ResolvedCredentials(server=url, token=TOKEN), time.monotonic() + WAIT_SECONDS) as api,
     ):
         api.version()
 
@@ -173,7 +173,7 @@ def test_a_ca_that_is_an_intermediate_certificate_alone_is_trusted(server: Serve
     url = f"https://127.0.0.1:{server.port}"
     for ca, answers in ((intermediate, True), (Authority("another"), False)):
         credentials = ResolvedCredentials(server=url, token=TOKEN, ca=ca.pem.decode())
-        with ApiServer(url, credentials, time.monotonic() + DEADLINE) as api:
+        with ApiServer(url, credentials, time.monotonic() + WAIT_SECONDS) as api:
             if answers:
                 assert api.version() == "v1.36.2"
             else:
@@ -198,7 +198,7 @@ def test_a_list_without_an_end_is_left(server: Server) -> None:
 )
 def test_what_is_no_answer_is_one_line(server: Server, status: int, document: Any, text: str) -> None:
     server.answer = lambda path, query: (status, document)
-    with opened(server, 1.0 if not status else DEADLINE) as api, pytest.raises(ReadError, match=text) as raised:
+    with opened(server, 1.0 if not status else WAIT_SECONDS) as api, pytest.raises(ReadError, match=text) as raised:
         api.get("/api/v1/pods")
     assert "\n" not in str(raised.value) and TOKEN not in str(raised.value)
 
@@ -214,7 +214,7 @@ def test_without_the_right_to_read_pods_those_of_the_kubelets_port_count(server:
         node_name="n1", cert_dir="", root_dir="/nowhere", run_dir="/nowhere", log_dir="/nowhere",
         kubeconfig=kubeconfig, address="127.0.0.1", read_only_port=server.port,
     )  # fmt: skip
-    found = read_cluster(config, DEADLINE)
+    found = read_cluster(config, WAIT_SECONDS)
     assert [pod["metadata"]["name"] for pod in found.pods] == ["web"]
     assert found.origin == f"the kubelet ({server.url})"
     problems = [finding for finding in found.findings if finding.severity is Severity.PROBLEM]
@@ -238,7 +238,7 @@ def test_a_kubelets_port_with_a_certificate_of_its_own_is_read_without_a_warning
     url = server.url.replace("http:", "https:")
     credentials = ResolvedCredentials(server=url, insecure_skip_tls_verify=True)
     # A warning is an error in the tests; for an operator it would be two lines about a Python file.
-    with warnings.catch_warnings(), ApiServer(url, credentials, time.monotonic() + DEADLINE) as kubelet:
+    with warnings.catch_warnings(), ApiServer(url, credentials, time.monotonic() + WAIT_SECONDS) as kubelet:
         assert len(items_of(kubelet.get("/pods"))) == 1
 
 
@@ -291,7 +291,7 @@ def test_a_kubeconfig_that_changes_is_read_again(server: Server, kubeconfig: str
 def test_an_api_server_that_refuses_or_hangs_is_one_line(
     server: Server, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, status: int, text: str
 ) -> None:
-    monkeypatch.setattr(takeover_api_server, "TIMEOUT", DEADLINE if status else 0.5)
+    monkeypatch.setattr(takeover_api_server, "TIMEOUT", WAIT_SECONDS if status else 0.5)
     server.answer = lambda path, query: (status, {"message": "no"})
     with pytest.raises(OperatorError, match=text) as raised:
         node_ready(kubeconfig, "n1")
@@ -302,13 +302,13 @@ def test_an_api_server_that_refuses_or_hangs_is_one_line(
 def test_the_proxy_of_the_environment_is_used_as_by_the_agent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answer = lambda path, query: (200, {"gitVersion": "v1.36.0"})
     monkeypatch.setenv("http_proxy", server.url)
-    with ApiServer("http://api.test", ResolvedCredentials(server=""), time.monotonic() + DEADLINE) as api:
+    with ApiServer("http://api.test", ResolvedCredentials(server=""), time.monotonic() + WAIT_SECONDS) as api:
         assert api.version() == "v1.36.0"
 
 
 def test_a_socks_proxy_of_the_environment_is_refused_as_by_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://joe:hidden@127.0.0.1:1")
-    api = ApiServer("https://api.test", ResolvedCredentials(server=""), time.monotonic() + DEADLINE)
+    api = ApiServer("https://api.test", ResolvedCredentials(server=""), time.monotonic() + WAIT_SECONDS)
     with pytest.raises(ReadError, match=r"^cannot be reached: HTTPS_PROXY names a proxy of socks5://"):
         api.__enter__()
 
@@ -321,7 +321,7 @@ def test_the_commands_that_read_the_api_server_load_no_client_that_costs_more_th
 
 def test_a_proxy_gets_the_user_and_password_of_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://joe:pass%20word@127.0.0.1:1")
-    with ApiServer("http://api.test", ResolvedCredentials(server=""), time.monotonic() + DEADLINE) as api:
+    with ApiServer("http://api.test", ResolvedCredentials(server=""), time.monotonic() + WAIT_SECONDS) as api:
         assert isinstance(api._pools, urllib3.ProxyManager)
         authorization = api._pools.proxy_headers["proxy-authorization"]
     assert base64.b64decode(authorization.removeprefix("Basic ")) == b"joe:pass word"
@@ -329,7 +329,7 @@ def test_a_proxy_gets_the_user_and_password_of_its_url(monkeypatch: pytest.Monke
 
 def test_the_kubelet_of_this_machine_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    credentials, until = ResolvedCredentials(server=""), time.monotonic() + DEADLINE
+    credentials, until = ResolvedCredentials(server=""), time.monotonic() + WAIT_SECONDS
     with ApiServer("http://10.0.0.5:10255", credentials, until) as through_proxy:
         assert through_proxy._pools.proxy is not None
     with ApiServer("http://10.0.0.5:10255", credentials, until, direct=True) as kubelet:

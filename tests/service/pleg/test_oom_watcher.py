@@ -11,6 +11,7 @@ from bus.messages.streams import events_of
 from services.frame.launch import Context
 from services.pleg.controllers.oom_watcher import OomWatcher
 from shared.config.effective import EffectiveConfig
+from tests.deadline import WAIT_SECONDS
 from tests.unit.pleg.test_oom_records import OF_CGROUP, OF_NODE
 
 
@@ -41,7 +42,7 @@ class Kernel:
             watcher.start()
             for record in [*self.records, b"6,999,1,-;the last one"]:
                 ours.send(record)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while _waiting(theirs):
                     await asyncio.sleep(0)
             watcher.close()

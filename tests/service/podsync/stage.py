@@ -28,11 +28,10 @@ from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.runtime import FakeRuntime
 
 S = TypeVar("S", bound="Stage")
-
-DEADLINE_SECONDS = 60.0
 
 
 class Stage:
@@ -114,7 +113,7 @@ class Stage:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Let everything run until the condition holds; saves take real threads, so this turns the loop."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not condition():
                 await self.network.settle()
                 await asyncio.sleep(0.001)

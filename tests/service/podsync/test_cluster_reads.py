@@ -12,6 +12,7 @@ from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.model.objects import Object
+from tests.deadline import WAIT_SECONDS
 
 
 class Sources:
@@ -83,7 +84,7 @@ async def test_only_a_few_containers_keep_a_large_environment_at_the_same_time(r
             inside -= 1
 
     building = [asyncio.create_task(build()) for _ in range(20)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while inside < 4:
             await asyncio.sleep(0)
         async with references({"env": [key_of("s", "a")]}) as small:  # does not wait for the others

@@ -25,6 +25,7 @@ from services.podsync.core.pod.saved import Saved
 from shared.checkpoint import Checkpoint, RecordLocation
 from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
 from shared.tracing.tracer import Tracer
+from tests.deadline import WAIT_SECONDS
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 DAY = 24 * 3600.0
@@ -61,7 +62,7 @@ class Stage:
         """The call has come to this request, which hangs."""
         hung = self.performer.runtime.hang(method)
         self.workers.add(UID, call)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not hung.reached.is_set():
                 await asyncio.sleep(0)
 
@@ -126,7 +127,7 @@ async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_
     where = stage.checkpoint.directory
     assert stage.deadlines.blocked() == f"the worker of pod u2 waits for a write to {where} that does not return"
     released.set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not stage.streams.admitted.keys():
             await asyncio.sleep(0)
     await stage.workers.close()
@@ -135,7 +136,7 @@ async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_
 
 async def test_a_worker_without_anything_to_do_is_never_overdue(stage: Stage) -> None:
     stage.workers.add(UID, kill(stage, 0, pre_stop=False))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not stage.outcomes:
             await asyncio.sleep(0)
     await asyncio.sleep(0)

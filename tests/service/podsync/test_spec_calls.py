@@ -15,7 +15,7 @@ from services.podsync.adapters.pod.env_files import MOST_AT_ONCE
 from services.podsync.core.cri.environment import EnvFile, EnvFiles
 from services.podsync.core.pod.events import CallDone, CallFailed
 from shared.model.objects import Object
-from tests.fakes.followed import DEADLINE
+from tests.deadline import WAIT_SECONDS
 from tests.service.podsync.performer import Performer
 from tests.service.podsync.performer import a_container as performed_container
 from tests.service.podsync.performer import a_pod as performed_pod
@@ -137,7 +137,7 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
         with counted:
             under_way += 1
             most = max(most, under_way)
-        assert go_on.wait(DEADLINE)
+        assert go_on.wait(WAIT_SECONDS)
         with counted:
             under_way -= 1
         return {("v", "a.env"): EnvFile({"A": "x"})}

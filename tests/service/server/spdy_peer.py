@@ -15,8 +15,7 @@ from services.server.core.spdy_frames import (
     SynReply,
     SynStream,
 )
-
-WITHIN = 60.0  # seconds for anything that is awaited
+from tests.deadline import WAIT_SECONDS
 
 
 class Refused(Exception):  # noqa: N818
@@ -51,7 +50,7 @@ class SpdyPeer:
             f"POST {target} HTTP/1.1\r\nHost: node\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
             f"X-Stream-Protocol-Version: {protocol}\r\n{headers}Content-Length: 0\r\n\r\n".encode()
         )
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(WAIT_SECONDS):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             status = int(head.split(" ")[1])
             if status != 101:
@@ -91,12 +90,12 @@ class SpdyPeer:
         self._writer.write(self._encoder.encode(Ping(1)))
         await self._writer.drain()
 
-    async def finished(self, stream: int, seconds: float = WITHIN) -> bytes:
+    async def finished(self, stream: int, seconds: float = WAIT_SECONDS) -> bytes:
         """Everything of a stream, once it has ended."""
         await self.until(lambda: stream in self.ended or self.closed, seconds)
         return bytes(self.received[stream])
 
-    async def until(self, condition: Callable[[], bool], seconds: float = WITHIN) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = WAIT_SECONDS) -> None:
         """Wait for it to hold; looked at whenever something was received."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(condition)

@@ -11,6 +11,7 @@ import pytest
 
 from services.server.core.routes import ServedEndpoints
 from shared.model.runtime import ContainerState
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, UID, Running, configuration, pod_log, running
 
 STREAM_REFUSED = (
@@ -56,7 +57,7 @@ class Follower:
         self._request = server.client.get(f"{server.read_only}{LOGS}?{query}")
 
     async def __aenter__(self) -> "Follower":
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             self.response = await self._request.__aenter__()
         assert self.response.status == 200
         return self
@@ -65,16 +66,16 @@ class Follower:
         self.response.close()
 
     async def read(self, size: int) -> bytes:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await self.response.content.readexactly(size)
 
     async def rest(self) -> bytes:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await self.response.content.read()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             await asyncio.sleep(0)
 
@@ -258,7 +259,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory(server: Runn
     _, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port, limit=1)
     writer.write(f"GET {LOGS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     position = -1
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while position != (position := _position(path)) or position <= 0:
             await asyncio.sleep(0.2)  # no event shows that the server waits
     assert position < path.stat().st_size / 2
@@ -301,7 +302,7 @@ async def test_an_error_in_the_middle_of_a_log_breaks_the_connection(
 async def test_an_old_client_gets_the_log_without_chunks(server: Running, log: Path) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
     writer.write(f"GET {LOGS} HTTP/1.0\r\n\r\n".encode())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert b"chunked" not in head.lower()

@@ -13,6 +13,7 @@ from services.server.adapters.http_limits import count_as_authorized
 from services.server.adapters.listener import Listener, listen
 from services.server.adapters.plain_answer import plain
 from services.server.core.connections import ConnectionLimits
+from tests.deadline import WAIT_SECONDS
 
 LIMITS = ConnectionLimits(
     unauthorized=8,
@@ -45,7 +46,7 @@ async def listening(gate: asyncio.Event | None = None, asked: asyncio.Event | No
     try:
         yield listener
     finally:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await listener.close()
 
 
@@ -57,7 +58,7 @@ async def ask(streams: Streams, request: bytes = REQUEST) -> int:
     """The status of the answer."""
     reader, writer = streams
     writer.write(request)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
         await reader.readuntil(b"ok" if status == 200 else b"\n")
     return status
@@ -65,7 +66,7 @@ async def ask(streams: Streams, request: bytes = REQUEST) -> int:
 
 async def ended(streams: Streams) -> bool:
     """Wait until the server has closed it."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         with suppress(ConnectionError):
             while await streams[0].read(1000):
                 pass
@@ -73,7 +74,7 @@ async def ended(streams: Streams) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not condition():
             await asyncio.sleep(0)
 
@@ -95,7 +96,7 @@ async def test_large_answers_that_clients_do_not_read_are_few() -> None:
         for reader, writer in stalled[:2]:
             writer.transport.resume_reading()  # type: ignore[attr-defined]
             with suppress(ConnectionError):
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(WAIT_SECONDS):
                     assert len(await reader.read()) < 64 << 20
         new = await connect(listener)
         assert await ask(new) == 200
@@ -158,7 +159,7 @@ async def test_requests_sent_ahead_of_their_answers_are_read_a_few_at_a_time_and
     async with listening() as listener:
         reader, writer = streams = await connect(listener)
         writer.write(REQUEST * 1000)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             for _ in range(1000):
                 await reader.readuntil(b"\r\n\r\nok")
         await close(streams)
@@ -176,7 +177,7 @@ async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_on
         writer.write(b"GET /hea")
         await asyncio.sleep(0.3)  # longer than a head may take, which counts from the answer on
         gate.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert (await reader.read()).endswith(b"\r\n\r\nok")
         await close(streams)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages.streams import SERVICES
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import Node, configuration
 
@@ -62,7 +63,7 @@ async def test_a_client_that_waits_for_100_continue_gets_it_at_once(server: Main
     host, _, port = server.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(b"PUT /debug/flags/v HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"4")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")

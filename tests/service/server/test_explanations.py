@@ -17,6 +17,7 @@ from shared.checkpoint import Checkpoint
 from shared.places import LOCAL_SOCKET
 from shared.story.files import directory_of
 from shared.story.lines import Story
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import Running, configuration, running
 
 HEAD = {"what": "pod", "uid": "uid-1", "name": "web", "namespace": "default", "source": "api"}
@@ -75,7 +76,7 @@ async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeyp
 
     monkeypatch.setattr(explanations, "newest_lines", read)
     asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(MOST_AT_ONCE + MOST_WAITING + 10)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while most < MOST_AT_ONCE:
             await asyncio.sleep(0.02)
         refused = [await one for one in islice(asyncio.as_completed(asked), 10)]  # those beyond the queue wait for none

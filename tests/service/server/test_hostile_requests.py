@@ -15,6 +15,7 @@ import pytest
 from services.server.adapters import http_limits, system_log_files
 from services.server.core.routes import DEBUG_RULES, PUBLIC_RULES
 from services.server.core.spdy_frames import SpdyProtocolError
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration
 from tests.service.server.spdy_backend import Backend, streaming_backend
@@ -123,7 +124,7 @@ async def served_meanwhile(server: MainListener) -> AsyncIterator[None]:
     async def ask() -> int:
         answered = 0
         while True:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 assert (await server.request("GET", "/healthz/ping"))[:2] == (200, "ok")
             answered += 1
             await asyncio.sleep(0.01)
@@ -135,7 +136,8 @@ async def served_meanwhile(server: MainListener) -> AsyncIterator[None]:
     finally:
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-    async with asyncio.timeout(60):  # after the other request: two at once leave two connections open for 30 seconds
+    # After the other request: two at once leave two connections open for 30 seconds.
+    async with asyncio.timeout(WAIT_SECONDS):
         assert (await server.request("GET", "/healthz/ping"))[:2] == (200, "ok")
 
 
@@ -159,7 +161,7 @@ def descriptors() -> int:
 
 async def settled(server: MainListener, connections: int) -> None:
     """Wait until the listener has no other connections than before."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(server.connections) > connections:
             await asyncio.sleep(0.02)
 
@@ -218,7 +220,7 @@ async def test_streams_that_break_off_anywhere(
             for answer in await asyncio.gather(*connections):
                 assert b"Traceback" not in answer and b"internal server error" not in answer, answer[:400]
     await settled(server, 1)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while descriptors() > open_before + 8:  # those of the other client, and of the backend's last connections
             await asyncio.sleep(0.05)
     assert not tracebacks(caplog)
@@ -239,7 +241,7 @@ async def test_heads_of_ten_mebibytes_and_heads_that_never_end(
             for _, writer in slow:
                 writer.write(b"G")
             await asyncio.sleep(0.05)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             for reader, writer in slow:
                 with suppress(ConnectionError):
                     while await reader.read(1000):

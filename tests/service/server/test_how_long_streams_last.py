@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from services.server.adapters import remote_command
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, running
 from tests.service.server.spdy_backend import streaming_backend
 from tests.service.server.test_container_logs import _all_served
@@ -58,7 +59,7 @@ async def test_a_stream_ends_after_four_hours_without_a_message_and_not_before(
         await socket.send_bytes(b"\0typed")
         assert (await socket.receive()).data == b"\x01typed"
     before = looks
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while looks == before:
             await asyncio.sleep(0.01)
         await socket.send_bytes(b"\0still there")

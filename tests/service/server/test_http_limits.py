@@ -13,6 +13,7 @@ from aiohttp import web
 from services.server.adapters import http_limits
 from services.server.adapters.listener import Listener, listen
 from services.server.core.connections import HEALTHZ, MAIN
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line
 
@@ -33,7 +34,7 @@ async def ask(server: Running, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
     writer.write(request)
     answer = b""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         with suppress(ConnectionResetError):
             answer = await reader.read()
     writer.close()
@@ -72,7 +73,7 @@ async def test_every_request_of_a_connection_has_a_head_of_its_own(server: Runni
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
     for _ in range(3):
         writer.write(REQUEST[:-2] + b"X: " + b"a" * 700_000 + b"\r\n\r\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert await reader.readuntil(b"\r\n\r\nok") != b""
     writer.close()
 
@@ -81,7 +82,7 @@ async def test_a_client_that_vanished_is_asked_after_every_fifteen_seconds(serve
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
     client = writer.get_extra_info("sockname")[1]
     writer.write(REQUEST)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await reader.readuntil(b"\r\n\r\nok")
         while (timer := kernel_timer(server.config.read_only_port, client))[0] != "keep-alive":
             await asyncio.sleep(0.01)
@@ -120,11 +121,11 @@ async def test_the_head_of_a_later_request_has_its_own_seconds(tmp_path: Path, m
         reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
         for _ in range(2):
             writer.write(REQUEST)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await reader.readuntil(b"\r\n\r\nok")
             await asyncio.sleep(0.3)  # between requests the connection may idle for longer than a head may take
         writer.write(b"GET /hea")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert await reader.read() == b""
         writer.close()
 
@@ -180,7 +181,7 @@ async def test_a_websocket_is_read_until_it_ends_while_the_listener_waits_for_th
         return socket
 
     listener = await listen("127.0.0.1", 0, echo, MAIN)
-    async with aiohttp.ClientSession() as client, asyncio.timeout(60):
+    async with aiohttp.ClientSession() as client, asyncio.timeout(WAIT_SECONDS):
         async with client.ws_connect(f"http://127.0.0.1:{listener.port}/") as socket:
             await listener.stop_listening()
             ended = asyncio.create_task(listener.drain(3600))

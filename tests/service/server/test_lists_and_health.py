@@ -13,6 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from services.server.service import ServerService
 from shared.errors import OperatorError
 from shared.model.runtime import ContainerState
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import POD, Running, configuration, running
 
 
@@ -70,7 +71,7 @@ async def test_configz_is_the_effective_configuration_as_it_was_decided(tmp_path
 
 
 async def test_the_health_listener_knows_ping_alone(server: Running) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while "healthz" not in server.service.listeners:
             await asyncio.sleep(0)
     assert await server.get(server.healthz + "/healthz") == (200, "ok")
@@ -139,7 +140,7 @@ async def test_bad_requests_get_an_answer_or_a_closed_connection_and_no_tracebac
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
     writer.write(line + b"\r\nHost: x\r\nConnection: close\r\n\r\n")
     answer = b""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         with suppress(ConnectionResetError):
             answer = await reader.read()
     writer.close()
@@ -165,7 +166,7 @@ async def test_the_health_listener_waits_for_its_port_and_the_rest_serves(
     monkeypatch.setattr("services.server.adapters.listener.asyncio.sleep", sleep)
     config = configuration(tmp_path)
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", config.healthz_port)
-    async with running(config) as server, asyncio.timeout(60):
+    async with running(config) as server, asyncio.timeout(WAIT_SECONDS):
         assert await names(server) is None
         await retried.wait()
         while "healthz" not in server.service.listeners:

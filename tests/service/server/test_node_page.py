@@ -20,11 +20,10 @@ from services.server.controllers import node_page
 from services.server.controllers.node_page import MOST_PAGES
 from services.server.core.authorization import Attributes
 from services.server.service import ServerService
+from tests.deadline import WAIT_SECONDS
 from tests.page_node import HOSTILE, PageNode, add_hour
 from tests.service.server.main_listener import TOKEN, MainListener, allow, main_listener
 from tests.service.server.running import configuration
-
-DEADLINE = 60.0
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ class Events:
 
     async def next(self) -> tuple[str, Any]:
         """The name and the data of the next event."""
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not (line := await self.response.content.readline()).startswith(b"event: "):
                 assert line, "the stream has ended"
             data = await self.response.content.readuntil(b"\n\n")
@@ -80,7 +79,7 @@ async def opened(server: MainListener) -> AsyncIterator[Open]:
 
 
 async def until_pages(service: ServerService, count: int) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(WAIT_SECONDS):
         while service.page.pages != count:
             await asyncio.sleep(0.02)
 
@@ -175,7 +174,7 @@ async def test_a_state_that_cannot_be_read_ends_no_process(
         events = await opened()
         await events.next()
         patched.setattr(state, "pods", fail)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             await failed.wait()
     uid = node.put_pod(13)
     assert (await events.pod(uid))["state"] == "Running"
@@ -255,7 +254,7 @@ async def test_a_page_that_does_not_read_is_dropped_at_the_end_of_its_stream(
     with unread_page(server, node):
         await until_pages(server.running.service, 1)
         await until_pages(server.running.service, 0)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(server.connections):  # which would keep what was not sent
                 await asyncio.sleep(0.01)
 
@@ -276,7 +275,7 @@ async def test_the_streams_end_when_the_ports_are_handed_over(server: MainListen
     events = await opened()
     await events.next()
     server.running.service.page.close()
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(WAIT_SECONDS):
         await events.response.content.read()
     assert (await server.request("GET", "/bulkhead/events"))[0] == 503
 
@@ -297,7 +296,7 @@ async def test_a_stream_ends_after_a_while_so_that_the_right_is_reviewed_again(
 ) -> None:
     monkeypatch.setattr(node_page, "LONGEST", 0.5)
     events = await opened()
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(WAIT_SECONDS):
         content = await events.response.content.read()
     assert content.endswith(b"\n\n") and events.response.closed
 
@@ -331,7 +330,7 @@ async def test_the_charts_continue_after_a_restart(tmp_path: Path, monkeypatch: 
     node = PageNode(tmp_path)
     async with main_listener(configuration(tmp_path), node=node) as server:
         node.publish(1)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not file.exists():
                 await asyncio.sleep(0.05)
     saved = json.loads(file.read_bytes())
@@ -355,7 +354,7 @@ async def test_samples_that_cannot_be_saved_end_no_process(tmp_path: Path, monke
     monkeypatch.setattr(node_page, "until_next", lambda _now: 0.05)
     (tmp_path / "root" / "pod-resources").mkdir(parents=True)
     async with main_listener(configuration(tmp_path), node=PageNode(tmp_path)) as server:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(saved) < 2:
                 await asyncio.sleep(0.05)
         assert (await server.request("GET", "/bulkhead/state"))[0] == 200

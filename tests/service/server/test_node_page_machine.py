@@ -11,10 +11,10 @@ import pytest
 from bus.messages.sources import NodeObject
 from services.server.controllers import node_page
 from services.server.controllers.node_machine import USAGE_SECONDS
+from tests.deadline import WAIT_SECONDS
 from tests.page_node import PageNode
 from tests.service.server.main_listener import MainListener
 
-DEADLINE = 60.0
 PODS = 10
 SHORT = 0.2  # seconds, in place of USAGE_SECONDS
 
@@ -38,7 +38,7 @@ async def state(server: MainListener) -> Any:
 
 async def changed(server: MainListener, *names: str) -> Any:
     """The first value at this path of keys that an open page gets and that is not empty."""
-    async with asyncio.timeout(DEADLINE), server.client.get(f"{server.url}/bulkhead/events") as response:
+    async with asyncio.timeout(WAIT_SECONDS), server.client.get(f"{server.url}/bulkhead/events") as response:
         while line := await response.content.readline():
             found = json.loads(line[6:]) if line.startswith(b"data: ") else {}
             for name in names:
@@ -95,7 +95,7 @@ async def test_what_pods_use_is_requested_only_while_a_page_is_open_and_once_for
     usage = await changed(server, "usage")
     assert len(usage) == PODS - 3 and usage["uid-1"] == [0.01, 31 << 20, 2 << 20]
     assert 1 <= len(node.asked) <= 2 and all(one.pods for one in node.asked) and USAGE_SECONDS >= 10
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(WAIT_SECONDS):
         while (await state(server))["usage"]:  # the figures become old
             await asyncio.sleep(0.02)
     asked = len(node.asked)
@@ -107,7 +107,7 @@ async def test_what_pods_use_is_requested_only_while_a_page_is_open_and_once_for
 
 async def test_a_pleg_that_refuses_leaves_the_rest_of_the_page(server: MainListener, node: PageNode) -> None:
     node.refuses = True
-    async with server.client.get(f"{server.url}/bulkhead/events") as response, asyncio.timeout(DEADLINE):
+    async with server.client.get(f"{server.url}/bulkhead/events") as response, asyncio.timeout(WAIT_SECONDS):
         await response.content.readuntil(b'"uid-1"')
         while not node.asked:
             await asyncio.sleep(0.02)

@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.page_node import PageNode
 from tests.service.server.running import Running, configuration, free_port, running
 
@@ -19,7 +20,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Running]:
     async with running(configuration(tmp_path, node_page_port=free_port()), node) as server:
         node.publish(3)
         await node.network.settle()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while "page" not in server.service.listeners:
                 await asyncio.sleep(0.02)
         yield server
@@ -88,6 +89,6 @@ async def test_thirty_pages_outlast_a_hundred_connections_without_a_complete_req
             slow.sendall(b"GET /bulkhead/state HTTP/1.1\r\nHost: localhost\r\nX-")
             await asyncio.sleep(0)
         assert (await get(server, "/bulkhead/state"))[0] == 200
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await asyncio.gather(*(page.content.readuntil(b'"uid-1"') for page in pages))
         assert server.service.page.pages == 30

@@ -16,6 +16,7 @@ from services.server.controllers import pod_resources
 from services.server.controllers.pod_resources import BURST, SOCKET
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import Running, configuration, running
 
 
@@ -72,7 +73,7 @@ def path_of(server: Running) -> Path:
 
 
 async def opened(server: Running) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not path_of(server).exists():
             await asyncio.sleep(0.01)
 
@@ -174,7 +175,7 @@ async def test_a_successor_takes_the_place_of_a_killed_process_and_of_one_that_e
         assert [each.name for each in directory.iterdir()] == ["kubelet.sock"]
         before = path_of(first).stat().st_ino
         async with running(configuration(tmp_path)) as second:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while path_of(second).stat().st_ino == before:
                     await asyncio.sleep(0.01)
             await first.service.stop_listening()

@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 
 from services.server.controllers import request_handler
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, UID, Node, configuration, pod_log
 from tests.service.server.spdy_backend import streaming_backend
 
 OTHER = "shop"
-DEADLINE = 60.0
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def test_a_namespace_leaves_as_many_streams_to_others_as_it_has(server: Ma
         assert (await server.request("GET", "/pods"))[0] == 200
         logs.close()
         await sockets.pop().close()
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await is_refused(server, NAMESPACE):
                 await asyncio.sleep(0.02)
 

@@ -14,6 +14,7 @@ from services.server.core.routes import ServedEndpoints
 from services.server.core.spdy_frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.runtime import ContainerState
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, CONTAINER_ID, NAMESPACE, POD, UID, Running, configuration, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 from tests.service.server.spdy_peer import Refused, SpdyPeer
@@ -60,7 +61,7 @@ async def websocket(
 async def to_end(socket: Any) -> tuple[bytes, bytes, Any]:
     """stdout, stderr and the status of a v5 WebSocket."""
     channels = {1: b"", 2: b"", 3: b""}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         async for message in socket:
             channels[message.data[0]] += message.data[1:]
     return channels[1], channels[2], json.loads(channels[3])
@@ -104,7 +105,7 @@ async def test_the_runtimes_end_reaches_the_client_and_the_clients_the_runtime(
     backend.closed.clear()
     async with await spdy(server, f"{EXEC}?command=cat&input=1&output=1"):
         pass
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await backend.closed.wait()
 
 
@@ -113,7 +114,7 @@ async def test_a_stream_that_has_ended_leaves_nothing_behind(server: Running) ->
     for _ in range(3):
         async with await spdy(server, f"{EXEC}?command=cat&input=1&output=1"):
             pass
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while len(listener.connections) or listener.timers:
             await asyncio.sleep(0)
 
@@ -134,7 +135,7 @@ async def test_a_client_that_does_not_read_holds_the_runtime_back(server: Runnin
         await backend.stalled.wait()
     assert backend.flooded < backend.flood / 4
     socket._response.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await backend.closed.wait()
 
 
@@ -327,7 +328,7 @@ async def test_v5_a_malformed_close_ends_the_connection(server: Running, backend
     socket: Any = await websocket(server, f"{EXEC}?command=cat&input=1&output=1")
     await socket.receive()
     await socket.send_bytes(close)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert [message async for message in socket] == []
         await backend.closed.wait()
 
@@ -336,7 +337,7 @@ async def test_v5_a_client_that_leaves_ends_the_runtimes_connection(server: Runn
     socket: Any = await websocket(server, f"{EXEC}?command=cat&input=1&output=1")
     await socket.receive()
     await socket.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await backend.closed.wait()
 
 
@@ -348,7 +349,7 @@ async def test_other_websocket_protocols_are_the_runtimes_own(server: Running, b
         f"GET {EXEC}?command=x&output=1 HTTP/1.1\r\nHost: n\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         f"Sec-WebSocket-Protocol: {bearer}, {V4}\r\nSec-WebSocket-Key: k\r\n\r\nearly".encode()
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
         assert await reader.readexactly(5) == b"early"
     writer.close()
@@ -374,12 +375,12 @@ async def test_a_port_forward_inside_a_websocket(server: Running, backend: Backe
     for start in range(0, len(raw), 7):  # where messages end means nothing
         await socket.send_bytes(raw[start : start + 7])
     answers: list[Any] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while Data(3, b"knock") not in answers:
             answers += decoder.feed((await socket.receive()).data)
     assert answers[:2] == [SynReply(1), SynReply(3)]
     await socket.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await backend.closed.wait()
     assert "X-Stream-Protocol-Version: portforward.k8s.io\r\n" in backend.heads[0]
     assert requests(server, "PortForward") == [{"pod_sandbox_id": "s1"}]

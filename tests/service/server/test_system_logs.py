@@ -15,6 +15,7 @@ from services.server.adapters import system_log_files
 from services.server.controllers import system_logs
 from services.server.core.authentication import ANONYMOUS
 from services.server.core.node_log_query import NodeLogQuery, parse_node_log_query
+from tests.deadline import WAIT_SECONDS
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import configuration
 
@@ -80,7 +81,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_no_file_open(server: Ma
     async with aiohttp.ClientSession() as client, client.get(f"{server.url}/logs/large") as response:
         await response.content.readexactly(1 << 20)
         response.close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while any(os.path.realpath(f"/proc/self/fd/{each}") == str(logs / "large") for each in range(256)):
             await asyncio.sleep(0.01)
 
@@ -199,7 +200,7 @@ async def test_a_pattern_that_takes_long_to_compile_delays_no_other_request(
 
     monkeypatch.setattr(system_logs, "parse_node_log_query", parse)
     asking = asyncio.create_task(server.request("GET", "/logs/?query=kubelet&pattern=a"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         await asyncio.to_thread(compiling.wait, 60)
         assert (await server.request("GET", "/healthz/ping"))[:2] == (200, "ok")
         assert not asking.done()
@@ -210,7 +211,7 @@ async def test_a_pattern_that_takes_long_to_compile_delays_no_other_request(
 @pytest.mark.usefixtures("journal")
 async def test_a_query_ends_at_its_deadline(server: MainListener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_logs, "QUERY_SECONDS", 3.0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert (await server.request("GET", "/logs/?query=slow"))[:2] == (200, "begun\n")
 
 

@@ -27,6 +27,7 @@ from services.sources.service import build
 from shared.config.effective import EffectiveConfig
 from shared.manifests_api import DIRECTORY, PATH, SOCKET
 from shared.model import objects
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
 
@@ -85,7 +86,7 @@ class Node:
         target = URL(f"http://bulkhead{PATH}{path}", encoded=True)
         connector = aiohttp.UnixConnector(f"/proc/self/fd/{directory}/{SOCKET}")
         try:
-            async with asyncio.timeout(60), aiohttp.ClientSession(connector=connector) as session:
+            async with asyncio.timeout(WAIT_SECONDS), aiohttp.ClientSession(connector=connector) as session:
                 while True:
                     try:
                         async with session.request(method, target, data=io.BytesIO(body)) as response:
@@ -100,7 +101,7 @@ class Node:
 
     async def get(self, kind: str, name: str) -> FoundObject:
         request = GetObject(kind=kind, namespace="default", name=name)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while "not registered" in (found := await self.bus.ask("sources", request, FoundObject)).error:
                 await asyncio.sleep(0.01)  # a sources that has just started has not looked yet
             return found

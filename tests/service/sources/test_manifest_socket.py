@@ -14,6 +14,7 @@ from services.sources.adapters.manifest_store import ManifestStore
 from services.sources.controllers.manifest_endpoint import ManifestEndpoint
 from services.sources.controllers.troubles import Troubles
 from shared.manifests_api import SOCKET
+from tests.deadline import WAIT_SECONDS
 
 
 async def test_a_socket_that_could_not_be_opened_answers_once_it_can(tmp_path: Path) -> None:
@@ -31,7 +32,7 @@ async def test_a_socket_that_could_not_be_opened_answers_once_it_can(tmp_path: P
     await served.open()
     reader, writer = await asyncio.open_unix_connection(str(directory / SOCKET))
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     writer.close()
     await served.close()
@@ -46,7 +47,7 @@ async def test_what_a_kill_within_a_write_left_is_removed_and_no_other_file(tmp_
     troubles = Troubles(MemoryNetwork().bus("sources"))
     endpoint = ManifestEndpoint(ManifestStore(directory), str(tmp_path), troubles, lambda _document, _path: {})
     running = asyncio.create_task(endpoint.run())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not (tmp_path / SOCKET).exists():
             await asyncio.sleep(0.01)
     assert sorted(path.name for path in directory.iterdir()) == sorted(names[1:])

@@ -21,6 +21,7 @@ from services.sources.service import build
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
 
@@ -148,7 +149,7 @@ async def test_a_manifest_that_takes_long_to_read_stops_nothing_else(
     async with node.sources():
         await node.desired.until_complete()
         node.write("web.yaml", manifest("web"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not entered.is_set():
                 await asyncio.sleep(0.01)
         going.set()
@@ -328,7 +329,7 @@ async def test_a_restart_while_a_file_is_broken_keeps_its_pod(node: Node) -> Non
         assert node.desired.state == before
         path.unlink()
         await node.desired.until(lambda state: not state)
-        async with asyncio.timeout(60):  # the record goes after the removal is published, in a thread
+        async with asyncio.timeout(WAIT_SECONDS):  # the record goes after the removal is published, in a thread
             while list((node.root_dir / "sources" / "manifests").glob("*.json")):
                 await asyncio.sleep(0.001)
 

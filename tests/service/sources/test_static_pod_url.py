@@ -23,6 +23,7 @@ from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from shared.podspec.static_pod import LARGEST_POD
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
 
@@ -83,7 +84,7 @@ class WebServer:
 
     async def next_answers(self, number: int = 2) -> None:
         """Wait for the end of so many answers: the one under way may be an earlier one."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             for _ in range(number):
                 self.answered.clear()
                 await self.answered.wait()
@@ -206,7 +207,7 @@ async def test_a_kill_between_record_and_publication_loses_nothing(node: Node, m
     async with server.listening():
         with monkeypatch.context() as patched:
             patched.setattr(url_pods, "crash_point", end_there)
-            async with node.sources(server.url), asyncio.timeout(60):
+            async with node.sources(server.url), asyncio.timeout(WAIT_SECONDS):
                 await killed.wait()
                 assert not node.desired.state
     async with node.sources(server.url):  # which answers no more
@@ -224,7 +225,7 @@ async def test_a_record_that_cannot_be_saved_is_tried_again(node: Node, monkeypa
     server = WebServer(answer(pod_list(pod("a"))))
     async with server.listening(), node.sources(server.url):
         monkeypatch.setattr(Checkpoint, "save", no_space)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             await failed.wait()
         await node.desired.until(running("a"))
         monkeypatch.setattr(Checkpoint, "save", save)
@@ -248,7 +249,7 @@ async def test_a_record_in_the_run_directory_is_reported_until_the_root_director
     records.parent.mkdir()
     records.write_text("in the place of the directory")
     server = WebServer(answer(pod_list(pod("a"))))
-    async with server.listening(), node.sources(server.url), asyncio.timeout(60):
+    async with server.listening(), node.sources(server.url), asyncio.timeout(WAIT_SECONDS):
         await node.desired.until(running("a"))
         while not any(line and "cannot be written" in line for line in reported):
             await asyncio.sleep(0.01)

@@ -13,6 +13,7 @@ from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.core import local_objects
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.yaml_document import read_document
+from tests.deadline import WAIT_SECONDS
 
 DIRECTORY = "/manifests"
 FILE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{a: b}}\n"
@@ -54,7 +55,7 @@ async def test_a_request_is_answered_from_the_last_look_while_a_large_file_is_re
     if before:
         await submitted.take(files(*before))
     taking = asyncio.create_task(submitted.take(files("small", "large")))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not reading.entered.is_set():
             await asyncio.sleep(0.01)
     small, large = (submitted.get(GetObject(kind="ConfigMap", namespace="default", name=n)) for n in ("small", "large"))

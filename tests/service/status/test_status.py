@@ -24,6 +24,7 @@ from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
 
@@ -64,7 +65,7 @@ class Decided:
         evaluator._publish = recorded  # type: ignore[method-assign]
 
     async def until(self, condition: Callable[[Conditions], bool]) -> Conditions:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not self.all or not condition(self.all[-1]):
                 self._changed.clear()
                 await self._changed.wait()

@@ -11,6 +11,7 @@ from shared.tracing.context import SpanContext
 from shared.tracing.otlp import MOST_WAITING, OtlpExporter
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.trace_collector import TraceCollector
 from tests.free_ports import free_ports
 
@@ -30,7 +31,7 @@ def counted(metrics: Registry, result: str) -> float:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not holds():
             await asyncio.sleep(0.01)
 

@@ -23,6 +23,7 @@ from services.volume.adapters import backing_directory, root_dir
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
 
@@ -165,7 +166,7 @@ class Cluster:
 
     async def until_shown(self, uid: str, volume: str, **content: str) -> None:
         """Until the files are these; no stream reports a refresh."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while self.read(uid, volume) != content:
                 await asyncio.sleep(0)
 

@@ -23,6 +23,7 @@ from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.controllers import claim_reads
 from services.volume.core import operation_backoff, orphans, plugin_registry
 from services.volume.plugins import csi_block, csi_staging
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.fakes.followed import FollowedStream
 from tests.service.volume.cluster import Cluster
@@ -30,7 +31,6 @@ from tests.unit.volume.claims import CLAIM, PV, claim, volume
 
 DRIVER = "hostpath.csi.k8s.io"
 CSI_DRIVER = f"CSIDriver//{DRIVER}"
-DEADLINE = 60.0  # seconds
 
 
 class CsiCluster(Cluster):
@@ -138,7 +138,7 @@ class CsiCluster(Cluster):
         return next(iter(found.volumes.values()), None) if found is not None else None
 
     async def until(self, holds: Callable[[], object]) -> None:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not holds():
                 await asyncio.sleep(0.005)
 

@@ -21,6 +21,7 @@ from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
 from shared.metrics.registry import Registry, Series
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
 
@@ -108,7 +109,7 @@ class Node:
 
     async def until_gone(self, uid: str) -> None:
         """Until `pods/<uid>` is removed, which no stream reports."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while self.directory(uid).exists():
                 await asyncio.sleep(0)
 

@@ -12,6 +12,7 @@ from bus.messages.sources import NodeObject
 from bus.messages.status import VolumesReported
 from bus.messages.streams import NODE_OBJECT, VOLUMES_IN_USE, VOLUMES_REPORTED
 from bus.messages.volume import VolumeState
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.fakes.followed import FollowedStream
 from tests.service.volume.node import Node, started_node
@@ -60,7 +61,7 @@ class Stage:
         )
 
     async def until_removed(self, uid: str) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while os.path.lexists(self.node.directory(uid)):
                 await asyncio.sleep(0)
 

@@ -21,6 +21,7 @@ from services.volume.controllers import claim_reads, reconciliation
 from services.volume.core import orphans
 from services.volume.service import Volume
 from shared.backoff import Backoff
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.service.volume.cluster import Cluster
 from tests.unit.volume.claims import CLAIM, PV, Object, claim, pod, volume
@@ -82,7 +83,7 @@ class ClaimCluster(Cluster):
         return found
 
     async def until_asked(self, key: str, times: int = 1) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while self.asked[key] < times:
                 await asyncio.sleep(0)
 
@@ -103,7 +104,7 @@ async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClaimClust
 
 
 async def until_gone(path: Path) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while os.path.lexists(path):
             await asyncio.sleep(0)
 
@@ -148,7 +149,7 @@ async def test_a_claim_that_is_deleted_under_a_running_pod_leaves_the_mount(clus
         asked = cluster.asked[CLAIM]
         del cluster.objects[CLAIM]
         cluster.changed.put(CLAIM, ChangedObject(resource_version=""))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while cluster.asked[CLAIM] == asked:
                 await asyncio.sleep(0)
         cluster.run("other")

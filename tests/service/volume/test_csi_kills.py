@@ -7,7 +7,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.volume.adapters import csi_client
-from tests.service.volume.csi_cluster import DEADLINE, CsiCluster, running_csi_cluster
+from tests.deadline import WAIT_SECONDS
+from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
 
 METHODS = ("NodeGetCapabilities", "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 POINTS = [f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in METHODS]
@@ -50,7 +51,7 @@ async def test_a_kill_at_a_call_leaves_the_mounts_of_an_undisturbed_run(
         killed.setattr(csi_client, "crash_point", end_there)
         async with cluster.volume():
             going = asyncio.create_task(through())
-            await asyncio.wait_for(reached.wait(), DEADLINE)
+            await asyncio.wait_for(reached.wait(), WAIT_SECONDS)
     async with cluster.volume():
         if was_mounting:
             await cluster.until_mounted("a")
@@ -92,4 +93,4 @@ async def test_a_driver_that_dies_in_a_call_is_called_again_when_it_is_back(
         await cluster.until_mounted("a")
         cluster.run("a", PodState.FINISHED)
         await cluster.until_nothing_is_left()
-        await asyncio.wait_for(restarting, DEADLINE)
+        await asyncio.wait_for(restarting, WAIT_SECONDS)

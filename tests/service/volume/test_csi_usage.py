@@ -10,6 +10,7 @@ from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.volume.controllers import volume_usage
 from shared.frozen_copy import replace
 from shared.plugin_grpc import csi_pb2
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import STAGE, STATS
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
 
@@ -65,7 +66,7 @@ async def test_a_driver_that_fails_or_hangs_leaves_the_last_figures(
         async def shown() -> bool:
             return [each.filesystem for each in await found(cluster)] == [FIGURES]
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await shown():  # the first reading may take longer than 0.2 s
                 await asyncio.sleep(0.01)
         for fault in ("INTERNAL", "hang"):
@@ -95,7 +96,7 @@ async def test_a_damaged_volume_is_an_event_and_a_figure_with_the_gate(cluster: 
         await cluster.until(texts)
         assert [text[:24] for text in texts()] == ["Volume v: 2 bad blocks x"] and len(texts()[0]) < 1100
     async with cluster.volume():
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not (shown := await found(cluster)):
                 await asyncio.sleep(0.01)
         assert [each.abnormal for each in shown] == [None]

@@ -13,6 +13,7 @@ from bus.messages.status import PatchClaimStatus, RequestToken, VolumesReported
 from bus.messages.streams import VOLUMES_IN_USE, VOLUMES_REPORTED
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.csi_volume import attachment_name
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.volume import csi_cluster
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
@@ -95,7 +96,7 @@ async def test_a_healthy_pod_gets_its_attachable_volume_beside_a_bad_record_an_u
         damaged.reported.put("node", VolumesReported(generation=generation, volumes=names, resource_version="2"))
         damaged.put_node("3", attached=(HEALTHY,))
         attached = time.monotonic()
-        async with asyncio.timeout(csi_cluster.DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             await damaged.until_mounted("healthy")
         assert time.monotonic() - attached < 2.0
         damaged.admitted.mark_complete()

@@ -11,7 +11,7 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.threads import Threads
 from services.volume.controllers import reconciliation
 from shared.deadlines import SECONDS, Deadlines
-from tests.fakes.followed import DEADLINE
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import Node, started_node
 
 
@@ -34,7 +34,7 @@ async def test_a_start_that_waits_for_nothing_outside_is_overdue(node: Node, mon
 
     monkeypatch.setattr(Threads, "call", hang)
     async with node.volume():
-        await asyncio.wait_for(begun.wait(), DEADLINE)
+        await asyncio.wait_for(begun.wait(), WAIT_SECONDS)
         pass_time(node.deadlines, SECONDS)
         assert node.deadlines.overdue() is None
         node.deadlines.tick()
@@ -52,13 +52,13 @@ async def test_a_directory_that_is_listed_slowly_is_waited_for(
         listings += 1
         if listings == listing:
             entered.set()
-            assert released.wait(DEADLINE)
+            assert released.wait(WAIT_SECONDS)
         return uids(directories)
 
     monkeypatch.setattr(PodDirectories, "uids", slow)
     monkeypatch.setattr(reconciliation, "SWEEP", 0.0)
     async with node.volume():
-        assert await asyncio.to_thread(entered.wait, DEADLINE)
+        assert await asyncio.to_thread(entered.wait, WAIT_SECONDS)
         pass_time(node.deadlines, 10 * SECONDS)
         assert node.deadlines.overdue() is None
         node.admit("u", "cache")

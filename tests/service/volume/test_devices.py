@@ -9,8 +9,8 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.controllers import operation_executor
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.disk_plugin import WITH_DISKS, DiskPlugin
-from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 
 
@@ -36,7 +36,7 @@ def mounted(node: Node, uid: str) -> bool:
 
 
 async def until_logged(node: Node, line: str) -> None:
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(WAIT_SECONDS):
         while line not in log(node):
             await asyncio.sleep(0)
 
@@ -78,7 +78,7 @@ async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
     def hanging(plugin: DiskPlugin, volume_name: str) -> None:
         if volume_name.startswith("slow^"):
             begun.append(volume_name)
-            assert answers.wait(DEADLINE)
+            assert answers.wait(WAIT_SECONDS)
         unmount(plugin, volume_name)
 
     monkeypatch.setattr(DiskPlugin, "unmount_device", hanging)
@@ -91,7 +91,7 @@ async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
         await node.mounted.until(lambda _: all(mounted(node, disk) for disk in disks))
         for disk in disks[1:]:
             node.admit(disk, state=PodState.FINISHED)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(begun) < operation_executor.CALLS_PER_DRIVER:
                 await asyncio.sleep(0.01)
         node.admit(disks[0], state=PodState.FINISHED)
@@ -128,7 +128,7 @@ async def test_a_process_killed_beside_a_call_for_a_device_leaves_its_work_to_th
         if "Expand" in point:
             node.volumes[-1] = {"name": "v", "disk": {"name": "data", "bytes": 200}}
             node.admit(uid, "v")
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while (node.root / "disks" / "data.bytes").read_text() != "200":
                     await asyncio.sleep(0)
         node.admit(uid, state=PodState.FINISHED)
@@ -138,7 +138,7 @@ async def test_a_process_killed_beside_a_call_for_a_device_leaves_its_work_to_th
         killed.setattr(operation_executor, "crash_point", end_there)
         async with node.volume():
             going = asyncio.create_task(through("a"))
-            await asyncio.wait_for(reached.wait(), DEADLINE)
+            await asyncio.wait_for(reached.wait(), WAIT_SECONDS)
     async with node.volume():
         await going
         await node.until_gone("a")

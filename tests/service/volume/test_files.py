@@ -15,6 +15,7 @@ from services.volume.adapters import cluster_content
 from services.volume.controllers import reconciliation
 from services.volume.core import operation_backoff, reconciler, token_cache
 from shared.backoff import Backoff
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.cluster import Cluster, without_mounts
 
 
@@ -73,7 +74,7 @@ async def test_replaced_files_stay_a_moment_and_are_removed_without_a_request(cl
         await cluster.until_mounted("u", "key")
         cluster.put("Secret", "s", "2", password="changed")
         await cluster.until_shown("u", "key", password="changed")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while directories() > 1:
                 await asyncio.sleep(0.01)
     assert cluster.read("u", "key") == {"password": "changed"}
@@ -177,7 +178,7 @@ async def test_a_pod_that_ends_does_not_wait_for_answers(cluster: Cluster) -> No
         cluster.admit("u", state=PodState.TERMINATED)
         await cluster.mounted.until(lambda state: not state)
         cluster.admit("u", state=PodState.FINISHED)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while (cluster.root / "pods" / "u").exists():
                 await asyncio.sleep(0)
 
@@ -188,7 +189,7 @@ async def test_the_token_of_a_pod_that_is_deleted_before_its_volume_is_mounted_i
     tokens = token_cache.TokenCache()
     monkeypatch.setattr(cluster_content, "TokenCache", lambda: tokens)
     cluster.silent = {"sources"}  # the volume waits for its ConfigMap
-    async with cluster.volume(), asyncio.timeout(60):
+    async with cluster.volume(), asyncio.timeout(WAIT_SECONDS):
         for uid in ("u1", "u2", "u3"):
             cluster.admit(uid, "access")
         while len(tokens) < 3:
@@ -209,7 +210,7 @@ async def test_a_changed_label_is_shown_and_an_ended_pod_leaves_nothing(cluster:
         cluster.admit("u", state=PodState.TERMINATED)
         await cluster.mounted.until(lambda state: not state)
         cluster.admit("u", state=PodState.FINISHED)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while (cluster.root / "pods" / "u").exists():
                 await asyncio.sleep(0)
 
@@ -236,7 +237,7 @@ async def test_a_restart_without_the_other_services_publishes_what_is_mounted_an
 
 async def until_asked(cluster: Cluster) -> None:
     """Until a request has reached one of the others, played or silent."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not cluster.asked:
             await asyncio.sleep(0)
 
@@ -277,7 +278,7 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_when_that_fails(
         await cluster.until_mounted("u", "access")
         cluster.token = IssuedToken(error="the server is not well")
         before = cluster.asked.total()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while cluster.asked.total() < before + 2:
                 await asyncio.sleep(0)
         assert cluster.read("u", "access")["token"] == "jwt-1"

@@ -15,7 +15,7 @@ from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_M
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
 from shared.mountinfo import MountPoint
-from tests.fakes.followed import DEADLINE
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import Node, started_node
 
 HUNG = 24  # paths; more than any mount has places for looks at hostPaths
@@ -53,7 +53,7 @@ class DeadServer:
         with self._lock:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
-        assert self.answers.wait(DEADLINE)
+        assert self.answers.wait(WAIT_SECONDS)
         with self._lock:
             self.under_way -= 1
 
@@ -97,8 +97,8 @@ def dead_mount(dead: DeadServer, monkeypatch: pytest.MonkeyPatch) -> DeadServer:
     """It is mounted at `/dead`; a call that waits for a place waits longer than the test."""
     table = (MountPoint("/", "ext4", shared=True), MountPoint("/dead", "fuse.sshfs", shared=True))
     monkeypatch.setattr(recent_mounts, "mount_table", lambda: table)
-    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT", 10 * DEADLINE)
-    monkeypatch.setattr(operation_executor, "SUBPATH_TIMEOUT", 10 * DEADLINE)
+    monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT", 10 * WAIT_SECONDS)
+    monkeypatch.setattr(operation_executor, "SUBPATH_TIMEOUT", 10 * WAIT_SECONDS)
     return dead
 
 
@@ -107,7 +107,7 @@ async def test_paths_that_hang_below_one_mount_stop_no_hostpath_elsewhere(node: 
         node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}", "type": "Directory"}})
         node.admit(f"hung-{number:02}", f"nfs-{number}")
     async with node.volume():
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while dead_mount.under_way < CALLS_PER_MOUNT:
                 await asyncio.sleep(0)
         node.admit("fine", "host")
@@ -146,7 +146,7 @@ async def test_subpaths_that_hang_stop_no_subpath_of_another_volume(node: Node, 
         node.admit(f"hung-{number:02}", f"nfs-{number}")
     async with node.volume():
         hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while dead.under_way < CALLS_PER_LOCAL_MOUNT:
                 await asyncio.sleep(0)
         node.admit("fine", "cache")
@@ -167,7 +167,7 @@ async def test_subpaths_that_hang_below_one_mount_stop_no_subpath_of_a_hostpath_
     node.admit("fine", "host")
     async with node.volume():
         hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while dead_mount.under_way < CALLS_PER_MOUNT:
                 await asyncio.sleep(0)
         assert (await subpath(node, "fine", "host")).host_path

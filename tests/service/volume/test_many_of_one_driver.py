@@ -14,9 +14,9 @@ from services.volume.adapters.ownership import give_to_group
 from services.volume.controllers import operation_executor
 from services.volume.controllers.operation_executor import CALLS_PER_DRIVER
 from services.volume.plugins import csi
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
 
-DEADLINE = 60.0  # seconds
 INLINE = {"driver": DRIVER}
 
 
@@ -38,7 +38,7 @@ async def test_volumes_whose_files_get_a_group_leave_the_driver_to_the_others(
 
     def slow(root: Path, group: int, **more: Any) -> None:
         changing.append(root)
-        assert may_end.wait(DEADLINE)
+        assert may_end.wait(WAIT_SECONDS)
         real(root, group, **more)
 
     monkeypatch.setattr(csi, "give_to_group", slow)
@@ -86,7 +86,7 @@ async def test_changes_of_groups_on_volumes_of_one_driver_leave_places_for_other
 
     def hang(root: Path, group: int, **more: Any) -> None:
         changing.append(root)
-        assert may_end.wait(DEADLINE)
+        assert may_end.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(csi, "give_to_group", hang)
     monkeypatch.setattr(operation_executor, "OWNERSHIP_PER_DRIVER", 2)

@@ -23,7 +23,7 @@ from services.volume.plugins.registry import volume_spec
 from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, RemovalProgress
-from tests.fakes.followed import DEADLINE
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import TIMEOUT, Node, started_node
 
 
@@ -49,7 +49,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
         if removed is not None:
             removed.entries = 250_000
             entered.set()
-            assert go_on.wait(DEADLINE)
+            assert go_on.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(backing_directory, "remove_tree", remove)
     monkeypatch.setattr(operation_executor, "REPORT_AFTER_SECONDS", 0.0)
@@ -57,7 +57,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
     async with node.volume():
         await node.mounted.until(bool)
         node.admit("u", state=PodState.TERMINATED)
-        assert await asyncio.to_thread(entered.wait, DEADLINE)
+        assert await asyncio.to_thread(entered.wait, WAIT_SECONDS)
         node.admit("v")
         await node.until_troubles("UnmountVolume cache of pod default/web (u) takes long, 200000 entries are removed")
         go_on.set()
@@ -89,7 +89,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
         await node.mounted.until(lambda _: all(mounted(node, uid) for uid in (*turns, "fifth")))
         for uid in turns:
             node.admit(uid, state=PodState.FINISHED)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not all(turns.values()):
                 await asyncio.sleep(0)
         node.admit("fifth", state=PodState.FINISHED)
@@ -105,7 +105,7 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
 
     def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
         if isinstance(operation, UnmountVolume) and operation.uid.startswith("hung"):
-            assert answers.wait(DEADLINE)
+            assert answers.wait(WAIT_SECONDS)
         return perform(calls, operation, gathered, removed)
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
@@ -140,7 +140,7 @@ async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
             return perform(calls, operation, gathered, removed)
         if isinstance(operation, UnmountVolume):
             begun.append(operation.uid)
-            assert answers.wait(DEADLINE)
+            assert answers.wait(WAIT_SECONDS)
         return Performed("/share")
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
@@ -154,7 +154,7 @@ async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
         await node.mounted.until(lambda _: all(mounted(node, uid) for uid in (*hung, "fine")))
         for uid in hung:
             node.admit(uid, state=PodState.FINISHED)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(begun) < operation_executor.UNMOUNTS_PER_DRIVER:
                 await asyncio.sleep(0.01)
         node.admit("fine", state=PodState.FINISHED)
@@ -171,7 +171,7 @@ async def test_a_volume_whose_unmount_hangs_is_mounted_again_only_after_the_unmo
 
     def hanging(calls: PluginCalls, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
         if operation.uid == "u" and isinstance(operation, UnmountVolume):
-            assert answers.wait(DEADLINE)
+            assert answers.wait(WAIT_SECONDS)
         given = perform(calls, operation, gathered, removed)
         if operation.uid == "u":
             performed.append(type(operation).__name__)
@@ -218,7 +218,7 @@ async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
         for number in range(3):
             (node.empty_dir("u", "cache") / f"file-{number}").touch()
         node.admit("u", state=PodState.FINISHED)
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not turns:
                 await asyncio.sleep(0)
         node.admit("u", "cache")

@@ -15,12 +15,12 @@ from bus.interface import Deleted
 from bus.messages.volume import CsiNode, RegisteredPlugin
 from services.volume.controllers import plugin_registration
 from shared.plugin_grpc import csi_pb2
+from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import CsiDriver
 from tests.service.volume.node import Node, started_node
 
 DRIVER = "hostpath.csi.k8s.io"
 KEY = f"CSIPlugin/{DRIVER}"
-DEADLINE = 60.0  # seconds
 
 
 class Plugins:
@@ -46,13 +46,13 @@ class Plugins:
         return await self.stream.until(lambda state: state.keys() == wanted)
 
     async def until_complete(self) -> None:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not self.stream.complete:
                 await asyncio.sleep(0.01)
 
     async def until_answered(self, driver: CsiDriver, count: int = 1) -> list[tuple[bool, str]]:
         """Until the driver received so many registration statuses."""
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(driver.statuses) < count:
                 await asyncio.sleep(0.01)
         return driver.statuses
@@ -166,7 +166,7 @@ async def test_a_process_killed_beside_a_registration_leaves_it_to_the_next(
     with monkeypatch.context() as killed:
         killed.setattr(plugin_registration, "crash_point", end_there)
         async with plugins.node.volume():
-            await asyncio.wait_for(reached.wait(), DEADLINE)
+            await asyncio.wait_for(reached.wait(), WAIT_SECONDS)
     assert driver.statuses == []
     async with plugins.node.volume():
         await plugins.until(DRIVER)

@@ -11,6 +11,7 @@ from bus.messages.sources import ChangedObject
 from bus.messages.status import RequestedPodCertificate, RequestPodCertificate
 from services.volume.core import operation_backoff, pod_certificates
 from shared.backoff import Backoff
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.cluster import FOLDERS, Cluster, without_mounts
 
 SOURCE = {
@@ -62,13 +63,13 @@ class Signing(Cluster):
         self.end(request, "Issued", certificateChain=CHAIN, beginRefreshAt=begin, notAfter="2100-01-02T00:00:00Z")
 
     async def until_requested(self, count: int) -> RequestPodCertificate:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(self.requests) < count:
                 await asyncio.sleep(0.005)
         return self.requests[count - 1]
 
     async def until_other_files(self, before: dict[str, str]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while self.read("u", "identity") == before:
                 await asyncio.sleep(0.005)
 

@@ -7,6 +7,7 @@ import pytest
 
 from bus.messages.volume import VolumeState
 from services.volume.adapters import backing_directory
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.cluster import Cluster, without_mounts
 
 
@@ -32,7 +33,7 @@ def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def until_asked(cluster: Cluster) -> None:
     """Until volume has found the disk, has published what is mounted and requests the ConfigMap."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not cluster.asked:
             await asyncio.sleep(0)
     await cluster.network.settle()

@@ -20,7 +20,7 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import RemovalProgress
-from tests.fakes.followed import DEADLINE
+from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import Node, started_node
 
 
@@ -52,7 +52,7 @@ async def test_a_pod_without_volumes_gets_directories_and_no_entry(node: Node) -
     node.admit("v", "cache")
     async with node.volume():
         await node.mounted.until(lambda state: "v" in state)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not (node.directory("u") / "plugins").exists():
                 await asyncio.sleep(0)
     assert "u" not in node.mounted.state
@@ -87,7 +87,7 @@ async def test_a_turn_without_a_change_looks_at_no_pod(node: Node, monkeypatch: 
 
     async def until_turned(times: int) -> None:
         before = len(turns)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(turns) < before + times:
                 await asyncio.sleep(0)
 
@@ -190,7 +190,7 @@ class Gate:
     ) -> Performed:
         if operation.uid == "hung" and not isinstance(operation, MountVolume):
             self.entered.set()
-            assert self.opened.wait(DEADLINE)
+            assert self.opened.wait(WAIT_SECONDS)
         return self._perform(calls, operation, gathered, removed)
 
 
@@ -215,7 +215,7 @@ async def test_a_removal_kept_waiting_by_a_long_one_does_not_take_the_next_pod_o
         node.admit("again", state=PodState.TERMINATED)
         await node.mounted.until(lambda state: "again" not in state)
         node.admitted.delete("hung")
-        assert await asyncio.to_thread(gate.entered.wait, DEADLINE)
+        assert await asyncio.to_thread(gate.entered.wait, WAIT_SECONDS)
         node.admit("again", state=PodState.FINISHED)
         await node.network.settle()
         node.admitted.delete("again")
@@ -243,7 +243,7 @@ async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_t
         data = node.empty_dir("again", "cache") / "data"
         data.write_text("kept")
         node.admitted.delete("hung")
-        assert await asyncio.to_thread(gate.entered.wait, DEADLINE)
+        assert await asyncio.to_thread(gate.entered.wait, WAIT_SECONDS)
         node.admit("again", state=PodState.TERMINATED)
         await node.mounted.until(lambda state: state["again"].volumes["cache"].state is VolumeState.UNMOUNTING)
         node.admit("again", "cache")
@@ -262,7 +262,7 @@ async def test_neither_events_nor_listings_of_directories_wait_for_operations_th
     async with node.volume():
         await node.mounted.until(bool)
         node.admitted.delete("hung")
-        assert await asyncio.to_thread(gate.entered.wait, DEADLINE)
+        assert await asyncio.to_thread(gate.entered.wait, WAIT_SECONDS)
         node.admit("u", "key")
         await node.mounted.until(lambda state: "u" in state)
 

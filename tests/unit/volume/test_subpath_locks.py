@@ -9,7 +9,7 @@ import pytest
 from services.volume.adapters import subpaths
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
-from tests.fakes.followed import DEADLINE
+from tests.deadline import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subpaths]:
     def bind(source: int, target: Path) -> None:
         if target.parts[-3] == "dead":
             entered.set()
-            assert answers.wait(DEADLINE)
+            assert answers.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(subpaths, "bind", bind)
     monkeypatch.setattr(subpaths, "LOCK_TIMEOUT", 0.05)
@@ -28,7 +28,7 @@ def hung(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subpaths]:
     (tmp_path / "volume").mkdir()
     binding = threading.Thread(target=paths.prepare, args=("u", "dead", "c", 0, str(tmp_path / "volume"), "part"))
     binding.start()
-    assert entered.wait(DEADLINE)
+    assert entered.wait(WAIT_SECONDS)
     yield paths
     answers.set()
     binding.join()
