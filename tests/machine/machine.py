@@ -97,6 +97,11 @@ class Machine(InstalledNode):
         """The end of the journal of this boot."""
         return self.call("journalctl", "--boot", "--no-pager", "--lines=80").stdout
 
+    def wait_until(self, condition: str) -> None:
+        """Wait in there, for `within` twice, until a condition of the shell holds: the one processor stays free for
+        what is waited for. MachineError where it does not."""
+        self.run("sh", "-c", f"until {condition}; do sleep 1; done", seconds=2 * self.within)
+
     def write(self, path: str, text: str, mode: str = "0644") -> None:
         """Write a file in there, and its directories."""
         (self.shared / "written").write_text(text)
