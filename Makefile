@@ -139,10 +139,15 @@ machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: the
 	@tools/install-missing run test
 	$(PYTEST_REAL) --durations=0 --durations-min=0.5 tests/machine $(ARGS)
 
+# A node in a machine one part of which is another one: PART=KERNEL=trixie (6.12), KERNEL=sid (7.2), CONTAINERD=sid, HANDLER=crun.
+machine-node: venv
+	MACHINE_$(PART) $(PYTEST) tests/machine/test_node.py
+
 night: export NIGHT := 1
 night: export FIRST_SEED := $(shell date +%s)
 night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak
 	@$(MAKE) --no-print-directory test-crun
+	@for part in KERNEL=trixie KERNEL=sid CONTAINERD=sid HANDLER=crun; do $(MAKE) --no-print-directory machine-node PART=$$part || exit 1; done
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory coverage
 	$(BIN)/python -m tests.mutation --count 400 --minutes 90

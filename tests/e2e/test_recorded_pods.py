@@ -23,8 +23,10 @@ from bus.process_bus import ProcessBus
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.agent import NODE
+from tests.chosen_programs import chosen_suite
 from tests.cluster import Cluster
 from tests.containerd import PrivateContainerd
+from tests.debian_containerd import INSTALLED
 from tests.differences import Difference
 from tests.fakes.cri_proxy import CriProxy, of_pod
 from tests.recorded import NAMES, recording
@@ -32,7 +34,12 @@ from tests.recorded_exceptions import EXCEPTIONS, NOT_COMPARED, STATIC, equal, u
 from tests.recorded_run import Call, Calls, Place, in_groups, plain_event, plain_status
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(600),
+]
 
 SPACE = "rec"
 TIMEOUT = 60.0  # seconds; most of it is the machine's
@@ -301,6 +308,7 @@ async def has_called(stage: Stage, name: str, recorded: Object, *, deleted: bool
     await stage.until(lambda: equal("calls", name, *both()), lambda: unexplained("calls", name, *both()))
 
 
+@pytest.mark.skipif(chosen_suite() != INSTALLED, reason="the recordings are of containerd 1.6: make test-versions")
 async def test_every_exception_is_needed(stage: Stage, request: pytest.FixtureRequest) -> None:
     """Runs last; what a run of all recordings did not need goes from the table."""
     if request.session.testsfailed or len(request.session.items) < len(NAMES):
