@@ -173,6 +173,6 @@ def test_the_skew_policy_permits_an_api_server_up_to_three_releases_newer(versio
 
 
 def test_the_api_server_of_the_tests_is_the_one_of_the_table_of_versions() -> None:
-    [row] = [line for line in text_of("docs/versions.md").splitlines() if line.startswith("| API server |")]
+    row, *_ = (line for line in text_of("docs/versions.md").splitlines() if line.startswith("| API server |"))
     assert f"{TESTED}." in row.split("|")[3]
     assert f"tested with {TESTED}" in skew(f"v{TESTED}.2").remedy
