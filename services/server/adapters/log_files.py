@@ -45,7 +45,7 @@ class LogReader:
 
     async def advance(self, decoder: LogDecoder) -> tuple[bytes, bool]:
         """The next output, and whether the end was reached. A file that was replaced is read to its end first, then
-        the new one of the same name goes on. Raises LogReadError, UnsupportedLogFormatError."""
+        the one that was written to next goes on. Raises LogReadError, UnsupportedLogFormatError."""
         return await self._in_thread(lambda: self._advance(decoder))
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class LogReader:
                 block = file.read(_BLOCK)
                 if not block:
                     decoder.restart()
-                    self._file = self._log.open()
+                    self._file = self._log.open_next(file)
                     file.close()
                     return b"", False
         except OSError as error:

@@ -6,12 +6,17 @@ A pod that may write to the node's log directory could otherwise put a link to a
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from io import FileIO
+from itertools import islice
 from pathlib import Path
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_MAX_NAMES = 1000  # of a log's directory that are looked at for rotated files
+_PACKED = (".gz", ".tmp")
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,38 @@ class LogFile:
             return False
         ours = os.fstat(file.fileno())
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+    def open_next(self, file: FileIO) -> FileIO:
+        """Return the file that goes on after this open one, which was replaced: the oldest file that was rotated later
+        and is not packed yet, otherwise the one at the path. Raises OSError."""
+        newest = self.open()  # before the rotated files are listed: a rotation in between adds to the list
+        try:
+            for path in self._rotated_after(file):
+                with suppress(FileNotFoundError):  # it has just been packed
+                    following = replace(self, path=str(path)).open()
+                    newest.close()
+                    return following
+        except BaseException:
+            newest.close()
+            raise
+        return newest
+
+    def _rotated_after(self, file: FileIO) -> Iterator[Path]:
+        """Yield the rotated files that were written to later than it, oldest first. podsync names them by time."""
+        if not self.pod_directory:
+            return
+        ended = os.fstat(file.fileno())
+        current = Path(self.path)
+        with os.scandir(current.parent) as entries:
+            names = [entry.name for entry in islice(entries, _MAX_NAMES)]
+        for name in sorted(names):
+            if name.startswith(f"{current.name}.") and not name.endswith(_PACKED):
+                path = current.parent / name
+                with suppress(FileNotFoundError):
+                    there = path.stat(follow_symlinks=False)
+                    another = (there.st_dev, there.st_ino) != (ended.st_dev, ended.st_ino)
+                    if another and there.st_mtime_ns > ended.st_mtime_ns:
+                        yield path
 
     def _beneath(self) -> int:
         parts = Path(self.path).parts

@@ -1,7 +1,9 @@
 """/containerLogs over real HTTP: real log files, followed while they are written, rotated and ended."""
 
 import asyncio
+import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -203,6 +205,21 @@ async def test_a_follower_goes_on_in_the_new_file_after_rotation(server: Running
         append(log.with_suffix(".20240101"), line("before"))
         log.write_bytes(line("after"))
         assert await follower.read(13) == b"before\nafter\n"
+
+
+async def test_a_follower_that_is_slower_than_two_rotations_gets_every_line(server: Running, log: Path) -> None:
+    async with Follower(server) as follower:
+        await follower.read(14)
+        for number in range(2):  # at once: the follower does not look in between
+            rotated = log.with_name(f"{log.name}.20240101-00000{number}")
+            log.rename(rotated)
+            append(rotated, line(f"end of {number}"))
+            log.write_bytes(line(f"begin of {number + 1}"))
+            stamp = 10**9 * (time.time_ns() // 10**9 + number)  # rotations are seconds apart
+            os.utime(rotated, ns=(stamp, stamp))
+        packed = log.with_name(f"{log.name}.20240101-000000")
+        packed.rename(packed.with_name(f"{packed.name}.gz"))  # as the second rotation does
+        assert await follower.read(40) == b"end of 0\nbegin of 1\nend of 1\nbegin of 2\n"
 
 
 async def test_a_byte_limit_ends_a_follower(server: Running, log: Path) -> None:
