@@ -21,11 +21,11 @@ from shared.kube.interface import ApiStatusError
 from shared.model.objects import Object
 from tests.containerd import PrivateContainerd
 from tests.control_plane import ControlPlane
-from tests.debian_containerd import INSTALLED, programs_of
+from tests.debian_containerd import INSTALLED, fetch_programs
 from tests.world import busybox_pod
 from tools.clean import remove_pods
 
-PROGRAMS = programs_of(INSTALLED)  # the Go kubelet speaks CRI v1alpha2, which containerd 2 does not have
+PROGRAMS = fetch_programs(INSTALLED)  # the Go kubelet speaks CRI v1alpha2, which containerd 2 does not have
 POD_SECONDS = 180.0  # for one pod; the slower agent needs some
 AT_ONCE = ("sh", "-c", 'trap "exit 0" TERM; sleep 1000000 & wait')  # ends at the first SIGTERM
 

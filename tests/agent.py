@@ -170,7 +170,7 @@ class Agent:
     async def _take_down(self, *, failed: bool) -> None:
         evidence.live.discard(self.home.path)
         while self._ran:
-            ran_versions.end(self._ran.pop())
+            ran_versions.end_use(self._ran.pop())
         if failed:
             print(evidence.show(self.home.path, evidence.of_running_test()), file=sys.stderr)
         if self._bus is not None:

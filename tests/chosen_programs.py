@@ -9,7 +9,7 @@ import subprocess
 from functools import cache
 
 from shared.config.effective import HANDLERS
-from tests.debian_containerd import INSTALLED, NEWEST, SUITES, find_programs, programs_of
+from tests.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs, find_programs
 
 
 @cache
@@ -34,7 +34,7 @@ def chosen_handler() -> str:
 def put_containerd_on_path() -> None:
     """Let this process and its children find the chosen containerd, its shim and ctr first. Raises OSError."""
     if chosen_suite() != INSTALLED:
-        os.environ["PATH"] = f"{programs_of(chosen_suite())}:{os.environ['PATH']}"
+        os.environ["PATH"] = f"{fetch_programs(chosen_suite())}:{os.environ['PATH']}"
 
 
 @cache

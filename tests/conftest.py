@@ -133,7 +133,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _counts:
         lanes = ", ".join(f"{lane} {_counts[lane]} in {_seconds[lane]:.1f} s" for lane in sorted(_counts))
         terminalreporter.write_line(f"lanes: {lanes}")
-    if ran := ran_versions.lines_of_this_run():
+    if ran := ran_versions.render_run():
         terminalreporter.write_line(f"ran with: {ran}")
     if seed := os.environ.get("FIRST_SEED"):
         terminalreporter.write_line(f"seeds begin at {seed}: repeat with NIGHT=1 FIRST_SEED={seed}")

@@ -108,7 +108,7 @@ class PrivateContainerd:
     def end(self) -> None:
         """End the process only; its pods go on."""
         while self._ran:
-            ran_versions.end(self._ran.pop())
+            ran_versions.end_use(self._ran.pop())
         if self._process is not None:
             leftovers.end_processes([self._process.pid])
             self._process.wait()

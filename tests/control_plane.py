@@ -101,7 +101,9 @@ class ControlPlane:
             await self.start_api_server()
             self._start_controller_manager()
             await self._until_pods_may_be_made()
-            self._ran = ran_versions.begin("API server", ran_versions.short(self._programs.version("kube-apiserver")))
+            self._ran = ran_versions.begin_use(
+                "API server", ran_versions.extract_version(self._programs.version("kube-apiserver"))
+            )
         except BaseException:
             await self._end()
             raise
@@ -170,7 +172,7 @@ class ControlPlane:
     def kubectl_command(self, *args: str) -> list[str]:
         """Return the command line of kubectl as the administrator, for a test that starts the process itself."""
         program = str(self.kubectl_program or self._folder / "kubectl")
-        ran_versions.note("kubectl", ran_versions.short(first_line(program, "version", "--client")))
+        ran_versions.note_use("kubectl", ran_versions.extract_version(first_line(program, "version", "--client")))
         server = ("--server", self.kubectl_server) if self.kubectl_server else ()
         return [program, "--kubeconfig", str(self.kubeconfig), *server, *args]
 
@@ -314,7 +316,7 @@ class ControlPlane:
 
     async def _end(self) -> None:
         if self._ran is not None:
-            ran_versions.end(self._ran)
+            ran_versions.end_use(self._ran)
             self._ran = None
         for client in self._clients:
             await client.close()

@@ -10,14 +10,14 @@ NEWEST = SUITES[-1]
 _INSTALLED_PROGRAMS = "/usr/bin"
 
 
-def programs_of(suite: str) -> str:
-    """The directory of the containerd of this Debian suite and of its shim, fetched if need be. Raises OSError with
-    the reason where it cannot be had."""
+def fetch_programs(suite: str) -> str:
+    """Return the directory with the containerd of this Debian suite and its shim; what is not in the cache is fetched.
+    Raises OSError with the reason where that fails."""
     return _INSTALLED_PROGRAMS if suite == INSTALLED else _ask(suite)
 
 
 def find_programs(suite: str) -> str | None:
-    """The same without fetching it; None where it is not there."""
+    """Return the directory with the containerd of this Debian suite and its shim; None where it is not in the cache."""
     try:
         return _INSTALLED_PROGRAMS if suite == INSTALLED else _ask("--existing", suite)
     except OSError:

@@ -36,28 +36,28 @@ _used: set[Ran] = set()  # in the test that runs
 _passed: dict[str, Counter[Ran]] = {}  # test file -> with the number of tests
 
 
-def note(part: str, version: str) -> None:
-    """The test that runs uses this."""
+def note_use(part: str, version: str) -> None:
+    """Note that the test that runs uses this version of the part."""
     assert part in PARTS, part
     _used.add((part, version))
 
 
-def begin(part: str, version: str) -> Ran:
-    """Note it for this test and for each until `end` of what is returned."""
-    note(part, version)
+def begin_use(part: str, version: str) -> Ran:
+    """Note that this test uses the version, and each test until `end_use` is called with what is returned."""
+    note_use(part, version)
     _running[part, version] += 1
     return part, version
 
 
-def end(ran: Ran) -> None:
-    """What `begin` noted has ended."""
+def end_use(ran: Ran) -> None:
+    """Stop noting what `begin_use` returned: it has ended."""
     _running[ran] -= 1
     if not _running[ran]:
         del _running[ran]
 
 
-def short(text: str) -> str:
-    """The version in what a program prints, without what a distribution adds; "" where there is none."""
+def extract_version(text: str) -> str:
+    """Return the version in what a program prints, without what a distribution adds; "" where there is none."""
     found = re.search(r"\d+\.\d+(\.\d+)?", text)
     return found[0] if found else ""
 
@@ -69,23 +69,23 @@ def begin_test() -> None:
 
 
 def end_test(file: str) -> None:
-    """A test of this file has passed."""
+    """Count the versions that were used for this file, of which a test has passed."""
     if _used:
         _passed.setdefault(file, Counter()).update(_used)
 
 
-def of_this_machine() -> list[Ran]:
-    """What each agent outside of a machine of the tests runs on."""
+def read_this_machine() -> list[Ran]:
+    """Return the versions that every agent runs on which is not in a machine of the tests."""
     controllers = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     hybrid = Path("/sys/fs/cgroup/unified").is_mount()
     return [
-        ("Linux", short(platform.release())),
+        ("Linux", extract_version(platform.release())),
         ("cgroups", "v2" if controllers else "v1, hybrid" if hybrid else "v1"),
         ("Python", platform.python_version()),
     ]
 
 
-# What a machine of the tests prints about itself, a line for each part; nothing for what is not installed.
+# A machine of the tests runs this: it prints a line for each part that is installed.
 MACHINE_SCRIPT = """\
 echo "Linux $(uname -r)"
 echo "Debian $(cat /etc/debian_version)"
@@ -95,31 +95,34 @@ true
 """
 
 
-def of_machine(printed: str) -> list[Ran]:
-    """What the script has printed in a machine, whose cgroups are v2 alone."""
+def parse_machine(printed: str) -> list[Ran]:
+    """Return the versions in what MACHINE_SCRIPT has printed in a machine, whose cgroups are v2 alone."""
     found = [("cgroups", "v2")]
     for line in printed.splitlines():
         part, _, rest = line.partition(" ")
-        if part in PARTS and (version := short(rest)):
+        if part in PARTS and (version := extract_version(rest)):
             found.append((part, version))
     return found
 
 
 def begin_node(socket: str) -> list[Ran]:
-    """Note an agent or a containerd of its own on this machine, until `end` of each that is returned."""
-    return [begin(*ran) for ran in (*of_this_machine(), *of_containerd(socket))]
+    """Note what an agent or a containerd on this machine uses, until `end_use` is called with each that is returned."""
+    return [begin_use(*ran) for ran in (*read_this_machine(), *ask_containerd(socket))]
 
 
-def of_containerd(socket: str) -> list[Ran]:
-    """The containerd that answers there, as it reports itself, and the program that runs its containers."""
+def ask_containerd(socket: str) -> list[Ran]:
+    """Return the version of the containerd at this socket, and that of the program that runs its containers."""
     with grpc.insecure_channel(f"unix://{socket}") as channel:
         found = api_pb2_grpc.RuntimeServiceStub(channel).Version(api_pb2.VersionRequest(), timeout=_ANSWER_SECONDS)
     handler = chosen_handler()
-    return [(found.runtime_name, short(found.runtime_version)), (handler, short(first_line(handler, "--version")))]
+    return [
+        (found.runtime_name, extract_version(found.runtime_version)),
+        (handler, extract_version(first_line(handler, "--version"))),
+    ]
 
 
 def write_notes() -> None:
-    """Keep what this run has noted, one file for each test file and choice of programs: a later run replaces it."""
+    """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it."""
     _NOTES.mkdir(parents=True, exist_ok=True)
     for file, counts in _passed.items():
         name = hashlib.sha256(f"{file} {chosen_suite()} {chosen_handler()}".encode()).hexdigest()[:24]
@@ -129,8 +132,8 @@ def write_notes() -> None:
         scratch.rename(_NOTES / f"{name}.json")
 
 
-def lines_of_this_run() -> str:
-    """One line for the end of a run; "" where nothing ran."""
+def render_run() -> str:
+    """Return one line about the versions of this run, for its end; "" where nothing ran."""
     parts: dict[str, set[str]] = {}
     for counts in _passed.values():
         for part, version in counts:
@@ -138,8 +141,8 @@ def lines_of_this_run() -> str:
     return ", ".join(f"{part} {' and '.join(sorted(parts[part]))}" for part in PARTS if part in parts)
 
 
-def merged(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each part and version: how many tests of which lanes ran with it."""
+def merge_notes(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row for each part and version: how many tests of which lanes passed with it."""
     rows: dict[Ran, Counter[str]] = {}
     for one in notes:
         lane = "/".join(Path(one["file"]).parts[:2])
@@ -151,8 +154,8 @@ def merged(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a table of Markdown."""
+def render_table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as a table of Markdown."""
     lines = ["| part | version | tests that passed with it |", "|---|---|---|"]
     for row in rows:
         tests = ", ".join(f"{count} of `{lane}`" for lane, count in row["tests"].items())
@@ -160,10 +163,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def page(text: str, rows: list[dict[str, Any]]) -> str:
-    """The document with this table."""
+def render_page(text: str, rows: list[dict[str, Any]]) -> str:
+    """Return the document with this table in the place of its own."""
     before, _, rest = text.partition(_BEGIN)
-    return f"{before}{_BEGIN}\n{table(rows)}\n{_END}{rest.partition(_END)[2]}"
+    return f"{before}{_BEGIN}\n{render_table(rows)}\n{_END}{rest.partition(_END)[2]}"
 
 
 def _numbers(version: str) -> list[int]:
@@ -176,8 +179,8 @@ def main() -> int:
     if not notes:
         print(f"{_NOTES}: no run has noted anything: run make test", file=sys.stderr)
         return 1
-    RECORD.write_text(json.dumps(merged(notes), indent=1) + "\n")
-    PAGE.write_text(page(PAGE.read_text(), merged(notes)))
+    RECORD.write_text(json.dumps(merge_notes(notes), indent=1) + "\n")
+    PAGE.write_text(render_page(PAGE.read_text(), merge_notes(notes)))
     print(f"wrote {RECORD} and {PAGE}")
     return 0
 

@@ -30,7 +30,7 @@ from tests import evidence
 from tests.agent import NODE
 from tests.chaos.cut_calls import CutCalls, is_given_up, sandbox_of_shim, sandboxes_of_rules
 from tests.containerd import PrivateContainerd
-from tests.debian_containerd import INSTALLED, SUITES, programs_of
+from tests.debian_containerd import INSTALLED, SUITES, fetch_programs
 from tests.fakes.cri_proxy import CriProxy
 from tests.fakes.runtime_leftovers import leftovers
 from tests.world import World
@@ -83,7 +83,7 @@ class CallKills:
         self.result = Result()
         self._random = random.Random(seed)
         self._directory = Path(tempfile.mkdtemp(prefix="bkk", dir="/tmp"))
-        self.containerd = PrivateContainerd(self._directory, programs_of(suite))
+        self.containerd = PrivateContainerd(self._directory, fetch_programs(suite))
         self.proxy = CriProxy(self.containerd.endpoint, self._directory / "p.sock")
         self.proxy.forwards_others = True
         self.world = World(

@@ -15,7 +15,7 @@ import pytest
 from shared.model.objects import Object
 from tests.containerd import PrivateContainerd
 from tests.control_plane_certificates import Authority
-from tests.debian_containerd import INSTALLED, programs_of
+from tests.debian_containerd import INSTALLED, fetch_programs
 from tests.lacking import lack
 from tests.plugin_scripts import API, answering, asked, plugin_flags, write_plugin
 from tests.registry import Registry, password
@@ -161,7 +161,7 @@ async def test_a_file_of_certs_d_brings_mirror_and_authority_to_the_containerd_t
     suite: str, tmp_path: Path
 ) -> None:
     try:
-        path = f"{programs_of(suite)}:{os.environ['PATH']}"
+        path = f"{fetch_programs(suite)}:{os.environ['PATH']}"
     except OSError as error:
         lack(str(error))
     authority = Authority(tmp_path / "authority")

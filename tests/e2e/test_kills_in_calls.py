@@ -13,7 +13,7 @@ from tests.agent import NODE
 from tests.chaos.call_kills import CallKills
 from tests.chaos.cut_calls import BRIDGE_DELETE
 from tests.deadline import WAIT_SECONDS
-from tests.debian_containerd import INSTALLED, NEWEST, SUITES, programs_of
+from tests.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
 from tests.lacking import lack
 from tests.world import World, busybox_pod
 from tools.containerd import start_task
@@ -32,7 +32,7 @@ EACH = [pytest.param(suite, marks=pytest.mark.night) if suite not in (INSTALLED,
 def fetched(suite: str) -> str:
     """The suite; the test is skipped where its containerd cannot be had."""
     try:
-        programs_of(suite)
+        fetch_programs(suite)
     except OSError as error:
         lack(str(error))
     return suite

@@ -27,7 +27,7 @@ def test_the_newest_containerd_is_there() -> None:
 @pytest.mark.versions
 async def test_an_agent_runs_its_pods_by_the_chosen_programs() -> None:
     async with World() as world:
-        ran = dict(ran_versions.of_containerd(world.containerd_socket))
+        ran = dict(ran_versions.ask_containerd(world.containerd_socket))
         suite = chosen_suite()
         assert ran["containerd"].startswith(_CONTAINERD[suite]), f"containerd of {suite} is {ran['containerd']}"
         assert chosen_handler() in ran

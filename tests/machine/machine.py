@@ -61,8 +61,8 @@ class Machine(InstalledNode):
             self._hardware = Hardware(root, disk, self.shared, network, address, self._options)
             self._switch_on()
             self._stack = stack.pop_all()
-        for ran in ran_versions.of_machine(self.must("sh", "-c", ran_versions.MACHINE_SCRIPT)):
-            self._stack.callback(ran_versions.end, ran_versions.begin(*ran))
+        for ran in ran_versions.parse_machine(self.must("sh", "-c", ran_versions.MACHINE_SCRIPT)):
+            self._stack.callback(ran_versions.end_use, ran_versions.begin_use(*ran))
         return self
 
     def __exit__(

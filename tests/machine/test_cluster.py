@@ -56,8 +56,8 @@ def cgroup_of(cluster: MachineCluster, pod: Object) -> str:
     return found[0]
 
 
-def numbers(cluster: MachineCluster, directory: str) -> dict[str, int]:
-    """What the kernel reports of a cgroup: CPU (microseconds), memory and working set (bytes), processes."""
+def read_cgroup(cluster: MachineCluster, directory: str) -> dict[str, int]:
+    """Return what the kernel reports of a cgroup: CPU (microseconds), memory and working set (bytes), processes."""
     files = [f"{directory}/{name}" for name in ("memory.current", "pids.current", "cpu.stat", "memory.stat")]
     memory, processes, *rest = cluster.machine.must("cat", *files).splitlines()
     stat = {name: int(value) for name, value in (line.split() for line in rest)}
@@ -88,10 +88,10 @@ async def test_summary_and_cadvisor_page_have_the_values_of_the_cgroup_files(clu
     assert pod is not None
     directory, began = cgroup_of(cluster, pod), time.monotonic()
     while True:  # until a reading of pleg is newer than the moment at which the container began to do nothing
-        before = numbers(cluster, directory)
+        before = read_cgroup(cluster, directory)
         [shown] = [one for one in json.loads(raw(cluster, "stats/summary"))["pods"] if one["podRef"]["name"] == "web"]
         page = raw(cluster, "metrics/cadvisor")
-        after = numbers(cluster, directory)
+        after = read_cgroup(cluster, directory)
         container = shown["containers"][0]
         if before == after and container["cpu"]["usageCoreNanoSeconds"] == before["cpu"] * 1000:
             break

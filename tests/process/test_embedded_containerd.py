@@ -18,7 +18,7 @@ from services.bootstrap.core.containerd_config import render_config
 from shared.config.effective import EmbeddedContainerd
 from tests.containerd import network_of_our_own
 from tests.deadline import WAIT_SECONDS
-from tests.debian_containerd import INSTALLED, NEWEST, SUITES, programs_of
+from tests.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
 from tests.lacking import lack
 from tests.process.supervised import Agent, alive, eventually
 from tools.containerd import answers
@@ -37,7 +37,7 @@ def embedded(bridge: str, subnet: str, image: str = "localhost/bulkhead/pause:1"
 def fetched(suite: str) -> Path:
     """The directory of the containerd of the suite; the test is lacking where it cannot be had."""
     try:
-        return Path(programs_of(suite))
+        return Path(fetch_programs(suite))
     except OSError as error:
         lack(str(error))
 

@@ -62,7 +62,8 @@ def has_capability(number: int) -> bool:
 
 
 def _read_version(path: str) -> tuple[int, int]:
-    """Major and minor version of this containerd; the oldest, whose configuration each reads, where it prints none."""
+    """Return the major and minor version that this containerd prints. Where it prints none, return the oldest
+    supported one: each later containerd reads the configuration of that one, too."""
     reason: object = "prints no version"
     try:
         done = subprocess.run(

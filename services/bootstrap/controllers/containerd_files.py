@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def write_containerd_files(config: EffectiveConfig) -> None:
-    """config.toml, the CNI list and the directories they speak of. Raises OSError."""
+    """Write config.toml and the CNI list, and make the directories that they name. Raises OSError."""
     embedded = config.embedded_containerd
     assert embedded is not None
     facts = containerd_host.look(embedded)

@@ -38,13 +38,13 @@ def read_version(text: str) -> tuple[int, int] | None:
 
 
 def render_config(embedded: EmbeddedContainerd, machine: Machine, *, systemd_cgroup: bool) -> str:
-    """config.toml."""
-    of_version_3 = machine.containerd_version >= (2, 0)
-    plugins = _render_plugins_of_version_3 if of_version_3 else _render_plugins_of_version_2
-    runtime = "io.containerd.cri.v1.runtime" if of_version_3 else "io.containerd.grpc.v1.cri"
+    """Return the text of config.toml, in the version of the configuration that this containerd reads."""
+    is_version_3 = machine.containerd_version >= (2, 0)
+    plugins = _render_plugins_of_version_3 if is_version_3 else _render_plugins_of_version_2
+    runtime = "io.containerd.cri.v1.runtime" if is_version_3 else "io.containerd.grpc.v1.cri"
     return f"""\
 # Written before every start of containerd; edit the BulkheadConfiguration instead.
-version = {3 if of_version_3 else 2}
+version = {3 if is_version_3 else 2}
 root = {_toml(embedded.root)}
 state = {_toml(embedded.state)}
 oom_score = {-999 if machine.may_lower_oom_score else 0}

@@ -24,7 +24,7 @@ from shared.clock import Clock
 T = TypeVar("T")
 
 TIMEOUT = 5.0  # seconds that a process has to answer, besides the time of its profile
-MOST_BODY_BYTES = 64
+MAX_BODY_BYTES = 64
 _PROFILE_SECONDS = 30
 _INDEX = """/debug/pprof/
 
@@ -146,8 +146,8 @@ async def _body(request: web.BaseRequest) -> str:
         if request.headers.get("Expect", "").lower() == "100-continue":  # the client sends the content after this
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # the answer itself has not begun
-        while piece := await request.content.read(MOST_BODY_BYTES):
+        while piece := await request.content.read(MAX_BODY_BYTES):
             content += piece
-            if len(content) > MOST_BODY_BYTES:
-                raise ValueError(f"more than {MOST_BODY_BYTES} bytes")
+            if len(content) > MAX_BODY_BYTES:
+                raise ValueError(f"more than {MAX_BODY_BYTES} bytes")
     return content.decode("utf-8", "replace")

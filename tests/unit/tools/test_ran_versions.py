@@ -5,27 +5,39 @@ import json
 import pytest
 
 from tests import ran_versions
-from tests.ran_versions import PAGE, RECORD, begin, begin_test, end, end_test, merged, note, page, short, table
+from tests.ran_versions import (
+    PAGE,
+    RECORD,
+    begin_test,
+    begin_use,
+    end_test,
+    end_use,
+    extract_version,
+    merge_notes,
+    note_use,
+    render_page,
+    render_table,
+)  # fmt: skip
 
 
 def test_the_page_shows_the_record_of_the_tests() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text == page(text, json.loads(RECORD.read_text())), "run: make versions"
+    assert text == render_page(text, json.loads(RECORD.read_text())), "run: make versions"
 
 
 def test_a_test_counts_for_what_ran_while_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     passed: dict[str, object] = {}
     monkeypatch.setattr(ran_versions, "_passed", passed)
     begin_test()
-    agent = begin("containerd", "2.1.9")  # of a module
+    agent = begin_use("containerd", "2.1.9")  # of a module
     end_test("tests/e2e/test_a.py")
     begin_test()
-    note("kubectl", "1.37.1")
+    note_use("kubectl", "1.37.1")
     end_test("tests/e2e/test_a.py")
     begin_test()  # one that fails
-    note("kubectl", "1.20.2")
+    note_use("kubectl", "1.20.2")
     begin_test()
-    end(agent)
+    end_use(agent)
     end_test("tests/e2e/test_b.py")
     begin_test()
     end_test("tests/e2e/test_c.py")
@@ -41,7 +53,7 @@ def test_the_notes_of_all_runs_are_one_row_for_each_version() -> None:
         {"file": "tests/e2e/behaviour/test_b.py", "ran": [["containerd", "1.6.20", 2]]},
         {"file": "tests/process/test_c.py", "ran": [["containerd", "1.6.20", 4]]},
     ]
-    assert table(merged(notes)).splitlines()[2:] == [
+    assert render_table(merge_notes(notes)).splitlines()[2:] == [
         "| Linux | 6.1 | 3 of `tests/e2e` |",
         "| containerd | 1.6.20 | 2 of `tests/e2e`, 4 of `tests/process` |",
         "| containerd | 1.10.0 | 1 of `tests/e2e` |",
@@ -51,7 +63,7 @@ def test_the_notes_of_all_runs_are_one_row_for_each_version() -> None:
 def test_a_machine_is_what_it_prints() -> None:
     printed = "Linux 6.12.113\nDebian 12.13\nsystemd 252 (252.39-1~deb12u1)\n"
     printed += "containerd github.com/containerd/containerd/v2 2.1.9+unknown\ncrun version 1.8.1\nPython 3.11.2\nno\n"
-    assert ran_versions.of_machine(printed) == [
+    assert ran_versions.parse_machine(printed) == [
         ("cgroups", "v2"), ("Linux", "6.12.113"), ("Debian", "12.13"), ("systemd", "252.39"),
         ("containerd", "2.1.9"), ("crun", "1.8.1"), ("Python", "3.11.2"),
     ]  # fmt: skip
@@ -62,4 +74,4 @@ def test_a_machine_is_what_it_prints() -> None:
     [("1.6.20~ds1", "1.6.20"), ("runc version 1.1.5+ds1", "1.1.5"), ("crun version 1.8.1", "1.8.1"), ("", "")],
 )
 def test_a_version_has_nothing_of_the_distribution(printed: str, version: str) -> None:
-    assert short(printed) == version
+    assert extract_version(printed) == version

@@ -1,4 +1,4 @@
-"""What a resize begins with: the status of another agent, or a record, also one with odd entries."""
+"""A resize begins with the status that another agent wrote, or with a record, also where their entries are odd."""
 
 from typing import Any
 
