@@ -47,7 +47,6 @@ from services.podsync.core.pod.saved_record import restore
 from shared.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
-from shared.timestamps import rfc3339
 
 FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long past
 
@@ -185,10 +184,7 @@ class NodeState:
 
     def _new_record(self, event: PodDesired, now: float) -> PodRecord:
         record = from_desired(event.uid, event.source, event.pod)
-        saved = record.saved
-        if not saved.start_time:
-            saved = replace(saved, start_time=rfc3339(now + self.skew), active_since=now)
-        saved = lifecycle.with_active_since(saved, now, self.skew)
+        saved = lifecycle.with_start(record.saved, now, self.skew)
         if saved.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
             saved = replace(saved, admission_decided=False)
         seen = self.unclaimed.pop(event.uid, None)

@@ -249,6 +249,14 @@ class TestClock:
         play.later(10)
         assert status_of(play)["reason"] == "DeadlineExceeded"
 
+    def test_of_a_pod_whose_start_is_no_time_the_deadline_counts_from_now(self) -> None:
+        play = a_play()
+        play.want(an_api_pod(status={"phase": "Running", "startTime": "soon"}, activeDeadlineSeconds=60))
+        play.later(55)
+        assert status_of(play)["phase"] == "Running"
+        play.later(10)
+        assert status_of(play)["reason"] == "DeadlineExceeded"
+
 
 class TestVictims:
     def test_one_that_cannot_be_killed_is_not_waited_for_for_ever(self) -> None:

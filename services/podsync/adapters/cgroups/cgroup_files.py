@@ -28,11 +28,12 @@ def write(hierarchies: Hierarchies, name: str, values: CgroupValues, page_sizes:
     states that the kernel took another number."""
     relative, sizes = name.strip("/"), tuple(page_sizes) if hierarchies.has("hugetlb") else ()
     of_version = v1_files if hierarchies.unified is None else v2_files
-    # A kubelet does not start on v1 without cpuset; on v2 it needs of these what the root has (node.md 4.1).
+    # The kernel may be built without these controllers. Without cpuset a kubelet starts on v2 only (node.md 4.1), and
+    # nothing is lost there: the CPUs that a cgroup is given are all of the machine.
     optional = ("hugetlb", "pids") if hierarchies.unified is None else ("hugetlb", "pids", "cpuset")
     for file in of_version(values, sizes):
         if file.controller in optional and not hierarchies.has(file.controller):
-            continue  # the kernel may be built without them
+            continue
         if hierarchies.unified is not None:
             directory = hierarchies.unified / relative
         elif file.controller in hierarchies.by_controller:

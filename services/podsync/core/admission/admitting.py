@@ -18,7 +18,6 @@ from services.podsync.core.pod.records import Records
 from shared.frozen_copy import replace
 from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
-from shared.timestamps import rfc3339
 
 PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
 
@@ -189,8 +188,7 @@ class Admissions:
                 and record.saved.decided_by != self._agent_start
             ):
                 again = from_desired(record.uid, record.saved.source, record.saved.pod)
-                started = rfc3339(now + skew)
-                saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
+                saved = replace(lifecycle.with_start(again.saved, now, skew), admission_decided=False)
                 self._pods.add(replace(again, saved=saved))
 
     def preempt(self, record: PodRecord, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:

@@ -10,7 +10,7 @@ from services.podsync.core.pod.performed import PodSetup
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.pod.saved import Saved, with_containers
 from shared.frozen_copy import replace
-from shared.timestamps import parse_rfc3339
+from shared.timestamps import parse_rfc3339, rfc3339
 
 LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
     {
@@ -88,11 +88,14 @@ def deadline(record: PodRecord) -> float | None:
     return begun + seconds
 
 
-def with_active_since(saved: Saved, now: float, skew: float) -> Saved:
-    """The same with the steady moment of status.startTime where only its text is known: another agent took the pod
-    first. `skew`: seconds by which the wall clock has been set away from `now`."""
-    begun = None if saved.active_since else parse_rfc3339(saved.start_time)
-    return saved if begun is None else replace(saved, active_since=min(begun - skew, now))
+def with_start(saved: Saved, now: float, skew: float) -> Saved:
+    """Return the facts of a pod that is seen for the first time with its status.startTime and the steady moment of it:
+    now, unless another agent took the pod first and `start_time` has when. `skew`: seconds by which the wall clock has
+    been set away from `now`."""
+    begun = parse_rfc3339(saved.start_time)
+    if begun is None:
+        return replace(saved, start_time=rfc3339(now + skew), active_since=now)
+    return replace(saved, active_since=min(begun - skew, now))
 
 
 def past_deadline(record: PodRecord, now: float) -> PodRecord:
