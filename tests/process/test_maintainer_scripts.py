@@ -95,6 +95,7 @@ class Machine:
         for place, double in (
             ("/run/systemd/system", systemd),
             ("/sys/", f"{self.directory}/sys/"),
+            ("/proc/[", f"{self.directory}/proc/["),
             ("/run/bulkhead/containerd/cni/", f"{self.directory}/cni/"),
             ("/usr/share/debconf/confmodule", confmodule),
             ("/usr/sbin/policy-rc.d", policy),
@@ -243,33 +244,66 @@ def test_a_purge_removes_the_state_on_request(tmp_path: Path) -> None:
     assert printed == ""
 
 
+def make_cgroups(tmp_path: Path, *names: str, v2: bool = True) -> list[Path]:
+    """Make these cgroups of the machine, without a process, and return their directories."""
+    root = tmp_path / "sys/fs/cgroup"
+    directories = [root / name for name in names]
+    for directory in directories:
+        directory.mkdir(parents=True)
+    if v2:
+        (root / "cgroup.controllers").write_text("cpu memory\n")
+    return directories
+
+
 @pytest.mark.parametrize(
-    "top", ["kubepods.slice/kubepods-burstable.slice", "kubepods/burstable", "cpu/kubepods/burstable"]
+    ("name", "v2"),
+    [
+        ("kubepods.slice/kubepods-burstable.slice", True),
+        ("kubepods/burstable", True),
+        ("cpu/kubepods/burstable", False),
+        ("systemd/kubepods.slice/kubepods-burstable.slice", False),
+    ],
 )
 def test_a_purge_on_request_removes_the_empty_cgroups_of_the_pods_and_then_their_slices(
-    tmp_path: Path, top: str
+    tmp_path: Path, name: str, *, v2: bool
 ) -> None:
-    (tmp_path / "sys/fs/cgroup" / top).mkdir(parents=True)
+    make_cgroups(tmp_path, name, v2=v2)
     calls, printed = Machine(tmp_path, answer="true").run("postrm", "purge")
     assert (calls, printed) == ([STOPPED_SLICES, REMOVED], "")
     assert not list((tmp_path / "sys/fs/cgroup").rglob("*kubepods*"))
 
 
-def test_a_purge_stops_no_slice_with_a_pod_of_another_runtime(tmp_path: Path) -> None:
-    cgroup = tmp_path / "sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice"
-    cgroup.mkdir(parents=True)
-    (cgroup / "occupied").touch()  # as little as one with a process can such a directory be removed
+@pytest.mark.parametrize("v2", [True, False])
+def test_a_purge_leaves_all_cgroups_of_pods_where_a_pod_of_another_runtime_runs(tmp_path: Path, *, v2: bool) -> None:
+    top = "kubepods.slice" if v2 else "cpu/kubepods.slice"
+    occupied, *empty = cgroups = make_cgroups(
+        tmp_path,
+        f"{top}/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-1.scope",
+        f"{top}/kubepods-burstable.slice",
+        f"{top}/kubepods-besteffort.slice/kubepods-besteffort-pod2.slice",
+        *([] if v2 else ["pids/kubepods.slice"]),
+        v2=v2,
+    )
+    (occupied / "cgroup.procs").write_text(f"{PROCESS}\n")
     calls, _ = Machine(tmp_path, answer="true").run("postrm", "purge")
     assert calls == [REMOVED]
-    assert cgroup.exists()
+    assert all(cgroup.exists() for cgroup in cgroups), [cgroup for cgroup in empty if not cgroup.exists()]
 
 
-def test_a_purge_leaves_the_cgroups_to_a_kubelet_that_runs(tmp_path: Path) -> None:
-    cgroup = tmp_path / "sys/fs/cgroup/kubepods.slice"
-    cgroup.mkdir(parents=True)
-    machine = Machine(tmp_path, {"kubelet.service": ("active", FOREIGN)}, answer="true")
-    assert machine.run("postrm", "purge")[0] == [REMOVED]
-    assert cgroup.exists()
+@pytest.mark.parametrize("program", ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "rke2", "k0s"])
+def test_a_purge_leaves_the_cgroups_to_a_kubelet_that_runs(tmp_path: Path, program: str) -> None:
+    cgroups = make_cgroups(tmp_path, "kubepods.slice/kubepods-burstable.slice", "kubepods/burstable")
+    (tmp_path / "proc" / PROCESS).mkdir(parents=True)
+    (tmp_path / "proc" / PROCESS / "comm").write_text(f"{program}\n")
+    assert Machine(tmp_path, answer="true").run("postrm", "purge")[0] == [REMOVED]
+    assert all(cgroup.exists() for cgroup in cgroups)
+
+
+def test_a_purge_leaves_the_cgroups_of_pods_in_the_slice_of_somebody_else(tmp_path: Path) -> None:
+    [foreign] = make_cgroups(tmp_path, "machine.slice/kubepods.slice")
+    calls, _ = Machine(tmp_path, answer="true").run("postrm", "purge")
+    assert calls == [STOPPED_SLICES, REMOVED]
+    assert foreign.exists()
 
 
 @pytest.mark.parametrize(("ports", "removed"), [((), ["ip link delete pods7"]), (("veth1",), [])])
