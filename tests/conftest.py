@@ -15,7 +15,7 @@ from tests.chosen_programs import put_containerd_on_path
 from tests.deadline import SLOWNESS
 from tests.lacking import lack, lacking_for_root
 from tests.unit.examples import QUICK
-from tests.waiting import MAX_WAIT_SECONDS, read_usage, waited_seconds
+from tests.waiting import max_wait_seconds, read_usage, waited_seconds
 
 # A machine that does other things as well makes no example wrong. The same examples are drawn each time, so that no
 # unrelated change turns red; `make night` draws new ones.
@@ -106,7 +106,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     begin = read_usage()
     result = yield
     waited = waited_seconds(begin, read_usage(), os.getloadavg()[0] / (os.cpu_count() or 1))
-    most = MAX_WAIT_SECONDS * SLOWNESS  # threads that wait for a CPU, and the disk, do not count as work
+    most = max_wait_seconds(SLOWNESS)  # threads that wait for a CPU, and the disk, do not count as work
     if waited > most:
         pytest.fail(f"the test waited {waited:.1f} s, more than {most:g} s: an event is missing")
     return result

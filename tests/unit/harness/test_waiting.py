@@ -4,7 +4,10 @@ import subprocess
 import sys
 import time
 
-from tests.waiting import Usage, read_usage, waited_seconds
+import pytest
+
+from tests.deadline import MAX_SLOWNESS
+from tests.waiting import Usage, max_wait_seconds, read_usage, waited_seconds
 
 
 def test_a_sleep_is_a_wait() -> None:
@@ -31,3 +34,8 @@ def test_time_without_a_cpu_is_no_wait() -> None:
     # The work of this process takes no longer than its CPU time, however many processes want the CPU.
     assert waited_seconds(begin, Usage(9.0, 1.0, 0.0, 0.0), 6.0) == 8.0
     assert waited_seconds(begin, Usage(9.0, 0.0, 3.0, 0.0), 3.0) == 0.0
+
+
+@pytest.mark.parametrize(("slowness", "seconds"), [(1.0, 5.0), (1.5, 7.5), (MAX_SLOWNESS, 10.0)])
+def test_a_wait_for_the_next_full_look_is_too_long_on_the_slowest_machine(slowness: float, seconds: float) -> None:
+    assert max_wait_seconds(slowness) == seconds < 20
