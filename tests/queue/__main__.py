@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.queue.planning import Item, find_files, level_of, longest_first, plan
 from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
-from tests.queue.worker import Worker
+from tests.queue.worker import GRACE_SECONDS, Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -109,7 +109,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--check-in", action="store_true", help="write the long durations into tests/queue/durations.tsv"
     )
-    parser.add_argument("--grace", type=float, default=60.0, help="seconds until a process counts as hung")
+    parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="seconds until a process counts as hung")
     options = parser.parse_args(arguments[:split])
     if options.workers < 1:
         parser.error("--workers must be at least 1")

@@ -21,9 +21,8 @@ from tests.queue.planning import Item
 from tests.queue.recorder import PIPE
 
 MARK = "TEST_QUEUE_ITEM"  # environment of everything that an item starts
-GRACE_SECONDS = (
-    60.0  # beyond the timeout of a test, before its process counts as hung; after Ctrl-C, to take things down
-)
+# Beyond the timeout of a test, before its process counts as hung; after Ctrl-C, to take things down.
+GRACE_SECONDS = 60.0
 BETWEEN_SECONDS = 300.0  # without a test: imports, collection, the end of a session
 _ABORT_SECONDS = 10.0  # for the stacks that pytest prints at SIGABRT
 _KILL_SECONDS = 10.0  # for the kernel to end what is killed; a process in a system call that hangs does not end
