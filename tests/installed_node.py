@@ -8,6 +8,7 @@ import subprocess
 from abc import ABC, abstractmethod
 from typing import Any
 
+from tests.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_COMMAND, Image
 
 PAUSE = Image(name="registry.k8s.io/pause:3.10", command=PAUSE_COMMAND)  # that of the package's kubelet.yaml
@@ -24,7 +25,7 @@ _WRITE = 'printf %s "$1" > "$2/.new" && sync "$2/.new" && mv "$2/.new" "$2/$3" &
 class InstalledNode(ABC):
     """`within`: seconds for what takes a few in an idle machine of that kind."""
 
-    within = 120.0
+    within = 2 * WAIT_SECONDS
 
     @abstractmethod
     def call(self, *command: str, **environment: str) -> "subprocess.CompletedProcess[str]":

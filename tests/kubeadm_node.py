@@ -24,6 +24,7 @@ from shared.kube.interface import PatchType
 from shared.model.objects import Object
 from tests.agent import BIN
 from tests.cluster import is_ready
+from tests.deadline import WAIT_SECONDS
 from tests.kubeadm_unit import DROP_IN, UNIT, moved
 from tests.world import busybox_pod
 
@@ -33,7 +34,8 @@ PACKAGED = Path("/usr/lib/systemd/system")  # where the packages of kubeadm 1.29
 OURS = UNITS / "kubelet.service.d/90-bulkhead.conf"
 RECORD = Path("/var/lib/bulkhead/takeover.json")
 POD_CIDR = "10.244.1.0/24"
-LONG = 240.0  # seconds for what takes some on an idle machine
+LONG = 4 * WAIT_SECONDS  # seconds for what takes some on an idle machine
+_COMMAND_SECONDS = 15 * WAIT_SECONDS  # for a takeover of many pods
 COUNT = int(os.environ.get("TAKEOVER_PODS", "5"))
 # This machine has no sysinit.target and no journal.
 _OF_THE_MACHINE = "[Unit]\nDefaultDependencies=no\n[Service]\nStandardOutput=append:{log}\nStandardError=append:{log}\n"
@@ -149,7 +151,12 @@ class KubeadmNode:
             environment["CRASH_AT"] = f"@{self.crash_file}"
         began, used = time.monotonic(), cpu_of_children()
         done = subprocess.run(
-            [BIN / "bulkhead", *arguments], capture_output=True, text=True, check=False, timeout=900, env=environment
+            [BIN / "bulkhead", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_COMMAND_SECONDS,
+            env=environment,
         )
         took, self.cpu = time.monotonic() - began, cpu_of_children() - used
         figures = f"{done.returncode}, {took:.1f} s, {self.cpu:.2f} s of CPU"
@@ -175,7 +182,9 @@ class KubeadmNode:
     def shell(self, commands: str) -> None:
         """Run commands with `bulkhead` on the path; each must succeed."""
         began, script = time.monotonic(), f"set -e; PATH={BIN}:$PATH; {commands}"
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=900)
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, text=True, check=False, timeout=_COMMAND_SECONDS
+        )
         print(f"{time.monotonic() - began:6.1f} s  {commands.splitlines()[0]}")
         assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
 
@@ -311,7 +320,9 @@ def run(*command: str) -> str:
 
 def show(*command: str) -> None:
     """Print what the command prints, the last 10,000 characters."""
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=120)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, timeout=2 * WAIT_SECONDS
+    )
     print(f"$ {' '.join(command)} [{done.returncode}]\n{(done.stdout + done.stderr)[-10_000:]}")
 
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from tests.deadline import WAIT_SECONDS
 from tests.waiting import count_as_child
 
 SERVER = "tests.programs.preloaded"
 MODULES = ("services.cli.", "tests.programs.seven_services", "tests.programs.container_command")
 STREAMS = ("stdin", "stdout", "stderr")
 MAX_MESSAGE_BYTES = 1 << 17
-DEADLINE = 60.0
 REPORT = struct.Struct("<qd")  # a process ID or exit code, and CPU seconds
 
 
@@ -59,7 +59,7 @@ class Preloaded:
             socket.send_fds(_server(), [json.dumps(request).encode()], [*streams, report])
         finally:
             os.close(report)
-        self.pid, _ = self._read(DEADLINE)
+        self.pid, _ = self._read(WAIT_SECONDS)
         self.returncode: int | None = None  # as that of subprocess.Popen
 
     def _read(self, timeout: float) -> tuple[int, float]:
@@ -68,7 +68,7 @@ class Preloaded:
         number, cpu = REPORT.unpack(os.read(self._report, REPORT.size))
         return number, cpu
 
-    def wait(self, timeout: float = DEADLINE) -> int:
+    def wait(self, timeout: float = WAIT_SECONDS) -> int:
         """Return the exit code, negative for a signal. Raises TimeoutError."""
         if self.returncode is None:
             self.returncode, cpu = self._read(timeout)

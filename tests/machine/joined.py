@@ -11,12 +11,13 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster, joined_config
 from tests.control_plane import ControlPlane
+from tests.deadline import WAIT_SECONDS
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
 from tests.machine.root import Root, cached_root
 from tests.release_build import build_release
 
-_MACHINE_SECONDS = 180.0  # for what takes some on an idle machine
+_MACHINE_SECONDS = 3 * WAIT_SECONDS  # for what takes some on an idle machine
 CLIENT_CA = "/etc/kubernetes/pki/ca.crt"
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
 _ARGS = f"""\

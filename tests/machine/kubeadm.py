@@ -13,6 +13,7 @@ from shared.config.effective import EmbeddedContainerd
 from tests.agent import NODE
 from tests.cluster import joined_config
 from tests.control_plane import assets
+from tests.deadline import WAIT_SECONDS
 from tests.installed_node import PAUSE
 from tests.kubeadm_unit import DROP_IN, UNIT
 from tests.machine.joined import CLIENT_CA, KUBECONFIG, MachineCluster
@@ -154,7 +155,7 @@ class KubeadmMachine(MachineCluster):
 
     def wait_for_one_kubelet(self) -> str:
         """The program, once one kubelet runs; AssertionError where two do."""
-        shown = self.machine.run("sh", "-c", _WAIT_FOR_ONE, seconds=120).stdout.split()
+        shown = self.machine.run("sh", "-c", _WAIT_FOR_ONE, seconds=2 * WAIT_SECONDS).stdout.split()
         assert len(shown) == 1, shown
         return shown[0]
 

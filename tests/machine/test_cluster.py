@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.model.objects import Object
 from tests.agent import NODE
+from tests.deadline import WAIT_SECONDS
 from tests.machine.joined import MachineCluster
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
@@ -95,7 +96,7 @@ async def test_summary_and_cadvisor_page_have_the_values_of_the_cgroup_files(clu
         container = shown["containers"][0]
         if before == after and container["cpu"]["usageCoreNanoSeconds"] == before["cpu"] * 1000:
             break
-        assert time.monotonic() - began < 120, (before, after, container)
+        assert time.monotonic() - began < 2 * WAIT_SECONDS, (before, after, container)
         await asyncio.sleep(2)
     memory = container["memory"]
     assert (memory["usageBytes"], memory["workingSetBytes"]) == (before["memory"], before["working"])
@@ -116,22 +117,29 @@ async def test_summary_and_cadvisor_page_have_the_values_of_the_cgroup_files(clu
     assert found["container_processes"] == before["processes"] == 1
 
 
-async def test_the_node_reaches_the_api_server_and_nothing_else(cluster: MachineCluster) -> None:
-    def connects(address: str) -> bool:
-        return cluster.machine.call("perl", "-e", _CONNECT, address).returncode == 0
+def connects(cluster: MachineCluster, address: str) -> bool:
+    """Whether the machine reaches the address."""
+    return cluster.machine.call("perl", "-e", _CONNECT, address).returncode == 0
 
-    assert connects(cluster.plane.url.removeprefix("https://"))
-    with socket.create_server((_address_outside(), 0)) as listener:
-        assert not connects("{}:{}".format(*listener.getsockname()))
+
+async def test_the_node_reaches_the_api_server(cluster: MachineCluster) -> None:
+    assert connects(cluster, cluster.plane.url.removeprefix("https://"))
+
+
+async def test_the_node_reaches_nothing_else(cluster: MachineCluster) -> None:
+    if not (address := _address_outside()):
+        pytest.skip("the host of the machine has no route to others, whose address the machine could try to reach")
+    with socket.create_server((address, 0)) as listener:
+        assert not connects(cluster, "{}:{}".format(*listener.getsockname()))
 
 
 def _address_outside() -> str:
-    """The address from which this machine reaches others, or loopback where it reaches none."""
+    """The address from which the host of the machine reaches others, "" where it reaches none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # which sends nothing
         except OSError:
-            return "127.0.0.1"
+            return ""
         return str(probe.getsockname()[0])
 
 
@@ -145,7 +153,7 @@ async def test_a_reboot_keeps_the_pods(cluster: MachineCluster) -> None:
         status = pod["status"]["containerStatuses"][0]
         return bool(status["restartCount"] == restarts + 1 and status["ready"])
 
-    after = await cluster.wait_pod("web", again, "to run again", 300)
+    after = await cluster.wait_pod("web", again, "to run again", 5 * WAIT_SECONDS)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert (await cluster.node())["status"]["nodeInfo"]["bootID"] == cluster.machine.boot_id
     await cluster.wait_node_ready()

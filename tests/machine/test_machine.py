@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deadline import WAIT_SECONDS
 from tests.machine.guest import QUIET_SECONDS, MachineError
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
@@ -194,7 +195,7 @@ def test_a_test_run_that_is_killed_leaves_no_process_no_interface_and_no_disk(tm
         assert run.stdout is not None and run.stdout.readline() == b"booted\n"
         assert left_of(tmp_path / "orphan", devices)
         run.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while left := left_of(tmp_path / "orphan", devices):
         assert time.monotonic() < deadline, left
         time.sleep(0.1)

@@ -178,7 +178,7 @@ async def served_name(site: Site, server: Running) -> str:
     return connection.shown
 
 
-async def until_served(site: Site, server: Running, name: str, within: float = 60.0) -> None:
+async def until_served(site: Site, server: Running, name: str, within: float = WAIT_SECONDS) -> None:
     """Connect again until this certificate is shown."""
     async with asyncio.timeout(within):
         while True:

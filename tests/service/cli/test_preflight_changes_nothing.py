@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.preloaded import DEADLINE
+from tests.deadline import WAIT_SECONDS
 
 # The first examination imports what is imported late, which another user could perhaps not read.
 PROGRAM = """
@@ -39,7 +39,7 @@ FLAGS = ("--fail-swap-on=false", "--container-runtime-endpoint=unix:///nowhere.s
 @pytest.mark.timeout(300)
 def test_preflight_changes_nothing_and_needs_no_root() -> None:
     answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *FLAGS], capture_output=True, text=True, check=False, timeout=4 * DEADLINE,
+        [sys.executable, "-c", PROGRAM, *FLAGS], capture_output=True, text=True, check=False, timeout=4 * WAIT_SECONDS,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr

@@ -16,7 +16,7 @@ import yaml
 
 from services.cli.agent.local_agent import TIMEOUT
 from services.cli.agent.status import READY
-from tests.preloaded import DEADLINE
+from tests.deadline import WAIT_SECONDS
 from tests.service.cli.stage import Stage
 
 PODS = 110
@@ -39,7 +39,7 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 def settled(stage: Stage, *ignored: str) -> dict[str, Any]:
     """The report once the node is ready, or has only the problems that begin with one of `ignored`."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         found: dict[str, Any] = json.loads(stage.command("status", "-o", "json").stdout)
         if all(line.startswith(ignored) for line in found["problems"] if ignored) and (ignored or found["ready"]):
@@ -100,7 +100,7 @@ def test_a_killed_podsync_does_not_run(stage: Stage) -> None:
 def test_the_age_of_the_last_beat_of_a_stopped_process_is_that_of_its_followers(stage: Stage) -> None:
     settled(stage)
     stage.processes["podsync"].send_signal(signal.SIGSTOP)
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         found = json.loads(stage.command("status", "-o", "json").stdout)
         podsync = next(row for row in found["processes"] if row["service"] == "podsync")
@@ -130,7 +130,9 @@ def test_wait_ready_returns_once_the_missing_service_runs(stage: Stage) -> None:
     stage.processes["podsync"].wait()
     assert stage.command("status", "--wait-ready", "0.5").returncode == 3
     waiting: list[subprocess.CompletedProcess[str]] = []
-    thread = threading.Thread(target=lambda: waiting.append(stage.command("status", "--wait-ready", str(DEADLINE - 5))))
+    thread = threading.Thread(
+        target=lambda: waiting.append(stage.command("status", "--wait-ready", str(WAIT_SECONDS - 5)))
+    )
     thread.start()
     stage.run("podsync")
     thread.join()
@@ -177,7 +179,7 @@ def test_events_are_shown_as_they_are_published_each_once_also_after_a_restart(s
         stage.run("podsync").send_signal(signal.SIGUSR1)  # the older three are in its stream again
         assert reasons(1) == ["Added"]
         process.send_signal(signal.SIGINT)
-        assert process.wait(DEADLINE) == 130
+        assert process.wait(WAIT_SECONDS) == 130
     finally:
         process.kill()
         process.wait()
@@ -211,7 +213,7 @@ def test_a_pipe_that_closes_and_a_terminal_without_utf8_are_no_tracebacks(unchan
         assert process.stdout and process.stderr
         assert process.stdout.readline().startswith("node here: ")
         process.stdout.close()
-        assert process.wait(DEADLINE) in (0, 1)
+        assert process.wait(WAIT_SECONDS) in (0, 1)
         assert process.stderr.read() == ""
 
 
@@ -232,7 +234,7 @@ def test_ctrl_c_ends_a_watch_with_130(unchanged: Stage) -> None:
         assert process.stdout and process.stderr
         assert process.stdout.readline().startswith("node here: ")
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=DEADLINE)
+        _, errors = process.communicate(timeout=WAIT_SECONDS)
     assert (process.returncode, errors) == (130, "")
 
 
@@ -316,7 +318,7 @@ def test_a_shell_completes_the_names_of_pods_also_while_podsync_is_stopped(stage
         variables = {"_BULKHEAD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
         program = Path(sys.executable).with_name("bulkhead")
         answer = subprocess.run(
-            [program], capture_output=True, text=True, check=True, timeout=DEADLINE, env={**os.environ, **variables}
+            [program], capture_output=True, text=True, check=True, timeout=WAIT_SECONDS, env={**os.environ, **variables}
         )
         return answer.stdout.split()
 

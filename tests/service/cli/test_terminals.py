@@ -18,7 +18,8 @@ import pytest
 
 from services.cli.command import main
 from shared.story.lines import Kind
-from tests.preloaded import DEADLINE, Preloaded, run_preloaded
+from tests.deadline import WAIT_SECONDS
+from tests.preloaded import Preloaded, run_preloaded
 from tests.service.cli.stage import COMMAND, Stage
 
 BULKHEAD = str(Path(sys.executable).with_name("bulkhead"))
@@ -87,7 +88,9 @@ def words_and_arguments(stage: Stage, words: tuple[str, ...]) -> list[str]:
 def test_a_pipe_without_utf8_gets_text_without_colours(stage: Stage, words: tuple[str, ...]) -> None:
     # The installed program: an interpreter chooses its encoding when it starts.
     command = [BULKHEAD, *words_and_arguments(stage, words)]
-    answer = subprocess.run(command, capture_output=True, check=False, timeout=DEADLINE, env={**os.environ, **NO_UTF8})
+    answer = subprocess.run(
+        command, capture_output=True, check=False, timeout=WAIT_SECONDS, env={**os.environ, **NO_UTF8}
+    )
     assert b"Traceback" not in answer.stderr, answer.stderr
     assert b"\x1b" not in answer.stdout + answer.stderr
     assert (answer.stdout + answer.stderr).isascii()
@@ -120,7 +123,7 @@ def test_a_command_that_must_not_end_half_way_goes_on_without_output(output: str
     try:
         answer = subprocess.run(
             [*command, sys.executable, "-c", program],
-            stdout=writer, stderr=writer, check=False, timeout=DEADLINE, pass_fds=(report,),
+            stdout=writer, stderr=writer, check=False, timeout=WAIT_SECONDS, pass_fds=(report,),
             env={**os.environ, "DONE": str(report)},
         )  # fmt: skip
     finally:
@@ -137,7 +140,7 @@ def test_a_command_without_standard_streams_ends_as_with_them(
 ) -> None:
     arguments = words_and_arguments(stage, words)
     command = ["sh", "-c", f'exec "$0" "$@" {closed}', BULKHEAD, *arguments]
-    answer = subprocess.run(command, capture_output=True, check=False, timeout=DEADLINE)
+    answer = subprocess.run(command, capture_output=True, check=False, timeout=WAIT_SECONDS)
     assert b"Traceback" not in answer.stderr, answer.stderr
     open_streams = run_preloaded(COMMAND, arguments)
     assert answer.returncode == open_streams.returncode
@@ -153,14 +156,14 @@ def test_a_narrow_terminal_without_colours(stage: Stage, words: tuple[str, ...])
     process = Preloaded(COMMAND, arguments, (theirs, theirs, theirs), {**environment, "NO_COLOR": "1"})
     os.close(theirs)
     shown = b""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + WAIT_SECONDS
     try:
         while select.select([ours], [], [], max(deadline - time.monotonic(), 0.0))[0]:
             try:
                 shown += os.read(ours, 65536)
             except OSError:  # EIO: the other side is closed
                 break
-        assert process.wait(DEADLINE) in (0, 1, 2, 3), shown
+        assert process.wait(WAIT_SECONDS) in (0, 1, 2, 3), shown
     finally:
         process.kill()
         process.wait()

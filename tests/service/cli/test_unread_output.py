@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.preloaded import DEADLINE, Preloaded
+from tests.deadline import WAIT_SECONDS
+from tests.preloaded import Preloaded
 from tests.service.server.running import Running, configuration, pod_log, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 
@@ -65,7 +66,7 @@ async def test_one_ctrl_c_ends_a_command_whose_output_is_not_read(server: Runnin
     reader, writer = os.pipe()
     command = Command(server, kind, os.dup(writer))
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not waits_to_write(command.process.pid, writer):
                 await asyncio.sleep(0.01)
         command.process.send_signal(signal.SIGINT)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.preloaded import DEADLINE, run_preloaded
+from tests.deadline import WAIT_SECONDS
+from tests.preloaded import run_preloaded
 from tests.service.cli.stage import COMMAND, Stage
 
 
@@ -144,7 +145,7 @@ def test_a_pipe_that_closes_ends_the_command_without_a_traceback(stage: Stage) -
         process.stdin.write(text.encode())
         process.stdin.close()
         assert process.stderr.read() == b""
-        assert process.wait(DEADLINE) == 1
+        assert process.wait(WAIT_SECONDS) == 1
 
 
 def test_a_stopped_podsync_is_named(stage: Stage) -> None:

@@ -13,9 +13,9 @@ from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from shared.files import write_atomically
+from tests.deadline import WAIT_SECONDS
 
 GENERATION = "boot/17/1"
-LONG = 60.0  # seconds
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Following:
 
     async def next(self) -> EffectiveConfig:
         """The next configuration for which it goes on."""
-        async with asyncio.timeout(LONG):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await self.taken.get()
 
 
@@ -48,13 +48,13 @@ async def test_it_goes_on_for_what_others_read_and_ends_for_what_it_reads(config
     write(quieter)
     assert await podsync.next() == podsync.in_force.newest == quieter
     write(replace(quieter, max_pods=7))
-    assert await asyncio.wait_for(podsync.ended, LONG)
+    assert await asyncio.wait_for(podsync.ended, WAIT_SECONDS)
     assert podsync.in_force.newest == quieter
 
 
 async def test_a_change_before_the_file_is_watched_counts(config: EffectiveConfig) -> None:
     write(replace(config, max_pods=7))
-    assert await asyncio.wait_for(Following(config).ended, LONG)
+    assert await asyncio.wait_for(Following(config).ended, WAIT_SECONDS)
 
 
 async def test_changes_that_together_are_none_end_it_not(config: EffectiveConfig) -> None:
@@ -89,18 +89,18 @@ async def test_a_file_that_is_not_in_force_changes_nothing(
 
 async def test_without_a_watch_the_service_goes_on(config: EffectiveConfig) -> None:
     missing = replace(config, run_dir=f"{config.run_dir}/none")
-    assert not await asyncio.wait_for(Following(missing).ended, LONG)
+    assert not await asyncio.wait_for(Following(missing).ended, WAIT_SECONDS)
 
 
 async def test_a_wait_after_failed_starts_ends_with_a_change_that_the_service_reads(config: EffectiveConfig) -> None:
     write(config)
     write_manifest(new_manifest(Path(config.run_dir)))
     in_force = ConfigurationInForce("podsync", Path(config.run_dir), GENERATION, config)
-    waiting = asyncio.create_task(in_force.back_off(10 * LONG))
+    waiting = asyncio.create_task(in_force.back_off(10 * WAIT_SECONDS))
     await asyncio.sleep(0)
     assert not waiting.done()
     write(replace(config, max_pods=7))
-    assert (await asyncio.wait_for(waiting, LONG)).max_pods == 7
+    assert (await asyncio.wait_for(waiting, WAIT_SECONDS)).max_pods == 7
 
 
 async def test_after_its_wait_a_service_has_the_newest_configuration(config: EffectiveConfig) -> None:

@@ -12,6 +12,7 @@ from bus.messages.debugging import GetProfile, GetStacks, Profile, ProfiledStack
 from services.frame import sampling
 from services.frame.debugging import IN_USE, MAX_PROFILE_SECONDS, Debugging
 from services.frame.sampling import MAX_FRAMES, Sampler
+from tests.deadline import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def busy() -> Iterator[None]:
 
 def profile_of_work() -> Profile:
     """A profile in which some thread used the CPU."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while not (profile := Sampler(0.1).run()).stacks:
         assert time.monotonic() < deadline
     return profile
@@ -46,7 +47,7 @@ def threads_of(profile: Profile) -> set[str]:
 
 @pytest.mark.usefixtures("busy")
 def test_cpu_time_is_counted_where_it_is_used() -> None:
-    stacks, threads, deadline = list[ProfiledStack](), {"idle"}, time.monotonic() + 60
+    stacks, threads, deadline = list[ProfiledStack](), {"idle"}, time.monotonic() + WAIT_SECONDS
     # A busy machine may give the busy thread no time for half a second, and the idle one some on its way to its wait.
     while (not stacks or "idle" in threads) and time.monotonic() < deadline:
         profile = Sampler(0.5).run()
@@ -77,7 +78,7 @@ def test_deep_stacks_are_cut() -> None:
     thread = threading.Thread(target=deep, args=(MAX_FRAMES * 2,), name="deep")
     thread.start()
     try:
-        stacks, deadline = list[ProfiledStack](), time.monotonic() + 60
+        stacks, deadline = list[ProfiledStack](), time.monotonic() + WAIT_SECONDS
         while not stacks and time.monotonic() < deadline:
             stacks = [stack for stack in profile_of_work().stacks if stack.thread == "deep"]
         assert stacks and max(len(stack.frames) for stack in stacks) == MAX_FRAMES
