@@ -123,9 +123,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return result
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep the versions that ran, for docs/versions.md."""
-    ran_versions.write_notes()
+    ran_versions.write_notes(session.config.getoption("keyword"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -26,6 +26,7 @@ PARTS = (
 RECORD = CHECKOUT / "tests/records/versions.json"
 PAGE = CHECKOUT / "docs/versions.md"
 _NOTES = CHECKOUT / "build/versions"
+_PARTS_OF_MACHINES = ("MACHINE_KERNEL", "MACHINE_CONTAINERD", "MACHINE_HANDLER")  # variables of tools/machine-root
 _ANSWER_SECONDS = 60.0
 _BEGIN, _END = "<!-- written by `python -m tests.ran_versions` -->\n", "<!-- end -->\n"
 
@@ -121,11 +122,17 @@ def ask_containerd(socket: str) -> list[Ran]:
     ]
 
 
-def write_notes() -> None:
-    """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it."""
+def write_notes(keyword: str) -> None:
+    """Write what this run has noted, one file for each test file and choice of programs; a later run replaces it.
+
+    `keyword`: that of pytest's -k. With one nothing is written, for it would replace the notes of all tests of a file.
+    """
+    if keyword:
+        return
     _NOTES.mkdir(parents=True, exist_ok=True)
+    parts = [f"{name}={os.environ[name]}" for name in _PARTS_OF_MACHINES if os.environ.get(name)]
     for file, counts in _passed.items():
-        name = hashlib.sha256(f"{file} {chosen_suite()} {chosen_handler()}".encode()).hexdigest()[:24]
+        name = hashlib.sha256(" ".join([file, chosen_suite(), chosen_handler(), *parts]).encode()).hexdigest()[:24]
         ran = sorted([part, version, count] for (part, version), count in counts.items())
         scratch = _NOTES / f".{name}.{os.getpid()}"
         scratch.write_text(json.dumps({"file": file, "ran": ran}))

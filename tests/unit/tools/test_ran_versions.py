@@ -1,6 +1,8 @@
 """The table of the versions that ran is the one that the tests have noted."""
 
 import json
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,7 @@ from tests.ran_versions import (
     note_use,
     render_page,
     render_table,
+    write_notes,
 )  # fmt: skip
 
 
@@ -45,6 +48,33 @@ def test_a_test_counts_for_what_ran_while_it_did(monkeypatch: pytest.MonkeyPatch
         "tests/e2e/test_a.py": {("containerd", "2.1.9"): 2, ("kubectl", "1.37.1"): 1},
         "tests/e2e/test_b.py": {("containerd", "2.1.9"): 1},
     }
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the notes of a run in which one test has passed."""
+    monkeypatch.setattr(ran_versions, "_NOTES", tmp_path)
+    monkeypatch.setattr(ran_versions, "_passed", {"tests/machine/test_node.py": Counter({("Linux", "6.1"): 1})})
+    return tmp_path
+
+
+def test_a_run_with_other_parts_in_its_machines_replaces_no_note(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_notes("")
+    write_notes("")
+    assert len(list(notes.iterdir())) == 1
+    for number, variable in enumerate(["MACHINE_KERNEL", "MACHINE_CONTAINERD", "MACHINE_HANDLER"], 2):
+        with monkeypatch.context() as changed:
+            changed.setenv(variable, "sid")
+            write_notes("")
+        assert len(list(notes.iterdir())) == number
+    monkeypatch.setenv("MACHINE_KERNEL", "trixie")
+    write_notes("")
+    assert len(list(notes.iterdir())) == 5
+
+
+def test_a_run_of_some_tests_of_a_file_replaces_no_note(notes: Path) -> None:
+    write_notes("package")
+    assert not list(notes.iterdir())
 
 
 def test_the_notes_of_all_runs_are_one_row_for_each_version() -> None:
