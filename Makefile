@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load machine night docs screenshots release quick quick-unit quick-service run clean \
-    versions test-crun
+    versions test-crun machine-node mutate-cores mutate-shells supervisord-kills client-certificates
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
 export UV_HTTP_TIMEOUT ?= 180
@@ -66,8 +66,10 @@ deps:  ## install what running needs and the machine lacks (containerd, runc, CN
 	@tools/install-missing run
 
 test-deps:  ## the same, and what the tests need
-	@tools/install-missing run test $(if $(NIGHT),night)
-	@tools/newer-containerd sid >/dev/null || echo "bulkhead: the tests use the containerd that is installed" >&2
+	@tools/install-missing run test $(if $(NIGHT),night machine)
+	@why=$$(tools/newer-containerd sid 2>&1 >/dev/null) || { [ "$$CI" != true ] || \
+	    { echo "bulkhead: CI tests with the containerd of Debian sid: $$why" >&2; exit 1; }; \
+	    echo "bulkhead: the tests use the containerd that is installed: $$why" >&2; }
 
 assets:  ## put a real control plane into the cache, for the tests (8 minutes the first time), and print its folder
 	@tools/control-plane || { [ "$$CI" != true ] && echo "bulkhead: the tests that need a control plane will be skipped" >&2; }
@@ -136,26 +138,33 @@ screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 	@mkdir -p docs/images && cp build/screenshots/node-page-{1280-light,1280-light-pods,1280-dark-charts,1280-dark-log,768-light-story,360-dark}.png docs/images/
 
 machine: venv  ## a Debian with cgroup v2 and systemd that boots in seconds: the package, reboots, power cuts (ARGS="-k package": only that)
-	@tools/install-missing run test
+	@tools/install-missing run test machine
 	$(PYTEST_REAL) --durations=0 --durations-min=0.5 tests/machine $(ARGS)
 
 # A node in a machine one part of which is another one: PART=KERNEL=trixie (6.12), KERNEL=sid (7.2), CONTAINERD=sid, HANDLER=crun.
 machine-node: venv
+	@[[ "$(PART)" =~ ^(KERNEL|CONTAINERD|HANDLER)=. ]] || { echo "bulkhead: name the part and where it is from, such as PART=KERNEL=trixie" >&2; exit 1; }
+	@tools/install-missing run test machine
 	MACHINE_$(PART) $(PYTEST) tests/machine/test_node.py
 
+# Targets, with commas before their variables. Each is made, whatever those before it have ended with.
+NIGHT_PARTS = test test-crun $(patsubst %,machine-node$(comma)PART=%,KERNEL=trixie KERNEL=sid CONTAINERD=sid HANDLER=crun) \
+    simulate,SEEDS=10000 coverage mutate-cores mutate-shells chaos,ARGS=--pairs supervisord-kills machine soak,MINUTES=120 client-certificates
+comma := ,
 night: export NIGHT := 1
 night: export FIRST_SEED := $(shell date +%s)
-night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak
-	@$(MAKE) --no-print-directory test-crun
-	@for part in KERNEL=trixie KERNEL=sid CONTAINERD=sid HANDLER=crun; do $(MAKE) --no-print-directory machine-node PART=$$part || exit 1; done
-	@$(MAKE) --no-print-directory simulate SEEDS=10000
-	@$(MAKE) --no-print-directory coverage
+night:  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak
+	@trap 'exit 130' INT; failed=; for part in $(NIGHT_PARTS); do \
+	    $(MAKE) --no-print-directory $${part//,/ } || failed+=" $$part"; done; \
+	    [ -z "$$failed" ] || { echo "bulkhead: parts of the night failed:$$failed" >&2; exit 1; }
+
+mutate-cores: venv
 	$(BIN)/python -m tests.mutation --count 400 --minutes 90
+mutate-shells: venv
 	$(BIN)/python -m tests.mutation --shells --count 200 --minutes 90
-	@$(MAKE) --no-print-directory chaos ARGS=--pairs
+supervisord-kills: venv
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
-	@$(MAKE) --no-print-directory machine
-	@$(MAKE) --no-print-directory soak MINUTES=120
+client-certificates: venv
 	$(PYTEST) tests/process/test_client_certificates_by_python.py
 
 quick: venv  ## check and the tests that need neither root nor a runtime

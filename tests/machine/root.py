@@ -43,7 +43,7 @@ def cached_root(packages: Literal["download", "install"] = "download", *more: st
     Variables of the environment replace parts of it, for `make night` (tools/machine-root): MACHINE_KERNEL,
     MACHINE_CONTAINERD, MACHINE_HANDLER. The test is lacking where it cannot be built, such as without package sources.
     """
-    if missing := missing_packages("test"):
+    if missing := missing_packages("test", "machine"):
         lack(f"missing on this machine: apt-get install {' '.join(missing)}")
     command = [str(CHECKOUT / "tools/machine-root"), debian_suite(), packages, *required_packages(), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

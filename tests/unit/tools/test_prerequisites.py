@@ -28,6 +28,12 @@ def test_each_missing_package_is_named_once_and_only_for_the_lanes_asked_for(
     assert missing_packages("run", "test") == ["one", "two", "three"]
 
 
+def test_only_tests_of_machines_need_what_builds_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    assert "mmdebstrap" not in missing_packages("run", "test")
+    assert missing_packages("machine") == ["mmdebstrap", "e2fsprogs"]
+
+
 @pytest.fixture
 def installer(tmp_path: Path) -> Path:
     """tools/install-missing on a machine that lacks a package, for a user who is not root."""

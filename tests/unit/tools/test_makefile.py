@@ -1,0 +1,66 @@
+"""What `make` does where a part of its work fails or is not named; the programs that it runs are scripts of a test."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.home import CHECKOUT
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A directory with the Makefile; nothing is missing on the machine, and containerd cannot be fetched."""
+    shutil.copy(CHECKOUT / "Makefile", tmp_path)
+    (tmp_path / "tools").mkdir()
+    write_script(tmp_path / "tools/install-missing", 'echo "$*" >> installed')
+    write_script(tmp_path / "tools/newer-containerd", "echo debian-package: no archive >&2; exit 1")
+    write_script(
+        tmp_path / "fake-make", 'shift; echo "$*" >> made; [ "$1" != test-crun ] && [ "$2" != PART=KERNEL=sid ]'
+    )
+    return tmp_path
+
+
+def write_script(file: Path, text: str) -> None:
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    file.chmod(0o755)
+
+
+def make(tree: Path, *arguments: str, ci: str = "") -> tuple[int, list[str]]:
+    """The exit code and the lines of Bulkhead on standard error."""
+    command = ["make", "--old-file=venv", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "NIGHT")}
+    done = subprocess.run(
+        command, cwd=tree, env={**environment, "CI": ci}, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
+
+
+def test_tests_go_on_with_the_containerd_that_is_installed_but_not_in_ci(tree: Path) -> None:
+    line = "bulkhead: the tests use the containerd that is installed: debian-package: no archive"
+    assert make(tree, "test-deps") == (0, [line])
+    line = "bulkhead: CI tests with the containerd of Debian sid: debian-package: no archive"
+    assert make(tree, "test-deps", ci="true") == (2, [line])
+
+
+def test_only_the_night_installs_what_machines_are_built_with(tree: Path) -> None:
+    make(tree, "test-deps")
+    make(tree, "test-deps", "NIGHT=1")
+    assert (tree / "installed").read_text().splitlines() == ["run test", "run test night machine"]
+
+
+def test_the_night_goes_on_after_a_part_that_fails_and_names_it_at_the_end(tree: Path) -> None:
+    code, errors = make(tree, "night", f"MAKE={tree}/fake-make")
+    made = (tree / "made").read_text().splitlines()
+    assert made[:4] == ["test", "test-crun", "machine-node PART=KERNEL=trixie", "machine-node PART=KERNEL=sid"]
+    assert made[-2:] == ["soak MINUTES=120", "client-certificates"]
+    assert (code, errors) == (2, ["bulkhead: parts of the night failed: test-crun machine-node,PART=KERNEL=sid"])
+
+
+@pytest.mark.parametrize("part", ["", "PART=trixie", "PART=KERNEL=", "PART=PATH=x"])
+def test_a_machine_without_a_part_of_its_own_is_refused(tree: Path, part: str) -> None:
+    refused = "bulkhead: name the part and where it is from, such as PART=KERNEL=trixie"
+    assert make(tree, "machine-node", *([part] if part else [])) == (2, [refused])
+    assert not (tree / "installed").exists()
