@@ -1,4 +1,7 @@
-"""Which process holds a service's lock, by its record. Without an event loop: `bulkhead status` loads none."""
+"""Reads from the record of a service's lock which process holds it.
+
+Imports no event loop, because `bulkhead status` needs none.
+"""
 
 import json
 from dataclasses import dataclass

@@ -29,8 +29,8 @@ def container_file_label(contexts: Path = _CONTEXTS, etc: Path = Path("/etc/seli
 
 
 def policy_has_label(label: str, selinuxfs: Path = _SELINUXFS) -> bool:
-    """Return whether the loaded policy has the label: that of a distribution may name one for containers in its
-    configuration, and leave its types to another package. False too for "" and where that cannot be read."""
+    """Return whether the loaded policy has the label: a distribution may name one for containers in its configuration
+    and leave the types of it to another package. False too for "" and where the policy cannot be asked."""
     try:
         with (selinuxfs / "context").open("r+b", buffering=0) as file:
             file.write(label.encode())

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class GetStacks:
-    """Request to every service: where its threads and tasks are now."""
+    """Ask a service where its threads and tasks are now."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stacks:
-    """Answer to GetStacks: text, cut where it is too long."""
+    """The answer to GetStacks, as text that is cut where it is too long."""
 
     threads: str
     tasks: str
@@ -18,7 +18,7 @@ class Stacks:
 
 @dataclass(frozen=True, kw_only=True)
 class GetProfile:
-    """Request to every service: where it spends CPU time in the next `seconds`, more than 0."""
+    """Ask a service where it spends CPU time in the next `seconds`, a number above 0."""
 
     seconds: float
 
@@ -38,12 +38,12 @@ class ProfiledStack:
 
     thread: str
     frames: tuple[int, ...]
-    nanoseconds: int  # CPU time of the thread that was used when it was sampled here
+    nanoseconds: int  # CPU time that the thread had used since the sample before
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Answer to GetProfile: each line of code once, and the stacks, which name lines by their places."""
+    """The answer to GetProfile: `frames` has each line of code once, and a stack names lines by their places in it."""
 
     frames: tuple[Frame, ...]
     stacks: tuple[ProfiledStack, ...]
@@ -51,13 +51,13 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True)
 class SetVerbosity:
-    """Request to every service: log with this `-v` until the process ends."""
+    """Ask a service to log with this `-v` until its process ends."""
 
     verbosity: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerbositySet:
-    """Answer to SetVerbosity."""
+    """The answer to SetVerbosity: the `-v` from now on."""
 
     verbosity: int

@@ -115,8 +115,9 @@ class Preloading:
 
 
 def make(supervisord: Any, modules: str = "", **_: str) -> object:
-    """The factory that supervisord calls at its start and after a reload; what it returns answers no calls. `modules`,
-    of the section of supervisord.conf: what to import where not all services run, separated by spaces."""
+    """Import the modules, and let supervisord fork processes that have them; supervisord calls this at its start and
+    after a reload. `modules`, a key of the section in supervisord.conf: their names, separated by spaces, where not all
+    services run. What is returned answers no calls."""
     options = supervisord.options
     preloading = Preloading(options.execve, getattr(options, "kept", ()), next(_loads))
     preloading.load(modules.split() or _MODULES)

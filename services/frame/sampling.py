@@ -12,8 +12,8 @@ from types import CodeType, FrameType
 from bus.messages.debugging import Frame, Profile, ProfiledStack
 
 PERIOD_SECONDS = 0.01
-MAX_FRAMES = 128  # of one stack; the outer ones are left out
-MAX_STACKS = 2000  # different ones; what comes later counts at a stack `(other)`
+MAX_FRAMES = 128  # of one stack; those further out are left out
+MAX_STACKS = 2000  # different ones; the CPU time of later ones counts at an empty stack without a thread
 MAX_THREADS = 200
 _CPU_OF_THREAD = 6  # the clock id of a thread's CPU time is its number, inverted, and these bits (Linux)
 
@@ -35,7 +35,7 @@ class Sampler:
         self._stopped.set()
 
     def run(self) -> Profile:
-        """Sample for the time given, in this thread, and return the profile."""
+        """Sample in this thread until the seconds are over or `stop` is called, and return the profile."""
         end = time.monotonic() + self._seconds
         for thread, _ in _threads():
             self._newly_used(thread)

@@ -1,8 +1,8 @@
 """One process per service, of the newest supervisord: takes the service's lock, from an orphan where one holds it.
 
 An orphan is a process whose supervisord has ended. It gets HAND_OVER, and SIGKILL when it still holds the lock after
-its grace. A holder whose supervisord runs belongs to another agent. A
-process whose own supervisord has ended takes over from none: the next supervisord's is newer.
+its grace. A holder whose supervisord runs belongs to another agent. A process whose own supervisord has ended takes
+over from none: the next supervisord's is newer.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ def _of(key: str, default: Any) -> Any:
     return field(default=default, metadata={KEY: key})
 
 
-HANDLERS = ("runc", "crun")  # of the embedded containerd, where they are installed
+HANDLERS = ("runc", "crun")  # the programs that run containers of the embedded containerd, where they are installed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ _INSTALL = "apt-get install containerd runc containernetworking-plugins"
 
 
 def look(embedded: EmbeddedContainerd) -> Machine:
-    """The facts, now."""
+    """Return what the machine offers now."""
     return Machine(
         may_lower_oom_score=has_capability(_CAP_SYS_RESOURCE),
         overlay_works=_file_system_of(Path(embedded.root)) not in ("overlay", "fuse.fuse-overlayfs", "nfs", "nfs4"),
@@ -33,7 +33,7 @@ def look(embedded: EmbeddedContainerd) -> Machine:
 
 
 def find_missing(embedded: EmbeddedContainerd) -> list[str]:
-    """One line for everything without which the embedded containerd cannot run."""
+    """Return one line for everything that the embedded containerd needs and that is not installed."""
     lines = []
     if shutil.which(embedded.path) is None:
         lines.append(f"embeddedContainerd.path: {embedded.path} is not an executable ({_INSTALL}, or name another)")
@@ -54,7 +54,7 @@ def find_missing(embedded: EmbeddedContainerd) -> list[str]:
 
 
 def has_capability(number: int) -> bool:
-    """Whether this process may use the capability."""
+    """Return whether this process may use the capability of this number."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> number & 1)

@@ -96,9 +96,9 @@ async def _watch(process: ContainerdProcess, output: Path, signals: Signals, loc
 async def _one(
     process: ContainerdProcess | None, config: EffectiveConfig, output: Path, signals: Signals
 ) -> ContainerdProcess | None:
-    """The containerd to keep: the running one, unless its configuration has changed, else a new one.
+    """Return the containerd to keep: the running one, unless its configuration has changed, otherwise a new one.
 
-    None when this process was signalled to end meanwhile; a running containerd has ended then, too.
+    Return None where this process was signalled to end meanwhile; a running containerd has then ended, too.
     """
     embedded = config.embedded_containerd
     assert embedded is not None

@@ -19,20 +19,20 @@ _STATE_WITHIN = 10  # seconds, as many as the whole look at a container may take
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What of the machine matters to containerd."""
+    """What the configuration of containerd needs to know of the machine."""
 
     may_lower_oom_score: bool  # CAP_SYS_RESOURCE
     overlay_works: bool  # the root directory may hold an overlay's upper layer
     has_iptables: bool  # masquerading and host ports can be set up
     has_portmap: bool  # the CNI plugin for host ports is installed
     has_apparmor: bool
-    has_selinux: bool = False  # it is on, and its policy has the labels of containers
+    has_selinux: bool = False  # SELinux is on, and its policy has the labels of containers
     handlers: tuple[str, ...] = ("runc",)  # the programs for containers that are installed: runc, crun
     containerd_version: tuple[int, int] = (1, 6)
 
 
 def read_version(text: str) -> tuple[int, int] | None:
-    """Major and minor version in what `containerd --version` prints; None where there is none."""
+    """Return the major and minor version in what `containerd --version` prints; None where it has none."""
     found = re.match(r"containerd \S+ v?(\d{1,4})\.(\d{1,4})", text)
     return (int(found[1]), int(found[2])) if found else None
 
@@ -97,7 +97,7 @@ def _render_plugins_of_version_3(embedded: EmbeddedContainerd, machine: Machine)
 
 [plugins."io.containerd.grpc.v1.cri"]
 {_STREAM_SERVER}
-# By itself it takes the socket from another containerd of the machine.
+# Without this NRI takes the socket from another containerd of the machine.
 [plugins."io.containerd.nri.v1.nri"]
   socket_path = {_toml(f"{posixpath.dirname(embedded.socket)}/nri.sock")}
 

@@ -190,8 +190,8 @@ class PodSync:
         return out + self._advance_others(self.records[record.uid], had_stopped=had_stopped, now=now)
 
     def _take_in(self, record: PodRecord, until: float | None, now: float) -> tuple[PodRecord, list[PodEvent]]:
-        """Return the record with what holds now: its deadline `until`, its volumes, its status. And the events noted so
-        far, which it has no more."""
+        """Return the record with what holds now: its deadline `until`, its volumes and its status; with it the events
+        that were noted in it so far, which are taken out of it."""
         admitted = record.saved.state is PodState.SYNC and not record.saved.rejected and record.saved.admission_decided
         if until is not None and until <= now:
             record = lifecycle.past_deadline(record, now)

@@ -52,9 +52,12 @@ FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long pas
 
 
 class NodeState:
-    """`started_at`: CLOCK_MONOTONIC seconds; older observations are of another process. `checkpoint`: uid -> record
-    as `saved_record.persisted` wrote it. `agent_start`: identity of the start of the agent
-    that this process belongs to, "" = not known."""
+    """The pods of the node: what the sources list, what the runtime shows, and what is saved of each.
+
+    `started_at`: CLOCK_MONOTONIC seconds; older observations are of another process. `checkpoint`: uid -> record as
+    `saved_record.persisted` wrote it. `agent_start`: identity of the start of the agent that this process belongs to,
+    "" = not known.
+    """
 
     def __init__(
         self, started_at: float, facts: MachineFacts, checkpoint: dict[str, dict[str, Any]], agent_start: str = ""

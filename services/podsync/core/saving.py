@@ -94,7 +94,7 @@ def with_shown_reasons(step: Step, events: list[PodEvent], now: float) -> list[P
 
 
 def shown_from(record: PodRecord) -> tuple[object, ...]:
-    """Return what of the record a step may change that the status is made from."""
+    """Return the parts of the record that a step may change and that the status is made from."""
     ways = (
         record.saved.state,
         record.saved.deleted,

@@ -44,8 +44,8 @@ class LogReader:
         await self._in_thread(lambda: self._open(tail_lines))
 
     async def advance(self, decoder: LogDecoder) -> tuple[bytes, bool]:
-        """The next output, and whether the end was reached. A file that was replaced is read to its end first, then
-        the one that was written to next goes on. Raises LogReadError, UnsupportedLogFormatError."""
+        """Return the next output, and whether the end was reached. A file that was replaced is read to its end first;
+        then follows the file that was written to next. Raises LogReadError, UnsupportedLogFormatError."""
         return await self._in_thread(lambda: self._advance(decoder))
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_MAX_NAMES = 1000  # of a log's directory that are looked at for rotated files
+_MAX_NAMES = 1000  # files of a log's directory among which rotated ones are looked for
 _PACKED = (".gz", ".tmp")
 
 
@@ -67,7 +67,7 @@ class LogFile:
         return newest
 
     def _rotated_after(self, file: FileIO) -> Iterator[Path]:
-        """Yield the rotated files that were written to later than it, oldest first. podsync names them by time."""
+        """Yield the rotated files that were written to later than it, oldest first: podsync names them by time."""
         if not self.pod_directory:
             return
         ended = os.fstat(file.fileno())

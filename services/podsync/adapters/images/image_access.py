@@ -50,8 +50,8 @@ class ImageAccess:
     async def may_use(
         self, image: str, image_ref: str, credentials: Callable[[], Awaitable[Sequence[TrackedCredential]]]
     ) -> bool:
-        """Whether a pod may use this present image as it is; its credentials are asked for only where they matter.
-        Raises RuntimeCallError."""
+        """Return whether a pod may use this image, which is present, without a pull. `credentials` is called only where
+        they matter. Raises RuntimeCallError."""
         if not self._policy:
             return True
         await self.recover()

@@ -1,7 +1,7 @@
 """The checkpoint record of a pod: its identity, `Saved`, `Attempts` and the newest status as one flat object.
 
-Decides when a change is urgent, and what of a record counts that it does not understand as a whole. Knows nothing of
-files.
+Decides when a change must be saved at once, and which parts of a record count where others are not understood. Knows
+nothing of files.
 """
 
 from dataclasses import asdict, fields
@@ -60,8 +60,8 @@ def persisted(record: PodRecord) -> dict[str, Any]:
 
 
 def restore(data: dict[str, Any]) -> PodRecord:
-    """The inverse of `persisted`: what is unknown is left out, what is missing has its default.
-    Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    """Return the record that `persisted` wrote. A field that is unknown is left out, and a missing one has its default.
+    Raises KeyError, TypeError, ValueError or AttributeError where a value is of the wrong kind."""
     identity = {name: data[name] for name in ("uid", "name", "namespace")}
     known = persisted(PodRecord(uid="", name="", namespace=""))
     found = {"state": data["state"]} | {name: value for name, value in data.items() if name in known}
