@@ -24,7 +24,7 @@ from shared.tracing.span import Attributes, Span, Value
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 2048  # spans; while the collector does not answer, later ones are dropped
+MAX_WAITING = 2048  # spans; while the collector does not answer, later ones are dropped
 BATCH = 128  # spans in a request
 PERIOD = 1.0  # seconds between two exports
 TIMEOUT = 10.0  # seconds for one
@@ -45,7 +45,7 @@ class OtlpExporter:
 
     def take(self, span: Span) -> None:
         """Take an ended span."""
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             self._spans.inc(self._process, "dropped")
         else:
             self._waiting.append(span)
@@ -85,7 +85,7 @@ class OtlpExporter:
 
     def _put_back(self, batch: list[Span]) -> None:
         self._waiting.extendleft(reversed(batch))
-        while len(self._waiting) > MOST_WAITING:
+        while len(self._waiting) > MAX_WAITING:
             self._waiting.pop()
             self._spans.inc(self._process, "dropped")
 

@@ -74,7 +74,7 @@ async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[
 class TestContainerd(RuntimeContract, LeftTasksContract):
     """The contract as it is."""
 
-    of_containerd_2 = chosen_suite() == NEWEST
+    is_containerd_2 = chosen_suite() == NEWEST
 
     @pytest.mark.skipif(chosen_suite() != INSTALLED, reason="newer ones have it: tests/e2e/test_newer_containerd.py")
     async def test_it_reports_that_it_has_no_event_stream(self, world: ContainerdWorld) -> None:

@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
-from services.server.controllers.node_page import MOST_PAGES
+from services.server.controllers.node_page import MAX_PAGES
 from tests.browser import Page, browser
 from tests.page_node import HOSTILE, add_hour
 from tests.shown_page import PODS, ROWS, Shown, findings, served, shown_page
@@ -357,7 +357,7 @@ async def test_a_page_without_an_event_stream_reloads_the_state(shown: Shown) ->
     async with AsyncExitStack() as stack:
         await shown.page.open("about:blank")
         service = shown.server.running.service
-        while service.page.pages < MOST_PAGES // 2:  # of one client
+        while service.page.pages < MAX_PAGES // 2:  # of one client
             await stack.enter_async_context(shown.server.client.get(f"{shown.server.url}/bulkhead/events"))
         page = await shown.open()
         await page.until("document.getElementById('connection').textContent", lambda text: text.startswith("Reloaded"))

@@ -30,8 +30,8 @@ from shared.story.text import (
     story_text,
 )
 
-MOST_AT_ONCE = 2  # of the threads, which also read the logs of containers
-MOST_WAITING = 30  # requests
+MAX_AT_ONCE = 2  # of the threads, which also read the logs of containers
+MAX_WAITING = 30  # requests
 
 Answer = tuple[list[str], Any]  # text lines, and the same as JSON data
 
@@ -41,7 +41,7 @@ class Explanations:
 
     def __init__(self, config: EffectiveConfig, clock: Clock, threads: ThreadPoolExecutor) -> None:
         self._root, self._run_dir, self._clock, self._threads = config.root_dir, config.run_dir, clock, threads
-        self._turns, self._asked = asyncio.Semaphore(MOST_AT_ONCE), 0
+        self._turns, self._asked = asyncio.Semaphore(MAX_AT_ONCE), 0
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
@@ -70,7 +70,7 @@ class Explanations:
             lines, data = answer
             return json.dumps(data) + "\n" if form == "json" else "".join(f"{line}\n" for line in lines)
 
-        if self._asked >= MOST_AT_ONCE + MOST_WAITING:
+        if self._asked >= MAX_AT_ONCE + MAX_WAITING:
             refused = plain(503, f"{self._asked} requests of explain wait already\n")
             refused.headers["Retry-After"] = "5"
             return refused

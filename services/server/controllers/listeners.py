@@ -145,13 +145,13 @@ class Listeners:
         served = ServedEndpoints(debugging=True, checks=(), refusals=False, only=only)
         requests = RequestHandler(served, handlers)
 
-        async def of_this_machine(request: web.BaseRequest) -> web.StreamResponse:
+        async def answer_this_machine(request: web.BaseRequest) -> web.StreamResponse:
             if not is_loopback_host(request.host):
                 return plain(403, "this port is for 127.0.0.1 and localhost\n")
             return await requests(request)
 
         port = self._config.node_page_port
-        opening = partial(listen, PAGE_ADDRESS, port, of_this_machine, connections.READ_ONLY)
+        opening = partial(listen, PAGE_ADDRESS, port, answer_this_machine, connections.READ_ONLY)
         self.by_name["page"] = await open_at_last(opening, f"{PAGE_ADDRESS} port {port}")
 
     async def _open_healthz(self) -> None:

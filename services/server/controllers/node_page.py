@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 TICK = 2.0  # seconds between two readings while a page is open
 SAVED_EVERY = 6  # samples: what a killed process loses of the charts is a minute
-MOST_PAGES = 64  # open streams; a client opens one only while it has fewer than are free
+MAX_PAGES = 64  # open streams; a client opens one only while it has fewer than are free
 HEARTBEAT = 10.0  # seconds without a change, until a page gets an event all the same
 SLOWEST = 30.0  # seconds in which a page takes an event, or the end of its stream
 LONGEST = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
@@ -74,7 +74,7 @@ class NodePage:
         self._files = {name: ((directory / file).read_bytes(), kind) for name, (file, kind) in _FILES.items()}
         self._version = hashlib.sha256(b"".join(content for content, _ in self._files.values())).hexdigest()[:16]
         self._log = LogInterval()
-        self._pages = Shares(MOST_PAGES)
+        self._pages = Shares(MAX_PAGES)
         self._closed = False
         self._read_at = float("-inf")  # CLOCK_MONOTONIC
         self._reading = asyncio.Lock()

@@ -19,7 +19,7 @@ from services.server.core.node_log_query import NodeLogQuery, NodeLogQueryError,
 from services.server.core.routes import Endpoint
 
 QUERY_SECONDS = 30.0  # of one query, all services together
-MOST_QUERIES = 8  # at the same time; others wait, which counts as their time
+MAX_QUERIES = 8  # at the same time; others wait, which counts as their time
 _BLOCK = 256 << 10
 
 
@@ -30,7 +30,7 @@ class SystemLogs:
         self._root = system_log_files.SYSTEM_LOGS
         self._files, self._threads = FileAnswers(self._root, threads), threads
         self._queries = queries
-        self._running = asyncio.Semaphore(MOST_QUERIES)
+        self._running = asyncio.Semaphore(MAX_QUERIES)
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:

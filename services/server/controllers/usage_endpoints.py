@@ -22,7 +22,7 @@ CADENCE_SECONDS = 10.0  # of pleg's readings: an answer is at most so old
 FRESH_SECONDS = 2.0  # what computes rates from two answers gets readings at most so old
 ONLY_CPU_AND_MEMORY = "only_cpu_and_memory"
 FORM = "application/x-www-form-urlencoded"
-MOST_FORM_BYTES = 4096
+MAX_FORM_BYTES = 4096
 
 
 class UsageEndpoints:
@@ -76,7 +76,7 @@ class UsageEndpoints:
 
 async def _form(request: web.BaseRequest) -> str:
     """The content of a form; "" where it is too long, of unknown length or late."""
-    if not 0 < (request.content_length or 0) <= MOST_FORM_BYTES:
+    if not 0 < (request.content_length or 0) <= MAX_FORM_BYTES:
         return ""
     try:
         async with asyncio.timeout(TIMEOUT):

@@ -11,7 +11,7 @@ import pytest
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.adapters.calls import pod_operations
-from services.podsync.adapters.pod.env_files import MOST_AT_ONCE
+from services.podsync.adapters.pod.env_files import MAX_AT_ONCE
 from services.podsync.core.cri.environment import EnvFile, EnvFiles
 from services.podsync.core.pod.events import CallDone, CallFailed
 from shared.model.objects import Object
@@ -152,10 +152,10 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
             slow.append(stage.want(pod))
             mounted(stage, slow[-1], tmp_path / "v")
         try:
-            await stage.until(lambda: under_way == MOST_AT_ONCE)
+            await stage.until(lambda: under_way == MAX_AT_ONCE)
             uid = stage.want(a_pod())
             await stage.until(lambda: running(stage, uid))
-            assert most == MOST_AT_ONCE
+            assert most == MAX_AT_ONCE
         finally:
             go_on.set()
         await stage.until(lambda: all(running(stage, uid) for uid in slow))

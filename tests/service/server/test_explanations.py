@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from services.server.controllers import explanations
-from services.server.controllers.explanations import MOST_AT_ONCE, MOST_WAITING
+from services.server.controllers.explanations import MAX_AT_ONCE, MAX_WAITING
 from shared.checkpoint import Checkpoint
 from shared.places import LOCAL_SOCKET
 from shared.story.files import directory_of
@@ -75,15 +75,15 @@ async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeyp
         return []
 
     monkeypatch.setattr(explanations, "newest_lines", read)
-    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(MOST_AT_ONCE + MOST_WAITING + 10)]
+    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(MAX_AT_ONCE + MAX_WAITING + 10)]
     async with asyncio.timeout(WAIT_SECONDS):
-        while most < MOST_AT_ONCE:
+        while most < MAX_AT_ONCE:
             await asyncio.sleep(0.02)
         refused = [await one for one in islice(asyncio.as_completed(asked), 10)]  # those beyond the queue wait for none
         assert set(refused) == {(503, "32 requests of explain wait already\n")}
         go_on.set()
         statuses = [status for status, _ in await asyncio.gather(*asked)]
-    assert statuses.count(200) == MOST_AT_ONCE + MOST_WAITING and most == MOST_AT_ONCE
+    assert statuses.count(200) == MAX_AT_ONCE + MAX_WAITING and most == MAX_AT_ONCE
 
 
 @pytest.mark.parametrize(

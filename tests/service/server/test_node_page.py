@@ -17,7 +17,7 @@ import pytest
 from bus.messages.podsync import ImagePull
 from services.server.adapters.node_history_file import NodeHistoryFile
 from services.server.controllers import node_page
-from services.server.controllers.node_page import MOST_PAGES
+from services.server.controllers.node_page import MAX_PAGES
 from services.server.core.authorization import Attributes
 from services.server.service import ServerService
 from tests.deadline import WAIT_SECONDS
@@ -218,17 +218,17 @@ async def test_one_page_too_many_of_a_client_is_refused_until_another_leaves(
     server: MainListener, opened: Open
 ) -> None:
     jane = {"Authorization": f"Bearer {TOKEN}"}
-    pages = [await opened() for _ in range(MOST_PAGES // 2)]
+    pages = [await opened() for _ in range(MAX_PAGES // 2)]
     status, body, headers = await server.request("GET", "/bulkhead/events")
     assert (status, headers["Retry-After"]) == (503, "30")
     assert body == "32 node pages of 127.0.0.1 are open already, 32 in all\n"
     assert (await server.request("GET", "/bulkhead/state"))[0] == 200
-    assert [(await (await opened(**jane)).next())[0] for _ in range(MOST_PAGES // 4)] == ["state"] * 16
+    assert [(await (await opened(**jane)).next())[0] for _ in range(MAX_PAGES // 4)] == ["state"] * 16
     status, body, _ = await server.request("GET", "/bulkhead/events", **jane)
     assert (status, body) == (503, "16 node pages of jane are open already, 48 in all\n")
-    for _ in range(MOST_PAGES // 4):
+    for _ in range(MAX_PAGES // 4):
         pages.pop().response.close()
-    await until_pages(server.running.service, MOST_PAGES // 2)
+    await until_pages(server.running.service, MAX_PAGES // 2)
     assert (await (await opened()).next())[0] == "state"
 
 

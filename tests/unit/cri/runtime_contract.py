@@ -107,15 +107,15 @@ _HINT = "; check if another CreateContainer request is in progress"  # of contai
 
 
 class RuntimeContract:
-    """The tests. `of_containerd_2`: the answers are those of containerd 2, not those of 1.6."""
+    """The tests. `is_containerd_2`: the answers are those of containerd 2, not those of 1.6."""
 
-    of_containerd_2 = False
+    is_containerd_2 = False
 
     def _check_reserved(self, refusal: RuntimeCallError, kind: str, name: str, holder: str) -> None:
         """The refusal of a name that is taken."""
         text = f'failed to reserve {kind} name "{name}": name "{name}" is reserved for "{holder}"'
-        code = "FailedPrecondition" if self.of_containerd_2 else "Unknown"
-        shown = f"rpc error: code = {code} desc = {text}" if self.of_containerd_2 else text
+        code = "FailedPrecondition" if self.is_containerd_2 else "Unknown"
+        shown = f"rpc error: code = {code} desc = {text}" if self.is_containerd_2 else text
         assert (refusal.code, str(refusal).replace(_HINT, "")) == (code, shown)
 
     async def test_a_command_runs_in_a_running_container_and_nowhere_else(self, world: World) -> None:
@@ -151,14 +151,14 @@ class RuntimeContract:
 
     async def test_an_old_runtime_reports_no_handlers_and_features(self, world: World) -> None:
         features = await world.runtime.features()
-        if self.of_containerd_2:
+        if self.is_containerd_2:
             assert "runc" in [handler.name for handler in features.handlers or ()]
             assert features.supplemental_groups_policy is True
             return
         assert features.handlers is None and features.supplemental_groups_policy is None
 
     async def test_an_old_runtime_reports_no_cgroup_driver(self, world: World) -> None:
-        assert await world.runtime.runtime_config() == ("cgroupfs" if self.of_containerd_2 else None)
+        assert await world.runtime.runtime_config() == ("cgroupfs" if self.is_containerd_2 else None)
 
     async def test_it_reports_its_name_and_version(self, world: World) -> None:
         version = await world.runtime.version()
@@ -340,7 +340,7 @@ class RuntimeContract:
             await world.runtime.start_container(absent)
         assert refusal.value.code == "NotFound"
         assert str(refusal.value).startswith("rpc error: code = NotFound desc = ")
-        if self.of_containerd_2:
+        if self.is_containerd_2:
             await world.runtime.stop_container(absent, 2)
             return
         with pytest.raises(RuntimeCallError) as refusal:

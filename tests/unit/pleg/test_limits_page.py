@@ -54,7 +54,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             "seconds that a request waits for a reading; for new figures of files",
             f"{usage_endpoints.TIMEOUT:.0f}; {file_usage.REFRESH_SECONDS:.0f}",
         ),
-        ("bytes of a form to `/stats/summary`", usage_endpoints.MOST_FORM_BYTES),
+        ("bytes of a form to `/stats/summary`", usage_endpoints.MAX_FORM_BYTES),
     ],
 )
 def test_a_row_of_the_page_is_what_the_code_has(what: str, limit: object) -> None:

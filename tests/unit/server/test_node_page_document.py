@@ -21,8 +21,8 @@ def of_script(name: str) -> str:
 def test_the_bounds_of_pages_are_what_the_code_has() -> None:
     beyond = f"503; the page then reads `/bulkhead/state` every {of_script('RELOAD_SECONDS')} s"
     texts = (
-        f"| open pages | {node_page.MOST_PAGES} | {beyond} |",
-        f"as many as are free for others: {node_page.MOST_PAGES // 2}, then {node_page.MOST_PAGES // 4}",
+        f"| open pages | {node_page.MAX_PAGES} | {beyond} |",
+        f"as many as are free for others: {node_page.MAX_PAGES // 2}, then {node_page.MAX_PAGES // 4}",
         f"| time in which a page takes an event | {node_page.SLOWEST:.0f} s |",
         f"| one request for events | {node_page.LONGEST / 60:.0f} min |",
     )

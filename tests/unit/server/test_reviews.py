@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from services.server.controllers.node_page import MOST_PAGES
+from services.server.controllers.node_page import MAX_PAGES
 from services.server.controllers.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
@@ -155,7 +155,7 @@ def test_addresses_that_begin_all_the_reviews_they_may_leave_some_to_the_next(
 
 
 def test_claimants_that_take_all_the_places_they_may_leave_some_to_the_next() -> None:
-    for limit, numbers in ((MAX_STREAMS, [2048, 1024, 512, 256]), (MOST_PAGES, [32, 16, 8, 4, 2, 1, 1, 0])):
+    for limit, numbers in ((MAX_STREAMS, [2048, 1024, 512, 256]), (MAX_PAGES, [32, 16, 8, 4, 2, 1, 1, 0])):
         shares = Shares(limit)
         taken = []
         for claimant in map(str, range(len(numbers))):

@@ -16,7 +16,7 @@ from services.podsync.adapters.calls.call_slots import CallPriority, CallSlots
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImagePulls
 from services.podsync.adapters.node.node_facts_reader import HostFiles
-from services.podsync.adapters.pod.env_files import MOST_AT_ONCE, read_env_files
+from services.podsync.adapters.pod.env_files import MAX_AT_ONCE, read_env_files
 from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
@@ -121,7 +121,7 @@ class PodOperations:
     pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
     _reading: dict[str, asyncio.Timeout] = field(default_factory=dict)  # UID of the pod -> what ends its wait
     _host_files: HostFiles = field(default_factory=HostFiles)
-    _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MOST_AT_ONCE, "environment files"))
+    _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MAX_AT_ONCE, "environment files"))
 
     def facts_now(self) -> NodeFacts:
         """The node's facts with its files as they are now."""

@@ -27,11 +27,11 @@ def write(hierarchies: Hierarchies, name: str, values: CgroupValues, page_sizes:
     """Write the values, and no limit on a page size as 0. Raises OSError that names the file that refused, or
     states that the kernel took another number."""
     relative, sizes = name.strip("/"), tuple(page_sizes) if hierarchies.has("hugetlb") else ()
-    of_version = v1_files if hierarchies.unified is None else v2_files
+    to_files = v1_files if hierarchies.unified is None else v2_files
     # The kernel may be built without these controllers. Without cpuset a kubelet starts on v2 only (node.md 4.1), and
     # nothing is lost there: the CPUs that a cgroup is given are all of the machine.
     optional = ("hugetlb", "pids") if hierarchies.unified is None else ("hugetlb", "pids", "cpuset")
-    for file in of_version(values, sizes):
+    for file in to_files(values, sizes):
         if file.controller in optional and not hierarchies.has(file.controller):
             continue
         if hierarchies.unified is not None:
