@@ -18,13 +18,18 @@ def selinux_enabled(selinuxfs: Path = _SELINUXFS, own_label: Path = Path("/proc/
         return False
 
 
-def container_file_label(contexts: Path = _CONTEXTS, etc: Path = Path("/etc/selinux")) -> str:
+def container_file_label(
+    contexts: Path = _CONTEXTS, etc: Path = Path("/etc/selinux"), *, read_only: bool = False
+) -> str:
     """Return the label of files that containers use, as `system_u:object_r:container_file_t:s0`; "" = the policy of the
-    node names none. `contexts`: the file of container-selinux; `etc`: the configuration of SELinux."""
+    node names none. `contexts`: the file of container-selinux; `etc`: the configuration of SELinux. `read_only`: of
+    files that they only read, as `system_u:object_r:container_ro_file_t:s0`, where the policy makes the difference."""
     policy = _settings(etc / "config").get("SELINUXTYPE", "targeted")
     for path in (contexts, etc / policy / "contexts" / "lxc_contexts"):
         if settings := _settings(path):
-            return settings.get("file", "") if settings.get("process") else ""
+            if not settings.get("process"):
+                return ""
+            return (settings.get("ro_file", "") if read_only else "") or settings.get("file", "")
     return ""
 
 

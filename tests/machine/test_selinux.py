@@ -18,9 +18,14 @@ pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1500)]
 _OPTIONS = ("selinux=1", "security=selinux", "enforcing=0")
 _CONTEXTS = "/etc/selinux/default/contexts/files/file_contexts"
 LOGS = "/var/log/bulkhead/pods"
+BOOTSTRAP_LOG = "/var/log/bulkhead/bootstrap.log"
 ROOT_DIR = "/var/lib/bulkhead/kubelet"
-# The agent and its containerd are in initrc_t, which may do everything. A container may read the files of its image,
-# which overlay takes from /var/lib, and do everything with files of its own label.
+CONTAINERD_CONFIG = "/run/bulkhead/containerd/config.toml"
+CONTAINERD_ROOT = "/var/lib/bulkhead/containerd"
+SNAPSHOTS = f"{CONTAINERD_ROOT}/io.containerd.snapshotter.v1.overlayfs/snapshots"
+SANDBOXES = f"{CONTAINERD_ROOT}/io.containerd.grpc.v1.cri/sandboxes"
+# The agent and its containerd are in initrc_t, which may do everything. A container may do everything with files of its
+# own label, and has no access to other files in /var/lib.
 _FILE_TYPES = ("file_type", "non_security_file_type", "non_auth_file_type")
 _CLASSES = ("dir", "file", "lnk_file", "chr_file", "fifo_file", "sock_file", "filesystem")
 _POLICY = "\n".join((
@@ -40,8 +45,12 @@ _POLICY = "\n".join((
     "(allow container_t initrc_t (fd (use)))",
     *(f"(allow container_t initrc_t ({name} (all)))" for name in ("fifo_file", "unix_stream_socket")),
     "(allow container_t initrc_t (process (sigchld)))",
-    "(allow container_t var_lib_t (file (read execute map getattr open entrypoint)))",
-    "(allow container_t var_lib_t (lnk_file (read getattr)))",
+    "(type container_ro_file_t)",
+    "(roletype object_r container_ro_file_t)",
+    *(f"(typeattributeset {name} (container_ro_file_t))" for name in _FILE_TYPES),
+    "(allow container_ro_file_t container_file_t (filesystem (associate)))",
+    "(allow container_t container_ro_file_t (dir (search getattr)))",
+    "(allow container_t container_ro_file_t (file (read getattr open)))",
 ))  # fmt: skip
 _WORK = "cat /proc/self/attr/current; echo; echo written > /data/file; cat /outside/file 2>&1; exec sleep 1000000"
 
@@ -91,19 +100,30 @@ def wait_for_log(machine: Machine, name: str) -> tuple[str, list[str]]:
     return uid, [line.split(" ", 3)[3].rstrip("\0") for line in lines]
 
 
+def start(machine: Machine) -> None:
+    machine.must("systemctl", "enable", "--now", "bulkhead")
+    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
+
+
+def stop(machine: Machine) -> None:
+    """Stop the agent and its containerd, once no container runs."""
+    machine.wait_until("! pgrep -x containerd-shim")
+    machine.must("sh", "-c", "systemctl stop bulkhead; pkill -x containerd || true")
+    machine.wait_until("! pgrep -x containerd")
+
+
 def label_of(machine: Machine, path: str) -> str:
     return machine.must("stat", "--format=%C", path).strip()
 
 
 def test_a_policy_without_types_for_containers_keeps_no_pod_from_running(machine: Machine) -> None:
     assert machine.must("getenforce") == "Enforcing\n"
-    machine.must("systemctl", "enable", "--now", "bulkhead")
-    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
+    start(machine)
     machine.import_images()
     add_pod(machine, "plain")
     assert wait_for_log(machine, "plain")[1] == ["system_u:system_r:initrc_t:s0", "outside"]
     warned = machine.must("grep", "-c", "the SELinux label system_u:object_r:container_file_t:s0 cannot be set",
-                          "/var/log/bulkhead/bootstrap.log")  # fmt: skip
+                          BOOTSTRAP_LOG)  # fmt: skip
     assert warned == "2\n"
     machine.must("rm", f"{MANIFESTS}/plain.json")
 
@@ -111,13 +131,24 @@ def test_a_policy_without_types_for_containers_keeps_no_pod_from_running(machine
 def test_the_directories_of_plugins_get_the_label_of_container_files(machine: Machine) -> None:
     machine.write("/root/container.cil", _POLICY)
     machine.must("semodule", "--install", "/root/container.cil")
-    machine.must("sh", "-c", "systemctl stop bulkhead; pkill -x containerd; systemctl start bulkhead")
+    stop(machine)
+    start(machine)
     for name in ("plugins", "plugins_registry"):
         assert label_of(machine, f"{ROOT_DIR}/{name}") == "system_u:object_r:container_file_t:s0"
     assert label_of(machine, f"{ROOT_DIR}/pods") == "system_u:object_r:var_lib_t:s0"
 
 
-def test_a_container_is_confined_and_its_own_volume_has_its_label(machine: Machine) -> None:
+def test_images_of_before_the_types_keep_their_label_and_containers_get_none(machine: Machine) -> None:
+    assert label_of(machine, SNAPSHOTS) == "system_u:object_r:var_lib_t:s0"
+    machine.must("grep", f"{SNAPSHOTS}: its content was created without the SELinux label", BOOTSTRAP_LOG)
+    machine.must("grep", "enable_selinux = false", CONTAINERD_CONFIG)
+
+
+def test_a_container_is_confined_and_its_image_and_volume_have_its_label(machine: Machine) -> None:
+    stop(machine)
+    machine.must("rm", "--recursive", "--force", CONTAINERD_ROOT)
+    start(machine)
+    machine.import_images()
     add_pod(machine, "confined")
     uid, (own, refused) = wait_for_log(machine, "confined")
     prefix, level = own[: len("system_u:system_r:container_t:s0:")], own[len("system_u:system_r:container_t:s0:") :]
@@ -129,6 +160,9 @@ def test_a_container_is_confined_and_its_own_volume_has_its_label(machine: Machi
         assert label_of(machine, path) == f"system_u:object_r:container_file_t:s0:{level}", path
     assert machine.must("cat", f"{volume}/file") == "written\n"
     assert label_of(machine, "/srv/outside/file").split(":")[2] == "var_t"  # a file of the node keeps its label
+    of_image = machine.must("sh", "-c", f"stat --format=%C {SNAPSHOTS}/*/fs/bin/busybox").split()
+    assert set(of_image) == {"system_u:object_r:container_file_t:s0"}
+    assert label_of(machine, SANDBOXES) == "system_u:object_r:container_ro_file_t:s0"
 
 
 def test_a_container_gets_the_level_that_its_pod_names(machine: Machine) -> None:

@@ -44,6 +44,15 @@ def test_the_label_of_files_is_that_of_the_contexts_of_containers(tmp_path: Path
     assert container_file_label(tmp_path / "contexts", tmp_path / "etc") == LABEL
 
 
+def test_files_that_containers_only_read_have_a_label_of_their_own_where_the_contexts_name_one(tmp_path: Path) -> None:
+    (tmp_path / "contexts").write_text(CONTEXTS)
+    assert container_file_label(tmp_path / "contexts", tmp_path, read_only=True) == LABEL
+    read_only = LABEL.replace("file_t", "ro_file_t")
+    (tmp_path / "contexts").write_text(f'{CONTEXTS}ro_file="{read_only}"\n')
+    assert container_file_label(tmp_path / "contexts", tmp_path, read_only=True) == read_only
+    assert container_file_label(tmp_path / "contexts", tmp_path) == LABEL
+
+
 @pytest.mark.parametrize("content", [None, "", f'file = "{LABEL}"\n', "\xff\n= =\n"])
 def test_there_is_no_label_without_contexts_of_containers(tmp_path: Path, content: str | None) -> None:
     if content is not None:

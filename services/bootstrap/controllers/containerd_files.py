@@ -5,10 +5,12 @@ replaced since by one that reads another version of the configuration.
 """
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from services.bootstrap.adapters import containerd_host
-from services.bootstrap.core.containerd_config import render_config, render_network
+from services.bootstrap.adapters.containerd_labels import label_directories
+from services.bootstrap.core.containerd_config import render_config, render_network, snapshotter_of
 from shared.config.effective import EffectiveConfig
 from shared.files import write_atomically
 
@@ -22,6 +24,8 @@ def write_containerd_files(config: EffectiveConfig) -> None:
     facts = containerd_host.look(embedded)
     for directory, mode in ((embedded.root, 0o711), (embedded.state, 0o711), (embedded.cni_conf_dir, 0o700)):
         Path(directory).mkdir(parents=True, exist_ok=True, mode=mode)
+    if facts.has_selinux and not label_directories(Path(embedded.root), snapshotter_of(facts)):
+        facts = replace(facts, has_selinux=False)
     Path(embedded.config_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = render_config(embedded, facts, systemd_cgroup=config.cgroup_driver == "systemd")
     write_atomically(Path(embedded.config_file), text.encode())

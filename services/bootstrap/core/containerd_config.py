@@ -26,7 +26,7 @@ class Machine:
     has_iptables: bool  # masquerading and host ports can be set up
     has_portmap: bool  # the CNI plugin for host ports is installed
     has_apparmor: bool
-    has_selinux: bool = False  # SELinux is on, and its policy has the labels of containers
+    has_selinux: bool = False  # SELinux is on; its policy and the root directory have the labels of containers
     handlers: tuple[str, ...] = ("runc",)  # the programs for containers that are installed: runc, crun
     containerd_version: tuple[int, int] = (1, 6)
 
@@ -79,7 +79,7 @@ def _render_plugins_of_version_2(embedded: EmbeddedContainerd, machine: Machine)
     config_path = {_toml(embedded.registry_config_path)}
 
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "{_snapshotter(machine)}"
+    snapshotter = "{snapshotter_of(machine)}"
     default_runtime_name = {_toml(embedded.default_runtime)}
 """
 
@@ -87,7 +87,7 @@ def _render_plugins_of_version_2(embedded: EmbeddedContainerd, machine: Machine)
 def _render_plugins_of_version_3(embedded: EmbeddedContainerd, machine: Machine) -> str:
     return f"""\
 [plugins."io.containerd.cri.v1.images"]
-  snapshotter = "{_snapshotter(machine)}"
+  snapshotter = "{snapshotter_of(machine)}"
 
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = {_toml(embedded.sandbox_image)}
@@ -146,7 +146,8 @@ def _render_handler(plugin: str, name: str, systemd_cgroup: bool) -> str:
 """
 
 
-def _snapshotter(machine: Machine) -> str:
+def snapshotter_of(machine: Machine) -> str:
+    """Name of the snapshotter of images and containers."""
     return "overlayfs" if machine.overlay_works else "native"
 
 
