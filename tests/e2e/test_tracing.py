@@ -9,11 +9,18 @@ import pytest
 import pytest_asyncio
 
 from tests.agent import NODE
+from tests.chosen_programs import chosen_suite
 from tests.cluster import Cluster
 from tests.deadline import WAIT_SECONDS
+from tests.debian_containerd import INSTALLED
 from tests.fakes.trace_collector import Received, TraceCollector
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.versions,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(400),
+]
 
 WAIT = 2 * WAIT_SECONDS  # seconds
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -71,10 +78,10 @@ async def test_one_trace_shows_the_way_of_a_pod_through_the_processes(
         ("podsync", "runtime.v1/CreateContainer"),
         ("podsync", "runtime.v1/StartContainer"),
         ("volume", "MountVolume"),
-        ("pleg", "ObservePod"),
-        ("pleg", "runtime.v1/ListContainers"),
         ("status", "HTTP PATCH"),
     }
+    if chosen_suite() == INSTALLED:  # an event of containerd 2 comes before pleg knows the trace of the pod
+        expected |= {("pleg", "ObservePod"), ("pleg", "runtime.v1/ListContainers")}
     spans = await until_traced(cluster, collector, expected)
     by_id = {received.span.span_id: received for received in spans}
     [root] = [received for received in spans if not received.span.parent_span_id]
@@ -86,6 +93,9 @@ async def test_one_trace_shows_the_way_of_a_pod_through_the_processes(
     assert patched.attributes["url.path"] == "/api/v1/namespaces/default/pods/traced/status"
     assert patched.attributes["http.response.status_code"] == 200
     assert {received.resource["service.name"] for received in spans} == {"kubelet"}
+    uid = root.attributes["k8s.pod.uid"]
+    [observed, *_] = [look for look in collector.named("ObservePod") if look.attributes["k8s.pod.uid"] == uid]
+    assert has(collector.traces()[observed.trace], "pleg", "runtime.v1/ListContainers")
 
 
 async def test_a_request_continues_the_trace_of_its_client(cluster: Cluster, collector: TraceCollector) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from shared.model.objects import Object
 from tests.agent import BIN
+from tests.chosen_programs import chosen_suite
 from tests.deadline import WAIT_SECONDS
+from tests.debian_containerd import INSTALLED
 from tests.document_blocks import fits
 from tests.process.supervised import CHECKOUT
 from tests.world import World, busybox_pod
@@ -100,6 +102,7 @@ async def test_every_message_of_the_page_about_pods_is_shown_for_such_a_pod() ->
         await world.wait_for(all_shown, lambda: f"{missing()} among {sorted(seen)}", 2 * WAIT_SECONDS)
 
 
+@pytest.mark.versions
 @pytest.mark.asyncio
 async def test_a_file_of_libcni_that_a_power_cut_emptied_is_reported_and_its_removal_lets_the_pod_end() -> None:
     message = 'failed to get network "…" cached result: … unexpected end of JSON input'
@@ -116,6 +119,7 @@ async def test_a_file_of_libcni_that_a_power_cut_emptied_is_reported_and_its_rem
             lines = (await bulkhead(world, "events")).splitlines()
             return any(fits(f"…FailedKillPod…{message}…", line) for line in lines)
 
-        await world.wait_for(reported, "an event with the message of the page", WAIT_SECONDS)
-        result.unlink()
+        if chosen_suite() == INSTALLED:  # containerd 2 stops the sandbox without the file
+            await world.wait_for(reported, "an event with the message of the page", WAIT_SECONDS)
+            result.unlink()
         await world.wait_gone("cut", WAIT_SECONDS)
