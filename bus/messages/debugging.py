@@ -10,7 +10,7 @@ class GetStacks:
 
 @dataclass(frozen=True, kw_only=True)
 class Stacks:
-    """The answer to GetStacks, as text that is cut where it is too long."""
+    """This message answers GetStacks with text, which is cut where it is too long."""
 
     threads: str
     tasks: str
@@ -43,7 +43,7 @@ class ProfiledStack:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """The answer to GetProfile: `frames` has each line of code once, and a stack names lines by their places in it."""
+    """This message answers GetProfile. `frames` has each line of code once, and stacks name places in it."""
 
     frames: tuple[Frame, ...]
     stacks: tuple[ProfiledStack, ...]
@@ -58,6 +58,6 @@ class SetVerbosity:
 
 @dataclass(frozen=True, kw_only=True)
 class VerbositySet:
-    """The answer to SetVerbosity: the `-v` from now on."""
+    """This message answers SetVerbosity with the verbosity (`-v`) that counts from now on."""
 
     verbosity: int

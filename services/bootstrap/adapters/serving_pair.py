@@ -55,7 +55,7 @@ def is_self_signed(config: EffectiveConfig) -> bool:
 
 
 def pair_request(config: EffectiveConfig, *, checks_only: bool = False) -> PairRequest:
-    """Return what to look at for this configuration; CertificateKeeper looks at a pair that the API server issues."""
+    """Return the request for the files of this configuration. CertificateKeeper handles pairs of the API server."""
     asked_for = config.server_tls_bootstrap
     return PairRequest(
         certificate_file="" if asked_for else config.tls_cert_file,

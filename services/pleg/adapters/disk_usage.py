@@ -49,7 +49,7 @@ class DirectoryCount:
         self._used_by_shares = self._inodes_by_shares = 0.0
 
     def count(self, entries: int) -> bool:
-        """Count at most so many entries; return whether these were all."""
+        """Count at most `entries` further files and return whether no file is left."""
         left = entries
         for found in itertools.islice(self._statuses, entries):
             left -= 1
@@ -148,7 +148,7 @@ class PodCount:
         return True
 
     def found(self) -> PodFiles:
-        """Return what was counted so far, without the parts that were not begun."""
+        """Return the sum of the parts whose count has begun."""
         parts = self._parts
         return PodFiles(
             time=self._wall,

@@ -35,7 +35,7 @@ class FilesCount(Protocol):
         ...
 
     def found(self) -> PodFiles:
-        """Return what was counted so far, without the parts that were not begun."""
+        """Return the sum of the parts whose count has begun."""
         ...
 
     def close(self) -> None:

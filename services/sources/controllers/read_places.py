@@ -1,4 +1,4 @@
-"""Limits the single reads that are under way at once: slow answers to some must not hold up all the others."""
+"""This module limits how many single reads run at once, so that some slow answers do not delay the others."""
 
 import asyncio
 from collections.abc import Callable

@@ -61,7 +61,7 @@ class OperationBackoff:
         self._waiting.setdefault(uid, set()).add(unique_name)
 
     def look_again(self, uid: str) -> None:
-        """Forget what waits for this pod: it is looked at, and found out again."""
+        """Forget which operations wait for this pod, because a look at the pod finds them out again."""
         self._waiting.pop(uid, None)
 
     def waits(self, uid: str) -> bool:
