@@ -80,7 +80,8 @@ check: venv  ## formatting, lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: venv  ## render the documents into build/site, and check their links
+docs: venv  ## write the parts of the documents that come from the code, render all into build/site, and check their links
+	$(BIN)/python -m tools.configuration_page && $(BIN)/python -m tools.metrics_page && $(BIN)/python -m tools.protocol_page
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "build/site/index.html"
 

@@ -12,52 +12,53 @@ class GetStacks:
 class Stacks:
     """This message answers GetStacks with text, which is cut where it is too long."""
 
-    threads: str
-    tasks: str
+    threads: str  # the stack of each thread, outermost call first, at most 512 Ki characters
+    tasks: str  # each task of the event loop with the lines it waits in, at most 512 Ki characters
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetProfile:
     """Ask a service where it spends CPU time in the next `seconds`, a number above 0."""
 
-    seconds: float
+    seconds: float  # how long threads are sampled, more than 0 and at most 300
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
     """One line of code of a profile."""
 
-    function: str
-    file: str
-    line: int
+    function: str  # its qualified name
+    file: str  # path of the source file
+    line: int  # in the file
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledStack:
     """One stack of a thread. `frames`: places in the profile's list of frames, innermost first."""
 
-    thread: str
+    thread: str  # name of the thread
+    # places in the profile's list, innermost first, at most 128; empty = stacks beyond the limit, together
     frames: tuple[int, ...]
-    nanoseconds: int  # CPU time that the thread had used since the sample before
+    nanoseconds: int  # CPU time that the thread used before it was seen here, since the sample before
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """This message answers GetProfile. `frames` has each line of code once, and stacks name places in it."""
 
-    frames: tuple[Frame, ...]
-    stacks: tuple[ProfiledStack, ...]
+    frames: tuple[Frame, ...]  # each line of code once
+    stacks: tuple[ProfiledStack, ...]  # at most 2001
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetVerbosity:
     """Ask a service to log with this `-v` until its process ends."""
 
-    verbosity: int
+    verbosity: int  # `-v` of the log; below 0 counts as 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerbositySet:
     """This message answers SetVerbosity with the verbosity (`-v`) that counts from now on."""
 
-    verbosity: int
+    verbosity: int  # that was set

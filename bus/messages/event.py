@@ -9,14 +9,14 @@ KEPT = 200  # events on the stream of each writer
 class KubeEvent:
     """Key: a number that grows within the writer's incarnation; a writer keeps the newest `KEPT`."""
 
-    type: str  # Normal | Warning
-    reason: str
-    message: str
-    kind: str = "Pod"  # involvedObject
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    field_path: str = ""
+    type: str  # `Normal` or `Warning`
+    reason: str  # as in the Event
+    message: str  # as in the Event
+    kind: str = "Pod"  # of the involved object
+    namespace: str = ""  # of the involved object
+    name: str = ""  # of the involved object
+    uid: str = ""  # of the involved object
+    field_path: str = ""  # of the involved object
     resource_version: str = ""  # of the involved object, where known
     annotations: tuple[tuple[str, str], ...] = ()  # of the Event itself
-    time: str = ""  # RFC3339 with microseconds, wall clock of the writer
+    time: str = ""  # RFC 3339 with microseconds, the writer's wall clock

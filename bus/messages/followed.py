@@ -12,11 +12,11 @@ class GetFollowed:
 class Replicated:
     """One followed stream: the copy of this process."""
 
-    incarnation: str  # of the owner; "" = nothing was received yet
+    incarnation: str  # of the owner that the copy is of; "" = nothing was received yet
     number: int  # of the newest update that it contains
-    items: int
-    complete: bool
-    stale: bool
+    items: int  # keys with a readable value
+    complete: bool  # as of a `Snapshot`, and every value is readable
+    stale: bool  # three seconds without proof of being in sync
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,5 +24,6 @@ class Followed:
     """Answer to GetFollowed."""
 
     incarnation: str  # of the process that answers
-    streams: dict[str, Replicated] = field(default_factory=dict)  # by name of the stream
-    beats: dict[str, float] = field(default_factory=dict)  # service -> CLOCK_MONOTONIC seconds at which it sent it
+    streams: dict[str, Replicated] = field(default_factory=dict)  # name -> each stream that it follows
+    # service -> CLOCK_MONOTONIC seconds at which it sent the newest beat that was received here
+    beats: dict[str, float] = field(default_factory=dict)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Manifest:
     """Content of `<run dir>/manifest.json`."""
 
-    protocol: str  # PROTOCOL.md version, "major.minor"
-    run_dir: str
-    addresses: dict[str, dict[str, str]]  # service -> {"pub": "ipc://…", "req": "ipc://…"}
-    config_file: str  # the effective configuration, a file in the run directory
-    embedded_containerd: bool
+    protocol: str  # version of PROTOCOL.md, `<major>.<minor>`
+    run_dir: str  # absolute path
+    addresses: dict[str, dict[str, str]]  # service -> `{"pub": address, "req": address}`
+    config_file: str  # absolute path of the effective configuration
+    embedded_containerd: bool  # the agent runs an embedded containerd

@@ -9,9 +9,9 @@ from shared.model.probes import ProbeResult
 class RuntimeHandler:
     """One handler of the runtime, as `node.status.runtimeHandlers` shows it; name "" = the default handler."""
 
-    name: str
-    recursive_read_only_mounts: bool = False
-    user_namespaces: bool = False
+    name: str  # "" = the default handler
+    recursive_read_only_mounts: bool = False  # feature of the handler
+    user_namespaces: bool = False  # feature of the handler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,21 +22,20 @@ class NodeObserved:
     """
 
     observed_at: float  # CLOCK_MONOTONIC seconds
-    runtime_reachable: bool
-    runtime_name: str = ""
-    runtime_version: str = ""
-    runtime_ready: bool = False
-    runtime_message: str = ""  # `reason:<R> message:<M>` of RuntimeReady when not ready
-    network_ready: bool = False
-    network_message: str = "network state unknown"
+    runtime_reachable: bool  # the runtime answers
+    runtime_name: str = ""  # as its version names it
+    runtime_version: str = ""  # as its version names it
+    runtime_ready: bool = False  # condition RuntimeReady
+    runtime_message: str = ""  # `reason:<R> message:<M>` when not ready
+    network_ready: bool = False  # condition NetworkReady
+    network_message: str = "network state unknown"  # why the network is not ready
     event_stream: bool = False  # GetContainerEvents is connected
-    last_relist_at: float = 0.0  # CLOCK_MONOTONIC seconds of the last successful relist, 0 = never
-    memory_capacity: int = -1
-    nodefs_capacity: int = -1
-    cpus: int = -1
-    runtime_handlers: tuple[RuntimeHandler, ...] | None = (
-        None  # sorted by name; None = the runtime does not report them
-    )
+    last_relist_at: float = 0.0  # CLOCK_MONOTONIC seconds of the last successful relist; 0 = never
+    memory_capacity: int = -1  # bytes
+    nodefs_capacity: int = -1  # bytes
+    cpus: int = -1  # logical processors
+    # sorted by name; None = the runtime does not report them
+    runtime_handlers: tuple[RuntimeHandler, ...] | None = None
     supplemental_groups_policy: bool | None = None  # feature of the runtime; None = not reported
 
 
@@ -44,25 +43,25 @@ class NodeObserved:
 class NodeImage:
     """One image the runtime has."""
 
-    id: str
+    id: str  # CRI id
     names: tuple[str, ...]  # repo digests, then repo tags
-    size_bytes: int
+    size_bytes: int  # its size in bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeImages:
     """Stream `node.images`, key `node`: all images of the runtime, largest first, ties by id descending."""
 
-    images: tuple[NodeImage, ...]
+    images: tuple[NodeImage, ...]  # largest first, ties by id descending
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResults:
     """Stream `probes.results`, key: bare CRI container id: what the probes of one instance have found."""
 
-    pod_uid: str
-    container: str
-    liveness: ProbeResult = ProbeResult.NONE
-    readiness: ProbeResult = ProbeResult.NONE
-    startup: ProbeResult = ProbeResult.NONE
-    failure: str = ""  # output of the newest failure among them, at most 512 characters; for the pod's story
+    pod_uid: str  # pod UID
+    container: str  # name in the spec
+    liveness: ProbeResult = ProbeResult.NONE  # `success`, `failure`, or empty = no probe of the kind, or no result yet
+    readiness: ProbeResult = ProbeResult.NONE  # the same
+    startup: ProbeResult = ProbeResult.NONE  # the same
+    failure: str = ""  # the output of the newest failure, at most 512 characters; for `bulkhead explain`

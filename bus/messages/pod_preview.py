@@ -9,7 +9,8 @@ class GetPodPreview:
     """Request to podsync: admission and start of this pod, if a source listed it now. `pod`: valid, with defaults, UID
     and the annotation of its source, as on `pods.desired`."""
 
-    source: str  # file | http | api
+    source: str  # the source that would list the pod: `file`, `http` or `api`
+    # the Pod with defaults, UID and the annotation of its source, as on `pods.desired`
     pod: dict[str, Any] = field(hash=False)
 
 
@@ -17,9 +18,9 @@ class GetPodPreview:
 class PreemptedPod:
     """A pod that would end to make room."""
 
-    uid: str
-    namespace: str
-    name: str
+    uid: str  # pod UID
+    namespace: str  # its namespace
+    name: str  # its name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +30,11 @@ class PreviewedImage:
     `present`: the runtime has it; None = the runtime did not answer in time.
     """
 
-    image: str  # with its tag
-    policy: str  # Always | IfNotPresent | Never
-    container: str = ""
-    volume: str = ""
-    present: bool | None = None
+    image: str  # its name with the tag
+    policy: str  # `Always`, `IfNotPresent` or `Never`
+    container: str = ""  # the container it is for, "" = a volume
+    volume: str = ""  # the image volume it is for, "" = a container
+    present: bool | None = None  # whether the runtime has it; None = it did not answer in time
     providers: tuple[str, ...] = ()  # credential provider plugins that a pull would run
     problem: str = ""  # why no container starts from it: `<waiting reason>: <message>`
 
@@ -42,24 +43,24 @@ class PreviewedImage:
 class PreviewedMount:
     """One mount or block device of a container."""
 
-    container_path: str
-    host_path: str = ""  # "" = known only once the volume is mounted
-    volume: str = ""  # its name; "" = a file of the agent: the hosts file, the termination message
-    kind: str = ""  # field of the volume's source, such as configMap
-    read_only: bool = False
+    container_path: str  # path in the container
+    host_path: str = ""  # path on the node; "" = known only once the volume is mounted
+    volume: str = ""  # name of the volume; "" = a file of the agent: the hosts file, the termination message
+    kind: str = ""  # field of the volume's source, such as `configMap`
+    read_only: bool = False  # the container cannot write to it
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewedContainer:
     """One container."""
 
-    name: str
-    kind: str  # init | sidecar | regular | ephemeral
-    oom_score_adj: int = 0
-    # Numbers of the CRI LinuxContainerResources that are not 0: cpu_shares, cpu_quota and cpu_period (microseconds),
-    # memory_limit_in_bytes.
+    name: str  # of the container
+    kind: str  # `init`, `sidecar`, `regular` or `ephemeral`
+    oom_score_adj: int = 0  # of its processes
+    # numbers of the CRI resources that are not 0: `cpu_shares`, `cpu_quota`, `cpu_period` (microseconds),
+    # `memory_limit_in_bytes`
     resources: dict[str, int] = field(default_factory=dict)
-    mounts: tuple[PreviewedMount, ...] = ()
+    mounts: tuple[PreviewedMount, ...] = ()  # each mount and block device
     problem: str = ""  # why it does not start: `<waiting reason>: <message>`
 
 
@@ -67,26 +68,26 @@ class PreviewedContainer:
 class PreviewedPort:
     """One port of the node that the pod takes, and the pods (`<namespace>/<name>`) that have it."""
 
-    protocol: str
-    ip: str  # "" = all addresses
-    port: int
-    pods: tuple[str, ...] = ()
+    protocol: str  # `TCP`, `UDP` or `SCTP`
+    ip: str  # address of the node; "" = all
+    port: int  # number
+    pods: tuple[str, ...] = ()  # the pods that have this port: `<namespace>/<name>`
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodPreview:
     """Answer to GetPodPreview. Without `waits_for` and `reason` the pod would be admitted."""
 
-    waits_for: str = ""  # what admission waits for; "" = it would decide now
-    reason: str = ""  # of the rejection
-    message: str = ""
-    preempted: tuple[PreemptedPod, ...] = ()
-    qos_class: str = ""
+    waits_for: str = ""  # the fact that admission waits for; "" = it would decide now
+    reason: str = ""  # of the rejection; "" = admitted
+    message: str = ""  # of the rejection
+    preempted: tuple[PreemptedPod, ...] = ()  # the pods that would end for this one
+    qos_class: str = ""  # as in the pod's status
     cgroup: str = ""  # path of the pod's cgroup; "" = pods have none
-    cgroup_files: dict[str, str] = field(default_factory=dict)  # file of the cgroup -> text
-    containers: tuple[PreviewedContainer, ...] = ()
-    images: tuple[PreviewedImage, ...] = ()
-    host_ports: tuple[PreviewedPort, ...] = ()
-    pressures: tuple[str, ...] = ()  # node conditions that are True: MemoryPressure, DiskPressure, PIDPressure
-    taints: tuple[str, ...] = ()  # of the Node that the pod does not tolerate: `<key>=<value>:<effect>`
+    cgroup_files: dict[str, str] = field(default_factory=dict)  # file of that cgroup -> text
+    containers: tuple[PreviewedContainer, ...] = ()  # each container of the pod
+    images: tuple[PreviewedImage, ...] = ()  # of each container and each image volume
+    host_ports: tuple[PreviewedPort, ...] = ()  # each port of the node that the pod takes
+    pressures: tuple[str, ...] = ()  # the node's pressure conditions that are True
+    taints: tuple[str, ...] = ()  # taints of the Node that the pod does not tolerate: `<key>=<value>:<effect>`
     problems: tuple[str, ...] = ()  # what would keep the sandbox of an admitted pod from starting

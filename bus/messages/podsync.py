@@ -19,13 +19,15 @@ class PodState(StrEnum):
 class AdmittedPod:
     """Stream `pods.admitted`, key: pod UID. The verdict on a pod and its lifecycle state, without the pod itself."""
 
-    uid: str
-    name: str
-    namespace: str
+    uid: str  # pod UID
+    name: str  # name of the pod
+    namespace: str  # namespace of the pod
+    # `sync`, `terminating`, `terminated` or `finished`, in this order; `finished` is followed by `terminating` when
+    # another agent of the node has started the pod since, or by `sync` when a source lists it again
     state: PodState
-    source: str = ""  # file | http | api, "" = known only from the runtime
-    rejected: str = ""  # admission reason, "" = admitted
-    grace_seconds: int | None = None  # effective grace once terminating
+    source: str = ""  # `file`, `http` or `api`; empty for a pod known only from the runtime
+    rejected: str = ""  # reason of a refused admission; "" = admitted
+    grace_seconds: int | None = None  # effective grace in seconds once terminating
 
     @property
     def finished(self) -> bool:
@@ -37,17 +39,18 @@ class AdmittedPod:
 class PodVolumes:
     """Stream `pods.volumes`, key: pod UID. Which volumes each pod of `pods.admitted` needs mounted now.
 
-    `volumes` names volumes of the spec; it is empty from state terminated on. `finished`: `pods/<uid>` may be removed.
-    `pod` is what volumes are made from: name, namespace, UID, labels, annotations and the spec, whose containers have
-    only their name, resources, restart policy, security context and mounts. Empty when the pod needs no volume.
+    Once it is finished, `pods/<uid>` may be removed.
     """
 
-    uid: str
-    name: str
-    namespace: str
-    state: PodState
+    uid: str  # pod UID
+    name: str  # name of the pod
+    namespace: str  # namespace of the pod
+    state: PodState  # as in `AdmittedPod`
+    # what volumes are made from: of `metadata` the name, namespace, UID, labels and annotations; `spec`, with only the
+    # name, resources, restart policy, security context, mounts and devices of each container. Empty while no volume is
+    # needed
     pod: dict[str, Any] = field(default_factory=dict)
-    volumes: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()  # spec volumes it needs mounted now; empty from `terminated` on
 
     @property
     def finished(self) -> bool:
@@ -57,17 +60,15 @@ class PodVolumes:
 
 @dataclass(frozen=True, kw_only=True)
 class PodProbes:
-    """Stream `pods.probes`, key: pod UID. The probes of each admitted pod that has any, until its containers are gone.
+    """Stream `pods.probes`, key: pod UID. The probes of an admitted pod, until its containers are gone."""
 
-    `spec` has the pod's containers and sidecars (`containers`, `initContainers`), each with its name, restart policy,
-    ports, probes and the environment variables whose value the spec contains.
-    """
-
-    name: str
-    namespace: str
+    name: str  # of the pod
+    namespace: str  # of the pod
+    # `containers` and `initContainers` (only sidecars) with probes; of each its name, restart policy, ports, probes,
+    # the names of its environment variables and the values that the spec contains
     spec: dict[str, Any]
-    terminating: bool = False
-    deletion_requested: bool = False  # metadata.deletionTimestamp is set
+    terminating: bool = False  # the pod is being stopped: only readiness, and all of a sidecar, is probed on
+    deletion_requested: bool = False  # the pod has a deletion timestamp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +78,11 @@ class PodStatus:
     `version` orders statuses of one pod across restarts: (boot counter on disk, number within the boot).
     """
 
-    uid: str
-    name: str
-    namespace: str
-    version: tuple[int, int]
-    status: dict[str, Any]
+    uid: str  # pod UID
+    name: str  # name of the pod
+    namespace: str  # namespace of the pod
+    version: tuple[int, int]  # start number kept on disk, counter within that start: orders statuses across restarts
+    status: dict[str, Any]  # PodStatus as the API has it
     container_ids: tuple[str, ...] = ()  # bare CRI ids of the running instances, shown or not, for pleg to watch
 
 
@@ -92,21 +93,23 @@ class ImagePull:
     Disposable: every 2 s while it lasts. Times in seconds.
     """
 
-    image: str
-    seconds: float  # since the runtime was asked for the image
-    arrived: int  # bytes of the layers that are there
-    total: int  # bytes of all layers; 0 = the manifest is not there yet
-    layers: int
+    image: str  # its name with tag or digest
+    seconds: float  # since the runtime was asked for it
+    arrived: int  # bytes of its layers that are there
+    total: int  # bytes of all its layers, compressed; 0 = the manifest is not there yet
+    layers: int  # their number
     rate: int  # bytes per second in the last 10 s
-    idle: float  # since the last byte arrived
-    shared_with: tuple[str, ...] = ()  # images pulled from the same repository whose layers are counted here as well
+    idle: float  # seconds since the last byte arrived
+    # images that are pulled from the same repository at the same time, whose layers are counted here as well
+    shared_with: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodePressure:
     """Stream `node.pressure`, key `node`: the pressure conditions that podsync decides (node.md 1.7, 5)."""
 
-    conditions: tuple[dict[str, str], ...]  # {type, status, reason, message, lastTransitionTime}
+    # pressure conditions: `type`, `status`, `reason`, `message`, `lastTransitionTime`
+    conditions: tuple[dict[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,5 +119,5 @@ class NodeResources:
     Resource name -> quantity text: cpu, memory, pods, ephemeral-storage, hugepages-<size>.
     """
 
-    capacity: dict[str, str]
-    allocatable: dict[str, str]
+    capacity: dict[str, str]  # resource name -> quantity text
+    allocatable: dict[str, str]  # the same, less what is reserved

@@ -9,7 +9,7 @@ import msgspec
 class GetSnapshot:
     """Request to the owner of a stream: everything the stream holds now."""
 
-    stream: str
+    stream: str  # name of the stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +20,8 @@ class Snapshot:
     Values stay undecoded JSON: only a follower knows their type.
     """
 
-    stream: str
-    incarnation: str
-    number: int
-    complete: bool
-    entries: dict[str, msgspec.Raw]
+    stream: str  # name of the stream
+    incarnation: str  # of the owner
+    number: int  # of the newest update contained; 0 = there was none
+    complete: bool  # the owner has listed all items; keys that are absent here do not exist
+    entries: dict[str, msgspec.Raw]  # key -> value, of the type of the stream

@@ -14,10 +14,10 @@ class DesiredPod:
     A mirror pod is never here: see `MirrorPod`.
     """
 
-    uid: str
-    source: str  # file | http | api
-    # The raw Pod, defaulted, with kubernetes.io/config.* annotations; from the API with the status that it had when
-    # this was put or the snapshot was made. The newest is on `pods.api_status`.
+    uid: str  # pod UID; of a static pod: the hash of its manifest
+    source: str  # `file`, `http` or `api`
+    # the raw Pod, defaulted, with its `kubernetes.io/config.*` annotations; from the API with the status that it had
+    # when this was put or the snapshot was made (the newest is on `pods.api_status`)
     pod: dict[str, Any]
 
 
@@ -25,8 +25,8 @@ class DesiredPod:
 class ApiPodStatus:
     """Stream `pods.api_status`, key: pod UID: the newest status that the API server has of a desired pod."""
 
-    resource_version: str
-    status: dict[str, Any]
+    resource_version: str  # of the pod with this status
+    status: dict[str, Any]  # PodStatus as the API server has it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class MirrorPod:
     """Stream `pods.mirrors`, key `<name>_<namespace>`: the mirror pods of this node that the API server has."""
 
     uid: str  # of the API object; the static pod's UID is `config_hash`
-    name: str
-    namespace: str
-    config_hash: str  # annotation kubernetes.io/config.mirror
+    name: str  # of the pod
+    namespace: str  # of the pod
+    config_hash: str  # annotation `kubernetes.io/config.mirror`
     pod: dict[str, Any]  # the raw Pod with its status
 
 
@@ -44,7 +44,7 @@ class MirrorPod:
 class NodeObject:
     """Stream `node.object`, key `node`: our Node as the API server has it. Complete and absent = there is none."""
 
-    node: dict[str, Any]
+    node: dict[str, Any]  # the raw Node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,18 +69,21 @@ class GetObject:
     ConfigMap that our Node names as its configuration).
     """
 
+    # `Secret`, `ConfigMap`, `PersistentVolumeClaim`, `PersistentVolume`, `CSIDriver`, `VolumeAttachment`,
+    # `VolumeSecret`, `RuntimeClass`, `ServiceAccount`, `Node`, `NodeConfigMap`, `PodCertificateRequest`,
+    # `ClusterTrustBundle`, or `ClusterTrustBundleList`: `items` are the bundles of the signer `name`
     kind: str
-    namespace: str
-    name: str
-    fresh: bool = False  # ask the API server itself, whatever is cached
+    namespace: str  # empty for kinds without one
+    name: str  # of the object
+    fresh: bool = False  # read from the API server, not from a cache
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundObject:
     """Answer to GetObject. Never logged: it may be a Secret."""
 
-    object: dict[str, Any] | None = field(repr=False)
-    not_found: bool = False
+    object: dict[str, Any] | None = field(repr=False)  # the raw object; never logged, it may be a Secret
+    not_found: bool = False  # the API server has no such object
     error: str = ""  # the kubelet's text, such as `configmap "x" not found`; "" with an object
 
 
@@ -88,7 +91,7 @@ class FoundObject:
 class GetServices:
     """Request to sources: the Services whose variables a pod of this namespace may get (pods.md 6.3)."""
 
-    namespace: str
+    namespace: str  # of the pod whose environment is built
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,5 +99,6 @@ class FoundServices:
     """Answer to GetServices: those of the namespace and `default/kubernetes`, with a cluster IP. Of each only name,
     namespace, `clusterIP`, and name, number and protocol of its ports."""
 
-    synced: bool  # the list was read at least once
+    synced: bool  # the Services were listed at least once
+    # those of the namespace, and `default/kubernetes`, that have a cluster IP; of each only the fields of the example
     services: tuple[dict[str, Any], ...] = ()

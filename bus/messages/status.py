@@ -12,17 +12,17 @@ class VolumesReported:
     """Stream `volumes.reported`, key `node`: the status.volumesInUse that the API server has of the Node, after a write
     of `volumes.in_use` or a comparison that found nothing to write."""
 
-    generation: str  # of `volumes.in_use`
-    volumes: tuple[str, ...]
-    resource_version: str  # of the Node that has them
+    generation: str  # of the `VolumesInUse` that was compared with the Node, and written where it differed
+    volumes: tuple[str, ...]  # status.volumesInUse of the Node as the API server returned it
+    resource_version: str  # of that Node
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestToken:
     """Request to status: a TokenRequest for a service account (volumes.md 10.1)."""
 
-    namespace: str
-    service_account: str
+    namespace: str  # of the service account
+    service_account: str  # its name
     spec: dict[str, Any]  # TokenRequestSpec: audiences, expirationSeconds, boundObjectRef
 
 
@@ -30,21 +30,23 @@ class RequestToken:
 class IssuedToken:
     """Answer to RequestToken. Never logged."""
 
-    token: str = field(default="", repr=False)
-    expiration: str = ""  # RFC3339
-    lifetime: int = 0  # seconds from its issue to `expiration`, 0 = unknown; may be less than was asked for
-    not_found: bool = False
-    error: str = ""  # the API server's words; "" with a token
+    token: str = field(default="", repr=False)  # never logged
+    expiration: str = ""  # RFC 3339
+    # seconds from the token's issue to its expiration, 0 = unknown; the API server may make it shorter than requested
+    lifetime: int = 0
+    not_found: bool = False  # service account or pod, or the subresource, is absent
+    error: str = ""  # the API server's text; empty with a token
 
 
 @dataclass(frozen=True, kw_only=True)
 class PatchClaimStatus:
     """Request to status: a strategic merge patch of the status of a PersistentVolumeClaim (volumes.md 17)."""
 
-    namespace: str
-    name: str
-    resource_version: str  # of the claim that the patch was made for; the API server refuses it for a newer one
-    status: dict[str, Any]  # the patch below `status`
+    namespace: str  # of the PersistentVolumeClaim
+    name: str  # of the PersistentVolumeClaim
+    # of the claim that the patch was made for; the API server refuses the patch when the claim is newer
+    resource_version: str
+    status: dict[str, Any]  # the strategic merge patch below `status`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +54,17 @@ class PatchedClaim:
     """Answer to PatchClaimStatus."""
 
     resource_version: str = ""  # of the patched claim
-    error: str = ""  # the API server's words; "" = patched
+    error: str = ""  # the API server's text; empty when the claim is patched
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestPodCertificate:
     """Request to status: create a PodCertificateRequest (volumes.md 10.3). Its result is read through sources."""
 
-    namespace: str
-    name: str  # made from the public key: the same request has the same name
-    pod: str
-    pod_uid: str
+    namespace: str  # of the pod
+    name: str  # of the PodCertificateRequest, made from its public key: the same request has the same name
+    pod: str  # name of the pod
+    pod_uid: str  # pod UID
     spec: dict[str, Any]  # PodCertificateRequestSpec
 
 
@@ -70,15 +72,15 @@ class RequestPodCertificate:
 class RequestedPodCertificate:
     """Answer to RequestPodCertificate."""
 
-    error: str = ""  # the API server's words; "" = it has the request
+    error: str = ""  # the API server's text; empty where the request is in the API server
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewToken:
     """Request to status: whose bearer token is this? (TokenReview, server.md 2.) Never logged."""
 
-    token: str = field(repr=False)
-    audiences: tuple[str, ...] = ()
+    token: str = field(repr=False)  # never logged
+    audiences: tuple[str, ...] = ()  # that the token must be for one of; empty = that of the API server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,5 +94,5 @@ class ReviewAccess:
 class Reviewed:
     """Answer to ReviewToken and ReviewAccess: the review's status, or why there is none."""
 
-    status: dict[str, Any]  # TokenReviewStatus or SubjectAccessReviewStatus
-    error: str = ""
+    status: dict[str, Any]  # TokenReviewStatus or SubjectAccessReviewStatus; empty with an error
+    error: str = ""  # why there is no review

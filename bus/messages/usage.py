@@ -13,51 +13,51 @@ class PressureShare:
     """One line of a PSI file: how long tasks waited."""
 
     total: int  # microseconds since the cgroup was created
-    avg10: float  # percent of the last 10 s; 60 s, 300 s
-    avg60: float
-    avg300: float
+    avg10: float  # percent of the last 10 s
+    avg60: float  # percent of the last 60 s
+    avg300: float  # percent of the last 300 s
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pressure:
     """PSI of one resource: `some` = at least one task waited, `full` = all of them."""
 
-    some: PressureShare
-    full: PressureShare
+    some: PressureShare  # at least one task waited
+    full: PressureShare  # all tasks waited
 
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupUsage:
     """One reading of one cgroup with everything below it (node.md 7.4)."""
 
-    time: float
+    time: float  # of the reading
     cpu_nanoseconds: int | None = None  # CPU time since the cgroup was created
     cpu_nanocores: int | None = None  # CPU nanoseconds per second between two readings
     memory_available: int | None = None  # limit - working set; None without a limit
-    memory_usage: int | None = None
-    memory_working_set: int | None = None
-    memory_rss: int | None = None
-    page_faults: int | None = None
-    major_page_faults: int | None = None
+    memory_usage: int | None = None  # bytes, with the page cache
+    memory_working_set: int | None = None  # usage without inactive files
+    memory_rss: int | None = None  # anonymous memory
+    page_faults: int | None = None  # since the cgroup was created
+    major_page_faults: int | None = None  # since the cgroup was created
     swap_available: int | None = None  # None without a limit
-    swap_usage: int | None = None
+    swap_usage: int | None = None  # bytes
     processes: int | None = None  # in the cgroup itself
-    cpu_pressure: Pressure | None = None
-    memory_pressure: Pressure | None = None
-    io_pressure: Pressure | None = None
+    cpu_pressure: Pressure | None = None  # PSI of the CPU
+    memory_pressure: Pressure | None = None  # PSI of memory
+    io_pressure: Pressure | None = None  # PSI of block devices
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilesystemUsage:
     """A filesystem, or the part of it that files use (`used`, `inodes_used`)."""
 
-    time: float
-    available: int | None = None
-    capacity: int | None = None
-    used: int | None = None
-    inodes: int | None = None
-    inodes_free: int | None = None
-    inodes_used: int | None = None
+    time: float  # of the reading
+    available: int | None = None  # bytes that an ordinary user can use
+    capacity: int | None = None  # bytes
+    used: int | None = None  # bytes
+    inodes: int | None = None  # number of inodes
+    inodes_free: int | None = None  # number
+    inodes_used: int | None = None  # number
 
 
 def filesystem_usage(
@@ -84,23 +84,23 @@ def filesystem_usage(
 class InterfaceUsage:
     """Counters of one network interface since it was created."""
 
-    name: str
-    rx_bytes: int
-    rx_errors: int
-    tx_bytes: int
-    tx_errors: int
-    rx_packets: int = 0
-    rx_dropped: int = 0
-    tx_packets: int = 0
-    tx_dropped: int = 0
+    name: str  # of the interface
+    rx_bytes: int  # received
+    rx_errors: int  # errors in receiving
+    tx_bytes: int  # sent
+    tx_errors: int  # errors in sending
+    rx_packets: int = 0  # received
+    rx_dropped: int = 0  # received and dropped
+    tx_packets: int = 0  # sent
+    tx_dropped: int = 0  # dropped instead of sent
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkUsage:
     """The interfaces of one network namespace, without loopback and the node's ends of pods' interfaces."""
 
-    time: float
-    interfaces: tuple[InterfaceUsage, ...] = ()
+    time: float  # of the reading
+    interfaces: tuple[InterfaceUsage, ...] = ()  # without loopback and the node's ends of pods' interfaces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +108,9 @@ class ContainerUsage:
     """One running container of a pod; of several of one name the newest."""
 
     id: str  # bare CRI container id
-    name: str
+    name: str  # of the container
     created_at: int  # nanoseconds since the epoch, by the runtime
-    cgroup: CgroupUsage | None = None
+    cgroup: CgroupUsage | None = None  # its usage
     rootfs: FilesystemUsage | None = None  # `used`: the writable layer; the rest: its filesystem
     logs: FilesystemUsage | None = None  # `used`: the log files; the rest: the root directory's filesystem
 
@@ -119,8 +119,8 @@ class ContainerUsage:
 class VolumeUsage:
     """One mounted volume of a pod."""
 
-    name: str
-    filesystem: FilesystemUsage
+    name: str  # in the pod's spec
+    filesystem: FilesystemUsage  # what its files use, and have left
     ephemeral: bool = False  # its files count as the pod's ephemeral storage
     claim: str = ""  # name of its PersistentVolumeClaim; "" = of another kind
     abnormal: bool | None = None  # whether its CSI driver reports that it is damaged; None = the driver reports nothing
@@ -130,16 +130,16 @@ class VolumeUsage:
 class PodUsage:
     """A pod with a running container."""
 
-    uid: str
-    name: str
-    namespace: str
+    uid: str  # pod UID
+    name: str  # name of the pod
+    namespace: str  # namespace of the pod
     created_at: int  # nanoseconds since the epoch: the newest sandbox, by the runtime
     read_at: float  # CLOCK_MONOTONIC seconds at the begin of the reading of its cgroups
     cgroup: CgroupUsage | None = None  # the pod's own; without one the sums over its containers
     network: NetworkUsage | None = None  # None with the node's network
     processes: int | None = None  # in all its containers
-    containers: tuple[ContainerUsage, ...] = ()
-    volumes: tuple[VolumeUsage, ...] = ()
+    containers: tuple[ContainerUsage, ...] = ()  # its running containers
+    volumes: tuple[VolumeUsage, ...] = ()  # its mounted volumes
     ephemeral_storage: FilesystemUsage | None = None  # `used`: writable layers, logs, ephemeral volumes, etc-hosts
 
 
@@ -147,9 +147,9 @@ class PodUsage:
 class SystemContainerUsage:
     """A cgroup of the node: `pods` (kubepods), `kubelet`, `runtime` or `misc`."""
 
-    name: str
+    name: str  # `pods` (kubepods), `kubelet`, `runtime` or `misc`
     created_at: float  # wall clock seconds since the epoch
-    cgroup: CgroupUsage
+    cgroup: CgroupUsage  # its usage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,16 +159,17 @@ class NodeUsage:
     read_at: float  # CLOCK_MONOTONIC seconds at the begin of the reading
     started_at: float  # wall clock seconds of the machine's boot
     cgroup: CgroupUsage  # the root cgroup; memory and swap available: of what the machine has
-    memory_capacity: int | None = None
-    pids_max: int | None = None
+    memory_capacity: int | None = None  # bytes
+    pids_max: int | None = None  # most tasks of the machine
     pids_current: int | None = None  # tasks of the machine
-    network: NetworkUsage | None = None
+    network: NetworkUsage | None = None  # interfaces of the node
     nodefs: FilesystemUsage | None = None  # of the root directory
     imagefs: FilesystemUsage | None = None  # `used`: the images
     containerfs: FilesystemUsage | None = None  # of writable layers
     nodefs_device: str = ""  # "" = not known
     imagefs_device: str = ""  # of images
     containerfs_device: str = ""  # of writable layers; "" = that of images
+    # cgroups of the node other than those of pods and containers
     system_containers: tuple[SystemContainerUsage, ...] = ()
 
 
@@ -181,15 +182,18 @@ class GetUsage:
     that take longer than 3 s to measure it is the one before or what is counted so far, whichever is more, or absent.
     """
 
-    max_age_seconds: float = 15.0
+    max_age_seconds: float = 15.0  # cgroups and filesystems are read again where the last reading is older
+    # writable layers, logs and volumes are measured again where the last figure is older; None = the last figure will
+    # do. Of files that take longer than 3 s to measure it is the one before or what is counted so far, whichever is
+    # more, or None
     max_age_files_seconds: float | None = None
-    pods: bool = True
+    pods: bool = True  # also every pod
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundUsage:
     """Answer to GetUsage."""
 
-    node: NodeUsage
-    pods: tuple[PodUsage, ...] = ()
+    node: NodeUsage  # the machine and its filesystems
+    pods: tuple[PodUsage, ...] = ()  # each pod with a running container; empty unless requested
     complete: bool = False  # the pods of the runtime were listed: one without a usage has no running container

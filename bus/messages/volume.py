@@ -19,22 +19,25 @@ class VolumeState(StrEnum):
 class MountedVolume:
     """One volume of one pod in the actual state of the world."""
 
-    state: VolumeState
-    host_path: str = ""  # absolute; what a container's mount names as host_path
-    read_only: bool = False
-    block: bool = False  # a block device, and `host_path` the link to it
-    selinux_relabel: bool = False  # its files belong to the pod: the runtime may give them the container's label
-    group: int | None = None  # a supplemental group of the pod's processes, of the PersistentVolume
-    error: str = ""  # as in the FailedMount message
+    state: VolumeState  # `pending`, `mounted`, `error` or `unmounting`
+    host_path: str = ""  # absolute path for a container's mount
+    read_only: bool = False  # it is mounted read-only
+    block: bool = False  # a block device, and `host_path` the link to it below `pods/<uid>/volumeDevices`
+    # the runtime may give its files the container's SELinux label: true of all types but hostPath and image
+    selinux_relabel: bool = False
+    # a supplemental group of the pod's processes: annotation `pv.beta.kubernetes.io/gid` of the PersistentVolume
+    group: int | None = None
+    error: str = ""  # text of the FailedMount message
 
 
 @dataclass(frozen=True, kw_only=True)
 class MountedVolumes:
     """Stream `volumes.mounted`, key: pod UID. Deleted once nothing of the pod is mounted and nothing is wanted."""
 
-    uid: str
-    volumes: dict[str, MountedVolume]  # by spec volume name
-    attach_limit: str = ""  # why the pod must be rejected: the node takes no further volume; "" = it need not be
+    uid: str  # pod UID
+    volumes: dict[str, MountedVolume]  # name in the spec -> the volume
+    # why podsync must reject the pod: the node takes no further volume of a driver; "" = it need not
+    attach_limit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +45,8 @@ class VolumesInUse:
     """Stream `volumes.in_use`, key `node`: the attachable volumes for status.volumesInUse of the Node. There is no item
     until everything that is mounted was found after a start."""
 
-    generation: str  # names this value; a later one of the same process has a higher number behind its last dot
-    volumes: tuple[str, ...]  # unique names, sorted
+    generation: str  # names this value; the number behind the last dot grows within one process
+    volumes: tuple[str, ...]  # unique names of attachable volumes that are desired or mounted, sorted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,19 +55,19 @@ class PrepareSubpath:
     request and no stream, for the path may have been expanded from a Secret. Answered with PreparedSubpath; the same
     request again gives the same answer."""
 
-    uid: str
+    uid: str  # pod UID
     volume: str  # its name in the pod's spec
-    container: str
-    index: int  # of the mount among the container's volumeMounts
-    path: str  # inside the volume, relative, expanded
+    container: str  # name of the container
+    index: int  # of the mount among the container's volumeMounts, from 0
+    path: str  # inside the volume, relative, expanded; never logged: it may come from a Secret
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedSubpath:
     """What a container's mount names as host_path, or why there is none."""
 
-    host_path: str = ""
-    error: str = ""  # as in the CreateContainerConfigError message
+    host_path: str = ""  # path for the container's mount; empty when it failed, and after a release
+    error: str = ""  # text of the container's CreateContainerConfigError; without details of the host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,21 +75,23 @@ class ReleaseSubpaths:
     """Request to volume: the start attempt of this container has returned; its bind mounts are done with. Answered with
     an empty PreparedSubpath."""
 
-    uid: str
-    container: str
+    uid: str  # pod UID
+    container: str  # the container whose start attempt has returned
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetVolumeUsage:
     """Request to volume: how full are the volumes of this pod that only their plugins can measure (nfs, local, csi)?"""
 
-    uid: str
+    uid: str  # pod UID
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundVolumeUsage:
     """Answer to GetVolumeUsage: the newest figures of each such volume that is mounted and has some."""
 
+    # each mounted nfs, local or csi volume that has figures: those read now, or the last ones where that takes longer
+    # than 2 s
     volumes: tuple[VolumeUsage, ...] = ()
 
 
@@ -94,9 +99,9 @@ class FoundVolumeUsage:
 class CsiNode:
     """What a CSI driver answers about this node (NodeGetInfo)."""
 
-    node_id: str
-    max_volumes: int = 0  # at once on this node; 0 = no limit
-    topology: dict[str, str] = field(default_factory=dict)  # labels of the Node
+    node_id: str  # the driver's name of this node
+    max_volumes: int = 0  # volumes of the driver at once on this node; 0 = no limit
+    topology: dict[str, str] = field(default_factory=dict)  # label -> value, for the Node
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +109,8 @@ class RegisteredPlugin:
     """Stream `plugins.registered`, key `<type>/<name>`: a plugin that serves a socket below `plugins_registry` and was
     accepted. The stream is complete once every socket found at the start has registered its plugin or was refused."""
 
-    type: str  # CSIPlugin
-    name: str  # as `hostpath.csi.k8s.io`
-    endpoint: str  # absolute path of the socket of its own service
+    type: str  # `CSIPlugin`
+    name: str  # name of the plugin, for a CSI driver that of its CSIDriver
+    endpoint: str  # absolute path of the socket of the plugin's own service
     version: str  # of its interface, as the plugin writes it
-    csi: CsiNode | None = None  # of a CSIPlugin
+    csi: CsiNode | None = None  # of a `CSIPlugin`

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.messages.streams import SERVICES, STREAMS
 from tests.architecture.checkout import CHECKOUT, text_of, tracked_files
-from tests.architecture.compartments import ALL_EVENTS, touched_streams
 
 DOCUMENTS = [name for name in tracked_files() if name.endswith(".md")]
 # Spelt in pieces so that this file does not name what it forbids.
@@ -17,29 +15,6 @@ PACKAGE_HOSTS = [
 MACHINE_PATHS = ["/" + "work/", "/root/" + "."]
 # A lock file of a thousand hashes and a licence are not ours to phrase.
 NOT_OURS = {"LICENSE", "requirements.lock", "requirements-dev.lock"}
-
-
-def stream_table() -> dict[str, tuple[str, set[str]]]:
-    """Stream -> (owner, followers) as in the table of ARCHITECTURE.md."""
-    table = text_of("ARCHITECTURE.md").partition("| stream (key) |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| `([^`]+)` [^|]*\| ([a-z ]+) \|[^|]*\|[^|]*\| ([a-z, ]+) \|$", table, re.MULTILINE)
-    return {name: (owner, set(followers.split(", ")) - {"none"}) for name, owner, followers in rows}
-
-
-def test_the_stream_table_of_the_architecture_is_the_one_in_the_code() -> None:
-    def followers(name: str) -> set[str]:
-        return {service for service in SERVICES if name in touched_streams(service, "follow")}
-
-    in_code = {
-        stream.name: (stream.owner, followers(stream.name))
-        for stream in STREAMS
-        if not stream.name.startswith("events/")
-    }
-    assert stream_table() == {**in_code, "events/<service>": ("each service", followers(ALL_EVENTS))}
-
-
-def test_the_architecture_fits_in_200_lines() -> None:
-    assert len(text_of("ARCHITECTURE.md").splitlines()) <= 200
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
