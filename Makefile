@@ -103,7 +103,7 @@ TESTED = tests/unit tests/service tests/simulation tests/architecture tests/proc
 test: test-deps assets check bus-coverage  ## check and every test
 	@$(QUEUE) $(TESTED) --also TEST_CONTAINERD=bookworm:versions $(ARGS)
 
-# Agents of the tests run on the newest containerd that the cache has (tests/chosen_programs.py); here some tests of each
+# Agents of the tests run on the newest containerd that the cache has (tests/support/installed/chosen_programs.py); here some tests of each
 # kind run also on that of Debian 12, and at night on crun, which that of Debian 12 needs and which runs in no hybrid cgroups.
 QUEUE = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.queue
 VERSIONS = -m versions $$(grep -rl pytest.mark.versions tests/e2e tests/process)
@@ -115,7 +115,7 @@ PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t --durations
 PYTEST_REAL = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST)
 
 versions: venv  ## write the table of docs/versions.md from what the tests of the last runs have noted
-	$(BIN)/python -m tests.ran_versions
+	$(BIN)/python -m tests.support.installed.ran_versions
 
 bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m bench $(ARGS)
@@ -132,7 +132,7 @@ soak: test-deps assets venv  ## MINUTES (120) of churn on a real cluster that mu
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a real node: how late they come and what they cost
-	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.probe_load $(ARGS)
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.load.probe_load $(ARGS)
 
 screenshots: test-deps venv  ## write the pictures of docs/node-page.md
 	NIGHT=1 SCREENSHOTS=$(CURDIR)/build/screenshots $(PYTEST) tests/process/test_node_page.py -k size
@@ -160,9 +160,9 @@ night:  ## every test, then what takes hours: thousands of new seeds, pairs of k
 	    [ -z "$$failed" ] || { echo "bulkhead: parts of the night failed:$$failed" >&2; exit 1; }
 
 mutate-cores: venv
-	$(BIN)/python -m tests.mutation --count 400 --minutes 90
+	$(BIN)/python -m tests.support.source.mutation --count 400 --minutes 90
 mutate-shells: venv
-	$(BIN)/python -m tests.mutation --shells --count 200 --minutes 90
+	$(BIN)/python -m tests.support.source.mutation --shells --count 200 --minutes 90
 supervisord-kills: venv
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 client-certificates: venv
@@ -172,7 +172,7 @@ quick: venv  ## check and the tests that need neither root nor a runtime
 	@$(MAKE) --no-print-directory --keep-going --jobs=4 check $(QUICK_LANES)
 
 # By directory, the longest first: four at a time, for some wait while others work. Each collects only its own tests.
-QUICK = $(BIN)/pytest -p tests.lane -o console_output_style=classic -m "not root and not long" --hypothesis-profile=quick
+QUICK = $(BIN)/pytest -p tests.queue.lane -o console_output_style=classic -m "not root and not long" --hypothesis-profile=quick
 QUICK_LANES = quick-unit quick-service quick-podsync quick-cli quick-volume quick-architecture quick-simulation
 .PHONY: $(QUICK_LANES)
 quick-unit:

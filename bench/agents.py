@@ -18,8 +18,8 @@ import yaml
 from bench.configuration import common_flags, kubelet_configuration
 from bench.errors import BenchError
 from bench.processes import AgentProcesses
-from tests.agent import BIN
-from tests.free_ports import free_ports
+from tests.support.agents.agent import BIN
+from tests.support.agents.free_ports import free_ports
 from tools import leftovers
 
 GO, BULKHEAD = "go", "bulkhead"

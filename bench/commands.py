@@ -17,8 +17,8 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.statistics import summarize
-from tests.agent import BIN
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import BIN
+from tests.support.agents.world import World, busybox_pod
 
 PODS, RUNS = 110, 20
 LONGEST = 900.0  # seconds until all pods run

@@ -23,8 +23,8 @@ from bench.agents import BULKHEAD
 from bench.processes import TICKS, AgentProcesses, label
 from bench.site import PROGRAMS, Node, Site
 from shared.cri.client import CriRuntime
-from tests.containerd import PrivateContainerd
-from tests.control_plane import assets
+from tests.support.clusters.control_plane import assets
+from tests.support.runtime.containerd import PrivateContainerd
 
 HERE = Path(__file__).resolve().parent.parent
 COUNTING = HERE / "bench" / "counting"

@@ -19,10 +19,10 @@ from shared.cri.client import CriRuntime
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError
 from shared.model.objects import Object
-from tests.containerd import PrivateContainerd
-from tests.control_plane import ControlPlane
-from tests.debian_containerd import INSTALLED, fetch_programs
-from tests.world import busybox_pod
+from tests.support.agents.world import busybox_pod
+from tests.support.clusters.control_plane import ControlPlane
+from tests.support.installed.debian_containerd import INSTALLED, fetch_programs
+from tests.support.runtime.containerd import PrivateContainerd
 from tools.clean import remove_pods
 
 PROGRAMS = fetch_programs(INSTALLED)  # the Go kubelet speaks CRI v1alpha2, which containerd 2 does not have

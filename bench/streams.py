@@ -8,7 +8,7 @@ from typing import Self
 import aiohttp
 
 from bench.errors import BenchError
-from tests.control_plane import ControlPlane
+from tests.support.clusters.control_plane import ControlPlane
 
 _PROTOCOL = "v4.channel.k8s.io"
 _PODS = "/api/v1/namespaces/default/pods"

@@ -10,12 +10,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests import evidence, ran_versions
-from tests.chosen_programs import put_containerd_on_path
-from tests.deadline import SLOWNESS
-from tests.lacking import lack, lacking_for_root
+from tests.support.agents import evidence
+from tests.support.installed import ran_versions
+from tests.support.installed.chosen_programs import put_containerd_on_path
+from tests.support.installed.lacking import lack, lacking_for_root
+from tests.support.waits.deadline import SLOWNESS
+from tests.support.waits.waiting import max_wait_seconds, read_usage, waited_seconds
 from tests.unit.examples import QUICK
-from tests.waiting import max_wait_seconds, read_usage, waited_seconds
 
 # A machine that does other things as well makes no example wrong. The same examples are drawn each time, so that no
 # unrelated change turns red; `make night` draws new ones.
@@ -26,7 +27,7 @@ hypothesis.settings.load_profile("bulkhead")
 
 _OF_PYTEST = "PYTEST_CURRENT_TEST"  # pytest itself sets it in each phase of a test
 _TESTS = Path(__file__).resolve().parent
-_ON_CHOSEN_PROGRAMS = ("e2e", "process")  # the lanes whose agents use what tests/chosen_programs.py has chosen
+_ON_CHOSEN_PROGRAMS = ("e2e", "process")  # the lanes whose agents use what `chosen_programs` has chosen
 _seconds: dict[str, float] = defaultdict(float)
 _counts: dict[str, int] = defaultdict(int)
 

@@ -8,7 +8,7 @@ import pytest
 
 from services.cli.command import main
 from tests.architecture.checkout import text_of, tracked_files
-from tests.message_texts import unknown_words
+from tests.support.source.message_texts import unknown_words
 
 DOCUMENTS = [name for name in tracked_files() if re.fullmatch(r"README\.md|docs/[\w-]+\.md", name)]
 # Printed by the control plane, a registry, the kernel or the runtime.

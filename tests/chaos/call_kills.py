@@ -26,14 +26,14 @@ from cri_api.v1 import api_pb2
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import SandboxState
-from tests import evidence
-from tests.agent import NODE
 from tests.chaos.cut_calls import CutCalls, is_given_up, sandbox_of_shim, sandboxes_of_rules
-from tests.containerd import PrivateContainerd
-from tests.debian_containerd import INSTALLED, SUITES, fetch_programs
 from tests.fakes.cri_proxy import CriProxy
 from tests.fakes.runtime_leftovers import leftovers
-from tests.world import World
+from tests.support.agents import evidence
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import World
+from tests.support.installed.debian_containerd import INSTALLED, SUITES, fetch_programs
+from tests.support.runtime.containerd import PrivateContainerd
 from tools import leftovers as left_on_machine
 from tools.oci_image import BUSYBOX_IMAGE
 

@@ -7,8 +7,8 @@ import os
 import shlex
 import subprocess
 
-from tests.agent import BIN
-from tests.world import World
+from tests.support.agents.agent import BIN
+from tests.support.agents.world import World
 
 
 class KubeletWorld(World):

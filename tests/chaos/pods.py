@@ -1,8 +1,8 @@
 """The pods of the kill matrix: those that stay through all cells, and those a cell creates and deletes. Pure."""
 
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.world import busybox_pod
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import busybox_pod
 
 SETTINGS = "settings"  # the ConfigMap all of them may mount
 SESSION_POD = "steady-plain"

@@ -19,15 +19,15 @@ from shared.kube import paths
 from shared.kube.interface import ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
-from tests import evidence
-from tests.agent import NODE
 from tests.chaos import pods
 from tests.chaos.costs import DIRECT, PROXIED
 from tests.chaos.fronts import FRONTS
 from tests.chaos.sessions import Session, trust_of
 from tests.chaos.watching import Watching
-from tests.cluster import Cluster, is_ready
-from tests.containerd import PrivateContainerd
+from tests.support.agents import evidence
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster, is_ready
+from tests.support.runtime.containerd import PrivateContainerd
 from tools import leftovers
 
 LEASE_SECONDS = 12

@@ -9,8 +9,8 @@ from typing import Self
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiError
 from shared.model.objects import Object
-from tests.agent import NODE
 from tests.chaos.sight import Sight
+from tests.support.agents.agent import NODE
 
 _AGAIN = 0.05  # seconds before a broken watch is opened again
 

@@ -8,12 +8,12 @@ from bus.messages.streams import RUNTIME_PODS
 from bus.process_bus import ProcessBus
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
-from tests.agent import NODE
-from tests.behaviour import container, pod_of, status_of
-from tests.containerd import PrivateContainerd
 from tests.fakes.cri_proxy import CriProxy, Rule
 from tests.fakes.runtime_leftovers import network_namespace
-from tests.world import World
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import container, pod_of, status_of
+from tests.support.agents.world import World
+from tests.support.runtime.containerd import PrivateContainerd
 
 REQUEST_SECONDS = 6  # runtimeRequestTimeout
 

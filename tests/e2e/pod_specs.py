@@ -4,7 +4,7 @@ from typing import Any
 
 from shared.model.objects import Object
 from shared.podspec.support import MOST_CONTAINERS, MOST_VOLUMES
-from tests.behaviour import container
+from tests.support.agents.behaviour import container
 from tools.oci_image import BUSYBOX_IMAGE
 
 OBJECTS: list[Object] = [

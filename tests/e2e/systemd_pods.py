@@ -16,13 +16,13 @@ from shared.cgroup_layout import find_hierarchies
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from shared.podspec.resources import weight
-from tests.agent import NODE
-from tests.behaviour import container, pod_of
-from tests.deadline import WAIT_SECONDS
-from tests.kubeadm_world import WorldOfKubeadm
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import container, pod_of
+from tests.support.agents.world import World
+from tests.support.kubeadm.world import WorldOfKubeadm
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import inline, kubeconfig, write
 from tests.unit.kube.tls_world import Authority
-from tests.world import World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -16,10 +16,9 @@ import pytest_asyncio
 
 from bench.agents import GoKubelet
 from bench.site import Site
-from tests.agent import BIN
-from tests.control_plane import assets
-from tests.document_blocks import blocks
-from tests.kubeadm_node import (
+from tests.support.agents.agent import BIN
+from tests.support.clusters.control_plane import assets
+from tests.support.kubeadm.node import (
     COUNT,
     LONG,
     NODE,
@@ -35,7 +34,8 @@ from tests.kubeadm_node import (
     run,
     systemctl,
 )
-from tests.kubeadm_unit import DROP_IN
+from tests.support.kubeadm.unit import DROP_IN
+from tests.support.source.document_blocks import blocks
 from tools.clean import remove_pods
 from tools.home import CHECKOUT
 

@@ -14,7 +14,7 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError
 from tests.contracts.api_server import CONTRACTS, Contract
-from tests.control_plane import ControlPlane
+from tests.support.clusters.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -17,12 +17,12 @@ import pytest_asyncio
 from cri_api.v1 import api_pb2
 
 from shared.model.runtime import ContainerState
-from tests.behaviour import container
-from tests.containerd import PrivateContainerd
-from tests.deadline import WAIT_SECONDS
 from tests.e2e.bad_node import REQUEST_SECONDS, BadNode
 from tests.fakes.cri_proxy import CriProxy
 from tests.fakes.runtime_leftovers import leftovers
+from tests.support.agents.behaviour import container
+from tests.support.runtime.containerd import PrivateContainerd
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench.agents import BULKHEAD, GO, go_version
-from tests.control_plane import assets
-from tests.lacking import lack
+from tests.support.clusters.control_plane import assets
+from tests.support.installed.lacking import lack
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(300)]
 CHECKOUT = Path(__file__).resolve().parents[2]

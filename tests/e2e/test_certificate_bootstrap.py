@@ -13,12 +13,12 @@ from cryptography import x509
 
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
 from shared.kube.credentials import load_credentials
-from tests.agent import NODE
-from tests.cluster import Cluster, condition_of
-from tests.control_plane import ControlPlane
-from tests.control_plane_bootstrap import approve_from_now_on, let_nodes_bootstrap, requests, user_of
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import busybox_pod
+from tests.support.clusters.cluster import Cluster, condition_of
+from tests.support.clusters.control_plane import ControlPlane
+from tests.support.clusters.control_plane_bootstrap import approve_from_now_on, let_nodes_bootstrap, requests, user_of
 from tests.unit.kube.tls_world import Authority
-from tests.world import busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -14,10 +14,10 @@ import pytest_asyncio
 from services.volume.adapters.mounts import mount_table
 from shared.model.objects import Object
 from shared.mountinfo import below
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

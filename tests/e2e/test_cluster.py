@@ -9,10 +9,10 @@ import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.cluster import Cluster, condition_of, is_ready
-from tests.cluster_witness import Witness
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster, condition_of, is_ready
+from tests.support.clusters.cluster_witness import Witness
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

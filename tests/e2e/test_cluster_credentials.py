@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.control_plane import ControlPlane
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.clusters.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -16,8 +16,8 @@ from bus.messages.streams import SERVICES
 from shared.kube import paths
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod
-from tests.agent import NODE
-from tests.cluster import Cluster, condition_of, is_ready
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster, condition_of, is_ready
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.kube import paths
 from shared.kube.interface import ApiUnreachableError
-from tests.control_plane import ControlPlane
+from tests.support.clusters.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 _GATE = "BoundServiceAccountTokenVolume"

@@ -15,8 +15,8 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from shared.model.quantity import parse_quantity
-from tests.behaviour import Node, container, pod_of
-from tests.free_ports import free_ports
+from tests.support.agents.behaviour import Node, container, pod_of
+from tests.support.agents.free_ports import free_ports
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1800)]
 

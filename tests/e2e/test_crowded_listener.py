@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from shared.kube import paths
-from tests.agent import NODE
-from tests.cluster import Cluster
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.alone]
 
@@ -30,7 +30,7 @@ async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp
         pid = cluster.agent.beats["server"].pid
         before = _resident(pid)
         crowd = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.crowd", str(cluster.agent._port), str(count), str(SECONDS),
+            sys.executable, "-m", "tests.load.crowd", str(cluster.agent._port), str(count), str(SECONDS),
             stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         crowding = asyncio.create_task(crowd.communicate())

@@ -14,10 +14,10 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.kube.interface import PatchType
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import EXPAND, STAGE, BindMounts, CsiDriver
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [
     pytest.mark.root,

@@ -14,9 +14,9 @@ import pytest_asyncio
 from shared.cgroup_layout import find_hierarchies
 from shared.child_process import process_end
 from shared.model.objects import Object
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
 from tests.e2e.test_node_allocatable import machine
+from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 

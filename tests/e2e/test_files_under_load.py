@@ -26,9 +26,9 @@ from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
 from tests.service.volume.cluster import ACCESS, CFG, KEY, Cluster
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters.mounts import mount_table
-from tests.deadline import WAIT_SECONDS
-from tests.first_run_home import home_of_our_own, run_clean
+from tests.support.agents.first_run_home import home_of_our_own, run_clean
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
 from tools.home import CHECKOUT
 

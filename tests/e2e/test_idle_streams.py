@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.spdy_peer import SpdyPeer
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [
     pytest.mark.root,

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.behaviour import PLANE, container, pod_of, status_of
-from tests.cluster import Cluster
-from tests.plugin_scripts import answering, asked, plugin_flags, write_plugin
-from tests.registry import Registry, password
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import PLANE, container, pod_of, status_of
+from tests.support.clusters.cluster import Cluster
+from tests.support.runtime.plugin_scripts import answering, asked, plugin_flags, write_plugin
+from tests.support.runtime.registry import Registry, password
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

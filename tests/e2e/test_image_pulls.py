@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from shared.model.objects import Object
-from tests.containerd import PrivateContainerd
-from tests.control_plane_certificates import Authority
-from tests.debian_containerd import INSTALLED, fetch_programs
-from tests.lacking import lack
-from tests.plugin_scripts import API, answering, asked, plugin_flags, write_plugin
-from tests.registry import Registry, password
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
+from tests.support.clusters.control_plane_certificates import Authority
+from tests.support.installed.debian_containerd import INSTALLED, fetch_programs
+from tests.support.installed.lacking import lack
+from tests.support.runtime.containerd import PrivateContainerd
+from tests.support.runtime.plugin_scripts import API, answering, asked, plugin_flags, write_plugin
+from tests.support.runtime.registry import Registry, password
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

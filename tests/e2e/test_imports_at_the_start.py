@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.cluster import Cluster
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

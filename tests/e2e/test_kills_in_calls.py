@@ -9,13 +9,13 @@ import os
 import pytest
 
 from shared.model.runtime import ContainerState
-from tests.agent import NODE
 from tests.chaos.call_kills import CallKills
 from tests.chaos.cut_calls import BRIDGE_DELETE
-from tests.deadline import WAIT_SECONDS
-from tests.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
-from tests.lacking import lack
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import World, busybox_pod
+from tests.support.installed.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
+from tests.support.installed.lacking import lack
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.containerd import start_task
 
 pytestmark = pytest.mark.root

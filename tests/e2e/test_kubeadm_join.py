@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.control_plane import ControlPlane
-from tests.control_plane_bootstrap import let_nodes_bootstrap, requests
-from tests.kubeadm_world import WorldOfKubeadm
 from tests.process.supervised import alive
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.clusters.control_plane import ControlPlane
+from tests.support.clusters.control_plane_bootstrap import let_nodes_bootstrap, requests
+from tests.support.kubeadm.world import WorldOfKubeadm
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -25,9 +25,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
-from tests.websocket_front import WebSocketFront
+from tests.support.clusters.cluster import Cluster
+from tests.support.clusters.websocket_front import WebSocketFront
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from shared.model.runtime import ContainerState
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.timeout(300)]
 

@@ -19,7 +19,7 @@ from services.volume.plugins.local import Local, LocalPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
 from shared.tree_removal import RemovalProgress
-from tests.lacking import require_command
+from tests.support.installed.lacking import require_command
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 CAP_SYS_RESOURCE = 24

@@ -11,9 +11,9 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from bus.messages.streams import SERVICES
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.metrics_page import REFERENCE, declared
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]

@@ -17,7 +17,7 @@ from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below
 from shared.tree_removal import RemovalProgress
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.document_blocks import Block, blocks, fits
-from tests.first_run_home import home_of_our_own
 from tests.process.supervised import CHECKOUT
+from tests.support.agents.first_run_home import home_of_our_own
+from tests.support.source.document_blocks import Block, blocks, fits
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]

@@ -16,11 +16,11 @@ import pytest
 
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
-from tests.behaviour import container, pod_of, status_of
 from tests.e2e.behaviour.notes import Notes
-from tests.lacking import lack
-from tests.probe_target import TARGET_IMAGE, import_target
-from tests.world import World, busybox_pod
+from tests.support.agents.behaviour import container, pod_of, status_of
+from tests.support.agents.world import World, busybox_pod
+from tests.support.installed.lacking import lack
+from tests.support.runtime.probe_target import TARGET_IMAGE, import_target
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]

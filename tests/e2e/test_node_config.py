@@ -10,10 +10,10 @@ import yaml
 
 from shared.kube import paths
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.cluster_witness import Witness
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.clusters.cluster_witness import Witness
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -14,10 +14,10 @@ import pytest
 import pytest_asyncio
 
 from services.cli.agent.support_bundle import MOST_BYTES
-from tests.agent import BIN
-from tests.browser import browser
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import BIN
+from tests.support.clusters.cluster import Cluster
+from tests.support.node_page.browser import browser
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 

@@ -24,8 +24,8 @@ from shared.config.effective import EffectiveConfig
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Message
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
-from tests.containerd import PrivateContainerd, started_containerd
-from tests.deadline import WAIT_SECONDS
+from tests.support.runtime.containerd import PrivateContainerd, started_containerd
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.cri.runtime_contract import World, look, started
 from tools.oci_image import BUSYBOX_IMAGE
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.agent import BIN, NODE
-from tests.deadline import WAIT_SECONDS
 from tests.e2e.pod_specs import OBJECTS, sixty_pods
-from tests.world import World
+from tests.support.agents.agent import BIN, NODE
+from tests.support.agents.world import World
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio, pytest.mark.timeout(300)]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.probe_load import measure
+from tests.load.probe_load import measure
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.timeout(300)]
 

@@ -15,11 +15,11 @@ import pytest_asyncio
 import yaml
 
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
-from tests.free_ports import free_ports
-from tests.lacking import require_command
+from tests.support.agents.agent import NODE
+from tests.support.agents.free_ports import free_ports
+from tests.support.clusters.cluster import Cluster
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from shared.model.objects import Object
-from tests.agent import BIN
-from tests.deadline import WAIT_SECONDS
-from tests.registry import Registry
-from tests.throttled import Throttled
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import BIN
+from tests.support.agents.world import World, busybox_pod
+from tests.support.runtime.registry import Registry
+from tests.support.runtime.throttled import Throttled
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -22,16 +22,16 @@ from bus.messages.streams import PODS_STATUS
 from bus.process_bus import ProcessBus
 from shared.kube import paths
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.chosen_programs import chosen_suite
-from tests.cluster import Cluster
-from tests.containerd import PrivateContainerd
-from tests.debian_containerd import INSTALLED
-from tests.differences import Difference
 from tests.fakes.cri_proxy import CriProxy, of_pod
-from tests.recorded import NAMES, recording
-from tests.recorded_exceptions import EXCEPTIONS, NOT_COMPARED, STATIC, equal, unexplained, unneeded
-from tests.recorded_run import Call, Calls, Place, in_groups, plain_event, plain_status
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.installed.chosen_programs import chosen_suite
+from tests.support.installed.debian_containerd import INSTALLED
+from tests.support.recorded.differences import Difference
+from tests.support.recorded.exceptions import EXCEPTIONS, NOT_COMPARED, STATIC, equal, unexplained, unneeded
+from tests.support.recorded.pods import NAMES, recording
+from tests.support.recorded.run import Call, Calls, Place, in_groups, plain_event, plain_status
+from tests.support.runtime.containerd import PrivateContainerd
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
 
 pytestmark = [

@@ -12,10 +12,10 @@ import pytest_asyncio
 import yaml
 
 from shared.config.loader import load_effective
-from tests.agent import NODE
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.spdy_peer import SpdyPeer
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

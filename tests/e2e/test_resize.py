@@ -18,15 +18,15 @@ from shared.kube import paths
 from shared.kube.interface import PatchType
 from shared.model.objects import Object
 from shared.model.quantity import parse_quantity
-from tests.agent import NODE
-from tests.behaviour import container, pod_of, status_of
-from tests.cgroup_values import cpu_share, memory, memory_usage, quota, share_of
-from tests.cluster import condition_of, is_ready
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.api_http import HttpApiServer
 from tests.fakes.api_resources import target_of
 from tests.fakes.api_server import ADMIN
-from tests.world import World
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import container, pod_of, status_of
+from tests.support.agents.world import World
+from tests.support.clusters.cluster import condition_of, is_ready
+from tests.support.runtime.cgroup_values import cpu_share, memory, memory_usage, quota, share_of
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

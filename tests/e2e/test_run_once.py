@@ -12,10 +12,10 @@ import pytest_asyncio
 
 from shared.model.runtime import ContainerState
 from shared.run_once import load_record
-from tests.agent import BIN
-from tests.containerd import PrivateContainerd, started_containerd
-from tests.deadline import WAIT_SECONDS
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import BIN
+from tests.support.agents.world import World, busybox_pod
+from tests.support.runtime.containerd import PrivateContainerd, started_containerd
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -14,9 +14,9 @@ import uvloop
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import Container, ContainerState
-from tests.chosen_programs import chosen_suite
-from tests.containerd import PrivateContainerd, started_containerd
-from tests.debian_containerd import INSTALLED, NEWEST
+from tests.support.installed.chosen_programs import chosen_suite
+from tests.support.installed.debian_containerd import INSTALLED, NEWEST
+from tests.support.runtime.containerd import PrivateContainerd, started_containerd
 from tests.unit.cri.left_tasks_contract import LeftTasksContract
 from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
 from tools.containerd import start_task

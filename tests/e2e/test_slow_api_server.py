@@ -7,13 +7,13 @@ import pytest
 
 from shared.kube import paths
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.behaviour import container, pod_of
-from tests.cluster import is_ready
-from tests.deadline import WAIT_SECONDS
 from tests.e2e.test_resize import write_kubeconfig
 from tests.fakes.api_http import HttpApiServer
-from tests.world import World
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import container, pod_of
+from tests.support.agents.world import World
+from tests.support.clusters.cluster import is_ready
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 

@@ -16,10 +16,10 @@ import pytest_asyncio
 from bus.messages.streams import SERVICES
 from services.server.core.spdy_frames import Data, FrameDecoder, FrameEncoder, SynStream
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.spdy_peer import Refused, SpdyPeer
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.systemd_machine import SystemdMachine
+from tests.support.machines.systemd_machine import SystemdMachine
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1000)]

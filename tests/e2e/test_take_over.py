@@ -22,9 +22,9 @@ from shared.model.objects import Object
 from shared.mountinfo import below
 from shared.podspec.earlier_hash import earlier_container_hash
 from shared.podspec.hashing import container_hash
-from tests.behaviour import container
-from tests.cluster import condition_of, is_ready
-from tests.control_plane import assets
+from tests.support.agents.behaviour import container
+from tests.support.clusters.cluster import condition_of, is_ready
+from tests.support.clusters.control_plane import assets
 from tools import leftovers
 from tools.clean import remove_pods
 

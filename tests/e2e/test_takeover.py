@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.control_plane import assets
-from tests.systemd_machine import SystemdMachine
+from tests.support.clusters.control_plane import assets
+from tests.support.machines.systemd_machine import SystemdMachine
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(2700)]

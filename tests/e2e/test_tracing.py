@@ -8,12 +8,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.agent import NODE
-from tests.chosen_programs import chosen_suite
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
-from tests.debian_containerd import INSTALLED
 from tests.fakes.trace_collector import Received, TraceCollector
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster
+from tests.support.installed.chosen_programs import chosen_suite
+from tests.support.installed.debian_containerd import INSTALLED
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [
     pytest.mark.root,

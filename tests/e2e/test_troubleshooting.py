@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from shared.model.objects import Object
-from tests.agent import BIN
-from tests.chosen_programs import chosen_suite
-from tests.deadline import WAIT_SECONDS
-from tests.debian_containerd import INSTALLED
-from tests.document_blocks import fits
 from tests.process.supervised import CHECKOUT
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import BIN
+from tests.support.agents.world import World, busybox_pod
+from tests.support.installed.chosen_programs import chosen_suite
+from tests.support.installed.debian_containerd import INSTALLED
+from tests.support.source.document_blocks import fits
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -6,12 +6,12 @@ import pytest
 
 from shared.config.effective import HANDLERS
 from shared.kube import paths
-from tests import ran_versions
-from tests.chosen_programs import chosen_handler, chosen_suite
-from tests.cluster import Cluster
-from tests.debian_containerd import NEWEST, find_programs
-from tests.lacking import lack
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
+from tests.support.clusters.cluster import Cluster
+from tests.support.installed import ran_versions
+from tests.support.installed.chosen_programs import chosen_handler, chosen_suite
+from tests.support.installed.debian_containerd import NEWEST, find_programs
+from tests.support.installed.lacking import lack
 
 pytestmark = pytest.mark.root
 

@@ -15,7 +15,7 @@ from services.volume.adapters.mounts import mount_table, unmount_all
 from shared.mountinfo import below
 from tests.e2e.kill_matrix import DRIVER, UID, Kind, Machine
 from tests.fakes.csi_driver import STAGE
-from tests.lacking import require_command
+from tests.support.installed.lacking import require_command
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(900)]
 

@@ -26,7 +26,7 @@ from services.volume.plugins.secret import SecretPlugin
 from shared.clock import SystemClock
 from shared.mountinfo import below, containing
 from shared.tree_removal import RemovalProgress, remove_tree
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = pytest.mark.root
 

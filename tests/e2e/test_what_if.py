@@ -16,9 +16,9 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from shared.model.quantity import parse_quantity
-from tests.agent import BIN
-from tests.cluster import Cluster
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import BIN
+from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 

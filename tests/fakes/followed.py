@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from bus.interface import Bus, Change, Deleted, Put
 from bus.messages.streams import Stream
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
-from tests.world import World
+from tests.support.agents.world import World
 from tools.leftovers import address_translation, shims_of
 
 CGROUPS, NETNS = Path("/sys/fs/cgroup"), Path("/run/netns")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.release_build import build_release
+from tests.support.machines.release_build import build_release
 
 
 @pytest.fixture(scope="session")

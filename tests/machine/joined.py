@@ -8,14 +8,14 @@ from typing import Any, Self
 import yaml
 
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.cluster import Cluster, joined_config
-from tests.control_plane import ControlPlane
-from tests.deadline import WAIT_SECONDS
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
 from tests.machine.root import Root, cached_root
-from tests.release_build import build_release
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import Cluster, joined_config
+from tests.support.clusters.control_plane import ControlPlane
+from tests.support.machines.release_build import build_release
+from tests.support.waits.deadline import WAIT_SECONDS
 
 _MACHINE_SECONDS = 3 * WAIT_SECONDS  # for what takes some on an idle machine
 CLIENT_CA = "/etc/kubernetes/pki/ca.crt"

@@ -10,13 +10,13 @@ import yaml
 from services.bootstrap.core.containerd_config import Machine as ContainerdHost
 from services.bootstrap.core.containerd_config import render_network
 from shared.config.effective import EmbeddedContainerd
-from tests.agent import NODE
-from tests.cluster import joined_config
-from tests.control_plane import assets
-from tests.deadline import WAIT_SECONDS
-from tests.installed_node import PAUSE
-from tests.kubeadm_unit import DROP_IN, UNIT
 from tests.machine.joined import CLIENT_CA, KUBECONFIG, MachineCluster
+from tests.support.agents.agent import NODE
+from tests.support.clusters.cluster import joined_config
+from tests.support.clusters.control_plane import assets
+from tests.support.kubeadm.unit import DROP_IN, UNIT
+from tests.support.machines.installed_node import PAUSE
+from tests.support.waits.deadline import WAIT_SECONDS
 
 CONTAINERD = "/run/containerd/containerd.sock"
 OWN, OURS = "/usr/bin/kubelet", "/opt/bulkhead/bin/kubelet"

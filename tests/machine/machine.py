@@ -10,12 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tests import ran_versions
-from tests.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
 from tests.machine.guest import Guest, MachineError
 from tests.machine.network import MachineNetwork
 from tests.machine.power import Hardware, PowerOn
 from tests.machine.root import Root, cached_root
+from tests.support.installed import ran_versions
+from tests.support.machines.installed_node import CONTAINERD, IMAGES, LOGIN, InstalledNode
 from tools.oci_image import archive, read_busybox
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.lacking import lack
+from tests.support.installed.lacking import lack
 from tools.home import CHECKOUT
 from tools.prerequisites import missing_packages
 

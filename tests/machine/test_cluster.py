@@ -12,9 +12,9 @@ import pytest_asyncio
 from prometheus_client.parser import text_string_to_metric_families
 
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.deadline import WAIT_SECONDS
 from tests.machine.joined import MachineCluster
+from tests.support.agents.agent import NODE
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

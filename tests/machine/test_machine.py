@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
 from tests.machine.guest import QUIET_SECONDS, MachineError
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.installed_node import MANIFESTS
 from tests.machine.machine import Machine
 from tests.machine.network import MachineNetwork
 from tests.machine.root import WITH_MORE, cached_root
-from tests.release_build import build_release
-from tests.world import busybox_pod
+from tests.support.agents.world import busybox_pod
+from tests.support.machines.installed_node import MANIFESTS
+from tests.support.machines.release_build import build_release
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1500)]
 

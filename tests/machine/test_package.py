@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import package_steps as steps
-from tests.installed_node import CONTAINERD
 from tests.machine.machine import Machine
 from tests.process.supervised import eventually
-from tests.release_build import relabelled
+from tests.support.machines import package_steps as steps
+from tests.support.machines.installed_node import CONTAINERD
+from tests.support.machines.release_build import relabelled
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(1800)]
 

@@ -14,10 +14,10 @@ from typing import Self
 
 from bus.lock import ServiceLock
 from bus.messages.streams import SERVICES
-from tests import evidence
-from tests.agent import BIN
-from tests.free_ports import free_ports
 from tests.process.supervised import alive, eventually
+from tests.support.agents import evidence
+from tests.support.agents.agent import BIN
+from tests.support.agents.free_ports import free_ports
 from tools.leftovers import agent_processes_of, end_processes, unmount_below
 
 CONFIGURATION = """\

@@ -13,8 +13,8 @@ from xmlrpc.client import ServerProxy
 from supervisor.xmlrpc import SupervisorTransport
 
 from bus.lock import ServiceLock
-from tests import evidence
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents import evidence
+from tests.support.waits.deadline import WAIT_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

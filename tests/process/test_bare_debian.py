@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import package_steps as steps
-from tests.debian_machine import DebianMachine, make_root
-from tests.lacking import require_command
 from tests.machine.root import debian_suite
-from tests.release_build import build_release, relabelled
+from tests.support.installed.lacking import require_command
+from tests.support.machines import package_steps as steps
+from tests.support.machines.debian_machine import DebianMachine, make_root
+from tests.support.machines.release_build import build_release, relabelled
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1800)]
 

@@ -14,9 +14,9 @@ import pytest
 
 from bus.manifest import read_manifest
 from bus.messages.beat import Beat
-from tests.bus_client import next_beat
-from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import CHECKOUT, Agent, alive, eventually
+from tests.support.agents.bus_client import next_beat
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.messages.beat import Beat
 from bus.process_bus import ProcessBus
-from tests.deadline import WAIT_SECONDS
 from tests.process.bus_kills.arena import FOLLOWERS, OWNER, AwaitState, Finish, GetState, State
+from tests.support.waits.deadline import WAIT_SECONDS
 
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "1"))  # make night sets another one each time
 SEEDS = range(FIRST_SEED, FIRST_SEED + 5)

@@ -11,9 +11,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.lacking import require_command
 from tests.process.tls_site import Authority
-from tests.pythons import Interpreter, from_debian, installed
+from tests.support.installed.lacking import require_command
+from tests.support.installed.pythons import Interpreter, from_debian, installed
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = CHECKOUT / "tests/programs/client_certificates.py"

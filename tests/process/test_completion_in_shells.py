@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import BIN
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
+from tests.support.agents.agent import BIN
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 
 CASES = [
     ("bulkhead desc", "bulkhead describe"),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
 from tests.machine.root import debian_suite
 from tests.process.supervised import CHECKOUT, eventually
-from tests.release_build import build_release
+from tests.support.installed.lacking import require_command
+from tests.support.machines.release_build import build_release
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import end_processes
 
 pytestmark = [pytest.mark.root, pytest.mark.night, pytest.mark.timeout(1800)]

@@ -18,7 +18,7 @@ import pytest_asyncio
 from bench.processes import AgentProcesses
 from bus.messages.streams import SERVICES
 from shared.model.objects import Object
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -16,8 +16,8 @@ from services.podsync.adapters.images.credential_plugins import MOST_OUTPUT, Cre
 from services.podsync.core.images.keyring import AccountSource
 from shared.clock import SystemClock
 from shared.config.effective import CredentialProvider
-from tests.deadline import WAIT_SECONDS
 from tests.service.podsync.registry_stage import Secrets, pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 API = "credentialprovider.kubelet.k8s.io/v1"
 IMAGE = "r.example/app"

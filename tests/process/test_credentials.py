@@ -11,9 +11,9 @@ import pytest
 from bus.manifest import read_manifest
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from shared.kube.credentials import Credentials, load_credentials
-from tests.bus_client import ask_once, next_beat
-from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import CHECKOUT, Agent, eventually
+from tests.support.agents.bus_client import ask_once, next_beat
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import exec_output, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 

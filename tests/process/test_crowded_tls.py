@@ -13,9 +13,9 @@ import uvloop
 from services.server.adapters import accepting
 from services.server.core import connections
 from services.server.core.connections import ConnectionLimits
-from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Connection, Site
 from tests.service.server.running import Running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 LIMITS = ConnectionLimits(
     unauthorized=20, unauthorized_of_address=10, unauthorized_bytes=1 << 20, authorized=30, authorized_of_address=25

@@ -11,10 +11,10 @@ import pytest
 
 from bus.manifest import read_manifest
 from shared.kube.credentials import load_credentials
-from tests.bus_client import next_beat
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.api_http import HttpApiServer
 from tests.process.supervised import Agent, eventually
+from tests.support.agents.bus_client import next_beat
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.installed_machine import InstalledMachine
-from tests.lacking import require_command
 from tests.process.silences import Silences
 from tests.process.supervised import CHECKOUT, eventually
-from tests.release_build import build_release, checkout_of_the_first_release, packed, relabelled
+from tests.support.installed.lacking import require_command
+from tests.support.machines.installed_machine import InstalledMachine
+from tests.support.machines.release_build import build_release, checkout_of_the_first_release, packed, relabelled
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.release.source import copy_source
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]

@@ -16,11 +16,11 @@ from services.bootstrap.adapters.containerd_host import look
 from services.bootstrap.adapters.containerd_process import find_containerd
 from services.bootstrap.core.containerd_config import render_config
 from shared.config.effective import EmbeddedContainerd
-from tests.containerd import network_of_our_own
-from tests.deadline import WAIT_SECONDS
-from tests.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
-from tests.lacking import lack
 from tests.process.supervised import Agent, alive, eventually
+from tests.support.installed.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs
+from tests.support.installed.lacking import lack
+from tests.support.runtime.containerd import network_of_our_own
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.containerd import answers
 
 pytestmark = pytest.mark.root

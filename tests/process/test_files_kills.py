@@ -25,8 +25,8 @@ from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from shared.mountinfo import below
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(300)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ import pytest_asyncio
 from bus.messages.streams import SERVICES
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 from tools.leftovers import shims_of
 
 pytestmark = [

@@ -16,11 +16,11 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.agent import BIN
-from tests.deadline import WAIT_SECONDS
-from tests.free_ports import free_ports
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT, alive, eventually
+from tests.support.agents.agent import BIN
+from tests.support.agents.free_ports import free_ports
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.leftovers import agent_processes_of
 
 RECORD = re.compile(

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.agent import NODE
-from tests.kubeadm_unit import DROP_IN, UNIT, moved, start_of
-from tests.kubeadm_world import WorldOfKubeadm
 from tests.process.supervised import alive
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import busybox_pod
+from tests.support.kubeadm.unit import DROP_IN, UNIT, moved, start_of
+from tests.support.kubeadm.world import WorldOfKubeadm
 from tests.unit.bootstrap.kubeconfigs import inline, kubeconfig, write
 from tests.unit.kube.tls_world import Authority
-from tests.world import busybox_pod
 
 
 @pytest.mark.root

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent import BIN
 from tests.process.kubelet_process import Kubelet, ServiceManager
 from tests.process.supervised import CHECKOUT, eventually
+from tests.support.agents.agent import BIN
 
 WATCHDOG_SECONDS = 6.0  # WatchdogSec= of the unit played here; pings come twice as often
 TRIES = 3

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import CHECKOUT, eventually
+from tests.support.waits.deadline import WAIT_SECONDS
 
 # argv: directory, format, what to do
 PROGRAM = """

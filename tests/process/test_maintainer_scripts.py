@@ -13,7 +13,7 @@ from services.bootstrap.core.containerd_config import Machine as ContainerdMachi
 from services.bootstrap.core.containerd_config import render_network
 from shared.config.effective import EmbeddedContainerd
 from tests.architecture.checkout import text_of
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 OURS = "{ path=/opt/bulkhead/bin/kubelet ; argv[]=/opt/bulkhead/bin/kubelet ; }"
 FOREIGN = "{ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet ; }"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 from tools.man_pages import write_pages
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "MANWIDTH": "80"}

@@ -13,7 +13,7 @@ import pytest
 
 from services.pleg.adapters.memory_notifications import MemoryNotifications
 from shared.cgroup_layout import find_hierarchies
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 

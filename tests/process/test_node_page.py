@@ -14,9 +14,9 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer
 
 from services.server.controllers.node_page import MAX_PAGES
-from tests.browser import Page, browser
-from tests.page_node import HOSTILE, add_hour
-from tests.shown_page import PODS, ROWS, Shown, findings, served, shown_page
+from tests.support.node_page.browser import Page, browser
+from tests.support.node_page.page_node import HOSTILE, add_hour
+from tests.support.node_page.shown_page import PODS, ROWS, Shown, findings, served, shown_page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

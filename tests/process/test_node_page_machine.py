@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.browser import Page
-from tests.page_node import HOSTILE
-from tests.shown_page import PODS, ROWS, Shown, findings, shown_page
+from tests.support.node_page.browser import Page
+from tests.support.node_page.page_node import HOSTILE
+from tests.support.node_page.shown_page import PODS, ROWS, Shown, findings, shown_page
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from tests.agent import BIN
-from tests.deadline import WAIT_SECONDS
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import BIN
+from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.checkout import tracked_files
-from tests.deadline import WAIT_SECONDS
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import CHECKOUT
-from tests.pythons import installed
-from tests.release_build import build_release
+from tests.support.installed.pythons import installed
+from tests.support.machines.release_build import build_release
+from tests.support.waits.deadline import WAIT_SECONDS
 
 SCRATCH = ("notes.txt", "scratch/probe.py", "bench-results/run.json", ".mypy_cache/x.json", "docs-old.md")
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from shared.model.runtime import ContainerState, RuntimePod
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

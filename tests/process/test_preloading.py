@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages.streams import SERVICES
-from tests.world import World
+from tests.support.agents.world import World
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 from shared.model.objects import Object
-from tests.behaviour import container, pod_of, status_of
-from tests.world import World
+from tests.support.agents.behaviour import container, pod_of, status_of
+from tests.support.agents.world import World
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.architecture.checkout import text_of
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
 from tests.process.supervised import CHECKOUT
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 
 ALERTS = CHECKOUT / "examples/prometheus-alerts.yaml"
 MINUTES = 30

@@ -22,8 +22,8 @@ from shared import cgroup_layout
 from shared.cgroup_layout import Hierarchies
 from shared.cgroup_name import cgroup_name
 from shared.podspec.resources import weight
-from tests.lacking import lack
-from tests.systemd_machine import SystemdMachine
+from tests.support.installed.lacking import lack
+from tests.support.machines.systemd_machine import SystemdMachine
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime, pytest.mark.timeout(300)]
 

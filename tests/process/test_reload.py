@@ -7,8 +7,8 @@ import pytest
 
 from bus.manifest import read_manifest
 from shared.config.loader import load_effective
-from tests.bus_client import next_beat
 from tests.process.supervised import Agent, eventually
+from tests.support.agents.bus_client import next_beat
 
 
 @pytest.fixture

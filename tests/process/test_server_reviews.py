@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Site
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 TOKEN = "s3cret-token"
 ACCESS_ERROR = "Authorization error (user=jane, verb=get, resource=nodes, subresource=pods)"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Authority, Connection, Site, run, s_client
 from tests.service.server.running import POD
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

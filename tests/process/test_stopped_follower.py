@@ -10,7 +10,7 @@ from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 UPDATES, BYTES = 400, 1_400_000

@@ -13,7 +13,7 @@ import pytest
 from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.process_bus import ProcessBus
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 REQUESTS, BYTES = 400, 1_400_000

@@ -9,7 +9,7 @@ import pytest_asyncio
 from services.volume.adapters.mounts import mount_table
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -20,11 +20,11 @@ from bus.messages.streams import SERVICES
 from services.frame.generation import generation_of
 from services.frame.preloading import process_name
 from shared.config.loader import load_generation
-from tests.agent import NODE
 from tests.chaos.sessions import Session
-from tests.deadline import WAIT_SECONDS
 from tests.process.supervised import alive
-from tests.world import World, busybox_pod
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import World, busybox_pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 

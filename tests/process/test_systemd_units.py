@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.takeover.unit import drop_in_text
-from tests.systemd_machine import SystemdMachine
+from tests.support.machines.systemd_machine import SystemdMachine
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.systemd_machine import SystemdMachine
+from tests.support.machines.systemd_machine import SystemdMachine
 from tools.home import CHECKOUT
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]

@@ -19,9 +19,9 @@ from services.server.adapters.hijack import Client
 from shared.http_get.exchange import exchange
 from shared.http_get.http2 import READ_BYTES
 from shared.http_get.request import HttpTarget
-from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Site
 from tests.service.server.running import CONTAINER, NAMESPACE, POD
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.http_get.frames import Frame, frame
 
 CLOSED = "SSL connection is closed"

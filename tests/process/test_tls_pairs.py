@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from services.server.adapters.tls import ServingTls
 from shared.errors import OperatorError
 from shared.files import write_atomically
-from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Authority, Connection, Site, handshake, key_pem, s_client, served_name, until_served
 from tests.service.server.running import configuration
+from tests.support.waits.deadline import WAIT_SECONDS
 
 NO_FILES = {"tls_cert_file": "", "tls_private_key_file": ""}
 

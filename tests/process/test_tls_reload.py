@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.tls import ServingTls
-from tests.deadline import WAIT_SECONDS
 from tests.process.tls_site import Authority, Connection, Site, key_pem, s_client, served_name, until_served
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration, pod_log
+from tests.support.waits.deadline import WAIT_SECONDS
 
 CONNECTIONS = 50
 LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}?follow=true"

@@ -19,7 +19,7 @@ from services.volume.adapters.mounts import mount_table
 from services.volume.core.orphans import ORPHAN_GRACE
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
-from tests.world import World, busybox_pod
+from tests.support.agents.world import World, busybox_pod
 from tools.containerd import answers
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

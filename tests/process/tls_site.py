@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shared.files import write_atomically
-from tests.deadline import WAIT_SECONDS
-from tests.lacking import require_command
 from tests.service.server.running import Running, configuration, running
+from tests.support.installed.lacking import require_command
+from tests.support.waits.deadline import WAIT_SECONDS
 
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 

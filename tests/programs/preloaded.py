@@ -2,7 +2,7 @@
 an interpreter of its own takes up to a second.
 
 argv: the descriptor of a SOCK_SEQPACKET socket, and the modules to import; of one that ends with a dot, all below it.
-Each message (tests/preloaded.py) starts one program. Ends when the socket is closed.
+Each message (tests/support/agents/preloaded.py) starts one program. Ends when the socket is closed.
 """
 
 import atexit
@@ -21,7 +21,7 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from tests.preloaded import MAX_MESSAGE_BYTES, REPORT, STREAMS
+from tests.support.agents.preloaded import MAX_MESSAGE_BYTES, REPORT, STREAMS
 
 FLUSH_FAILED = 120  # what an interpreter exits with that cannot write what its standard output holds
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.crash_points import SIMULATED
 from tests.simulation.faults import Kill
 from tests.simulation.node import Node
 from tests.simulation.run import Case, check_case, clear_memory, draw, in_memory, run
+from tests.support.source.crash_points import SIMULATED
 
 SEED = 33  # its workload comes to every point
 

@@ -12,11 +12,11 @@ from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError, PatchType
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
-from tests.cluster import Cluster, is_ready
-from tests.containerd import PrivateContainerd
 from tests.soak.plan import Kind, Operation, Round
 from tests.soak.sessions import SessionFailedError, Sessions
 from tests.soak.shapes import OTHER_IMAGE, PORT, SEALED, SETTINGS, pod_of, sealed, settings
+from tests.support.clusters.cluster import Cluster, is_ready
+from tests.support.runtime.containerd import PrivateContainerd
 
 READY_WITHIN = 20.0  # seconds for a pod to be ready for a session or a blow
 

@@ -16,8 +16,6 @@ from bus.messages.streams import SERVICES
 from shared.cri.interface import RuntimeCallError
 from shared.kube import paths
 from shared.kube.interface import ApiError
-from tests.cluster import Cluster
-from tests.containerd import PrivateContainerd
 from tests.soak.churn import Churn
 from tests.soak.findings import check_memory, check_pods, compare, is_empty, memory_by_process
 from tests.soak.log_lines import complaints_of
@@ -29,6 +27,8 @@ from tests.soak.schedule import COLLECTING, WARM_UP, Schedule
 from tests.soak.sessions import SessionFailedError, Sessions
 from tests.soak.shapes import LASTING, OTHER_IMAGE, Outcome
 from tests.soak.trend import growth_of
+from tests.support.clusters.cluster import Cluster
+from tests.support.runtime.containerd import PrivateContainerd
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 
 PODS_WITHIN, GONE_WITHIN, CLEAN_WITHIN = 40.0, 40.0, 40.0  # seconds, at a rest

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table
 from shared.cri.client import CriRuntime
-from tests.containerd import PrivateContainerd
 from tests.soak.samples import ProcessSample, Sample
+from tests.support.runtime.containerd import PrivateContainerd
 from tools.leftovers import CGROUPS, RESULTS, address_translation, shims_of
 
 NETNS = Path("/run/netns")

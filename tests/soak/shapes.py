@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from shared.model.objects import Object
-from tests.agent import NODE
+from tests.support.agents.agent import NODE
 from tools.oci_image import BUSYBOX_IMAGE
 
 OTHER_IMAGE = BUSYBOX_IMAGE.replace(":1", ":2")  # the same content: what an update of the image changes to

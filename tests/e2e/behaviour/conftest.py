@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.behaviour import Node
+from tests.support.agents.behaviour import Node
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="package")

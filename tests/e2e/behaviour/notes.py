@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from shared.model.objects import Object
-from tests.behaviour import container
+from tests.support.agents.behaviour import container
 
 # `note` a word; `stubborn` ends by no TERM and notes every tenth of a second until it is killed.
 WORDS = """\

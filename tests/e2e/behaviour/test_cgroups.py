@@ -14,10 +14,10 @@ from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.resources import pod_requests, shares
-from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of, status_of
-from tests.cgroup_values import cpu_share, memory, quota, share_of
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.runtime.cgroup_values import cpu_share, memory, quota, share_of
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

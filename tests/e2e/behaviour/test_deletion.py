@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from shared.model.runtime import ContainerState
-from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of
-from tests.deadline import WAIT_SECONDS
 from tests.e2e.behaviour.notes import Notes, stops_of
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import Node, container, pod_of
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.agent import BIN
-from tests.behaviour import Node, container, pod_of, status_of
+from tests.support.agents.agent import BIN
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

@@ -11,8 +11,8 @@ import pytest_asyncio
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from shared.story.files import directory_of
-from tests.behaviour import Node, pod_of, status_of
 from tests.e2e.behaviour.notes import Notes, uptime
+from tests.support.agents.behaviour import Node, pod_of, status_of
 
 pytestmark = [
     pytest.mark.root,

@@ -13,11 +13,11 @@ import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
-from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of, status_of
-from tests.cluster import is_ready
-from tests.deadline import WAIT_SECONDS
-from tests.registry import Registry, password, pull_secret
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.clusters.cluster import is_ready
+from tests.support.runtime.registry import Registry, password, pull_secret
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [
     pytest.mark.root,

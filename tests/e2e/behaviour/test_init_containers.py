@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
-from tests.behaviour import Node, container, pod_of, status_of
-from tests.cluster import condition_of
 from tests.e2e.behaviour.notes import Notes
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.clusters.cluster import condition_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

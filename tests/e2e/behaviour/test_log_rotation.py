@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of
-from tests.control_plane import assets
-from tests.deadline import WAIT_SECONDS
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import Node, container, pod_of
+from tests.support.clusters.control_plane import assets
+from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from shared import cgroup_layout
-from tests.behaviour import Node, container, pod_of
+from tests.support.agents.behaviour import Node, container, pod_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

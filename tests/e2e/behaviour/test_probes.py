@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 
 from shared.model.objects import Object
-from tests.behaviour import Node, container, pod_of, status_of
-from tests.probe_target import TARGET_IMAGE, import_target
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
+from tests.support.runtime.probe_target import TARGET_IMAGE, import_target
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

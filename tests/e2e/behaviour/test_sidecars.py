@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from shared.model.objects import Object
-from tests.behaviour import Node, pod_of, status_of
 from tests.e2e.behaviour.notes import Notes
+from tests.support.agents.behaviour import Node, pod_of, status_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from shared.model.objects import Object
-from tests.behaviour import Node, container, pod_of, status_of
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
 
 pytestmark = [
     pytest.mark.root,

@@ -10,8 +10,8 @@ import pytest_asyncio
 from services.volume.adapters.mounts import mount_table
 from shared.model.objects import Object
 from shared.mountinfo import below
-from tests.agent import NODE
-from tests.behaviour import Node, container, pod_of, status_of
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import Node, container, pod_of, status_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 

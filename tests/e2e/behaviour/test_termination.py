@@ -12,10 +12,10 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
-from tests.agent import NODE
-from tests.behaviour import Node, pod_of
 from tests.e2e.behaviour.notes import Notes, Stop, stops_of, uptime
 from tests.fakes.runtime_leftovers import NETNS, network_namespace
+from tests.support.agents.agent import NODE
+from tests.support.agents.behaviour import Node, pod_of
 from tools import leftovers
 
 pytestmark = [

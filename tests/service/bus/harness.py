@@ -12,7 +12,7 @@ from bus.frames import Frames
 from bus.manifest import new_manifest, prepare_run_dir
 from bus.memory import MemoryNetwork
 from bus.process_bus import ProcessBus
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 class Harness(ABC):

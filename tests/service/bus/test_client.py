@@ -15,7 +15,7 @@ from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 FOLLOWED = {service: Question(service, GetFollowed(), Followed) for service in ("sources", "podsync", "volume")}
 PODS = Question("sources", GetSnapshot(stream="pods.desired"), Snapshot)

@@ -11,7 +11,7 @@ import zmq
 
 from bus.context import Context, Socket, new_context, new_socket, send_now
 from bus.inlet import BURST, Inlet
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

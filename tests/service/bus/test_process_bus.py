@@ -20,7 +20,7 @@ from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.process_bus import ProcessBus
 from shared.errors import OperatorError
-from tests.bus_client import ask_once
+from tests.support.agents.bus_client import ask_once
 
 DESIRED = GetSnapshot(stream="pods.desired")
 

@@ -10,7 +10,7 @@ from bus.messages.streams import SERVICES
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
-from tests.preloaded import Preloaded, run_preloaded
+from tests.support.agents.preloaded import Preloaded, run_preloaded
 
 COMMAND = "services.cli.command"
 PROGRAM = "tests.programs.seven_services"

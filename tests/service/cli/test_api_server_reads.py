@@ -33,7 +33,7 @@ from services.cli.takeover import api_server as takeover_api_server
 from services.cli.takeover.api_server import node_ready
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.kube.tls_world import Authority
 
 TOKEN = "a-token-that-is-secret"

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 # The first examination imports what is imported late, which another user could perhaps not read.
 PROGRAM = """

@@ -16,8 +16,8 @@ import yaml
 
 from services.cli.agent.local_agent import TIMEOUT
 from services.cli.agent.status import READY
-from tests.deadline import WAIT_SECONDS
 from tests.service.cli.stage import Stage
+from tests.support.waits.deadline import WAIT_SECONDS
 
 PODS = 110
 

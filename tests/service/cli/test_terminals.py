@@ -18,9 +18,9 @@ import pytest
 
 from services.cli.command import main
 from shared.story.lines import Kind
-from tests.deadline import WAIT_SECONDS
-from tests.preloaded import Preloaded, run_preloaded
 from tests.service.cli.stage import COMMAND, Stage
+from tests.support.agents.preloaded import Preloaded, run_preloaded
+from tests.support.waits.deadline import WAIT_SECONDS
 
 BULKHEAD = str(Path(sys.executable).with_name("bulkhead"))
 COLUMNS = 40

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.preloaded import Preloaded
 from tests.service.server.running import Running, configuration, pod_log, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
+from tests.support.agents.preloaded import Preloaded
+from tests.support.waits.deadline import WAIT_SECONDS
 
 PROGRAM = "tests.programs.container_command"
 MUCH = 32 << 20  # bytes, more than all buffers on the way hold

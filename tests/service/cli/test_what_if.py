@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deadline import WAIT_SECONDS
-from tests.preloaded import run_preloaded
 from tests.service.cli.stage import COMMAND, Stage
+from tests.support.agents.preloaded import run_preloaded
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture(scope="module")

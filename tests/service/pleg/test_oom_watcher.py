@@ -11,7 +11,7 @@ from bus.messages.streams import events_of
 from services.frame.launch import Context
 from services.pleg.controllers.oom_watcher import OomWatcher
 from shared.config.effective import EffectiveConfig
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.pleg.test_oom_records import OF_CGROUP, OF_NODE
 
 

@@ -28,8 +28,8 @@ from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.runtime import FakeRuntime
+from tests.support.waits.deadline import WAIT_SECONDS
 
 S = TypeVar("S", bound="Stage")
 

@@ -12,7 +12,7 @@ from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.model.objects import Object
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 class Sources:

@@ -25,8 +25,8 @@ from services.podsync.core.pod.saved import Saved
 from shared.checkpoint import Checkpoint, RecordLocation
 from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
 from shared.tracing.tracer import Tracer
-from tests.deadline import WAIT_SECONDS
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
+from tests.support.waits.deadline import WAIT_SECONDS
 
 DAY = 24 * 3600.0
 EXEC = {"exec": {"command": ["quit"]}}

@@ -16,8 +16,16 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.podsync.adapters.cluster_reads import NoCluster
 from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
-from tests.recorded import NODE, calls, in_any_order, pod_of, recorded_container, recorded_sandbox, recording
 from tests.service.podsync.stage import Stage, on_stage
+from tests.support.recorded.pods import (
+    NODE,
+    calls,
+    in_any_order,
+    pod_of,
+    recorded_container,
+    recorded_sandbox,
+    recording,
+)
 
 RUNS_UNTIL_DELETED = (
     "plain",

@@ -15,12 +15,12 @@ from services.podsync.adapters.pod.env_files import MAX_AT_ONCE
 from services.podsync.core.cri.environment import EnvFile, EnvFiles
 from services.podsync.core.pod.events import CallDone, CallFailed
 from shared.model.objects import Object
-from tests.deadline import WAIT_SECONDS
 from tests.service.podsync.performer import Performer
 from tests.service.podsync.performer import a_container as performed_container
 from tests.service.podsync.performer import a_pod as performed_pod
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
 FIRST = [{"host_id": 65536, "length": 65536}]

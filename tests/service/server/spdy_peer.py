@@ -15,7 +15,7 @@ from services.server.core.spdy_frames import (
     SynReply,
     SynStream,
 )
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 class Refused(Exception):  # noqa: N818

@@ -13,8 +13,8 @@ import pytest
 
 from services.server.core.routes import ServedEndpoints
 from shared.model.runtime import ContainerState
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, UID, Running, configuration, pod_log, running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 STREAM_REFUSED = (
     'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet'

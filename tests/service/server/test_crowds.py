@@ -13,7 +13,7 @@ from services.server.adapters.http_limits import count_as_authorized
 from services.server.adapters.listener import Listener, listen
 from services.server.adapters.plain_answer import plain
 from services.server.core.connections import ConnectionLimits
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 LIMITS = ConnectionLimits(
     unauthorized=8,

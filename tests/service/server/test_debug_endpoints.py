@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from bus.messages.streams import SERVICES
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import Node, configuration
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

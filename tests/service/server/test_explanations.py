@@ -17,8 +17,8 @@ from shared.checkpoint import Checkpoint
 from shared.places import LOCAL_SOCKET
 from shared.story.files import directory_of
 from shared.story.lines import Story
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import Running, configuration, running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 HEAD = {"what": "pod", "uid": "uid-1", "name": "web", "namespace": "default", "source": "api"}
 PULLED = {"at": 5.0, "what": "done", "call": "PullImage", "image": "registry/web:1", "took": 2.0}

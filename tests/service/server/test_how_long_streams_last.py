@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 
 from services.server.adapters import remote_command
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, running
 from tests.service.server.spdy_backend import streaming_backend
 from tests.service.server.test_container_logs import _all_served
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from aiohttp import web
 from services.server.adapters import http_limits
 from services.server.adapters.listener import Listener, listen
 from services.server.core.connections import HEALTHZ, MAIN
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line
+from tests.support.waits.deadline import WAIT_SECONDS
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 TRIES = 20  # an answer is lost where the reset that follows comes before it is read

@@ -13,8 +13,8 @@ from aiohttp.test_utils import make_mocked_request
 from services.server.service import ServerService
 from shared.errors import OperatorError
 from shared.model.runtime import ContainerState
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import POD, Running, configuration, running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

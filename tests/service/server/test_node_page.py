@@ -20,10 +20,10 @@ from services.server.controllers import node_page
 from services.server.controllers.node_page import MAX_PAGES
 from services.server.core.authorization import Attributes
 from services.server.service import ServerService
-from tests.deadline import WAIT_SECONDS
-from tests.page_node import HOSTILE, PageNode, add_hour
 from tests.service.server.main_listener import TOKEN, MainListener, allow, main_listener
 from tests.service.server.running import configuration
+from tests.support.node_page.page_node import HOSTILE, PageNode, add_hour
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

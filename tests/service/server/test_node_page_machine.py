@@ -11,9 +11,9 @@ import pytest
 from bus.messages.sources import NodeObject
 from services.server.controllers import node_page
 from services.server.controllers.node_machine import USAGE_SECONDS
-from tests.deadline import WAIT_SECONDS
-from tests.page_node import PageNode
 from tests.service.server.main_listener import MainListener
+from tests.support.node_page.page_node import PageNode
+from tests.support.waits.deadline import WAIT_SECONDS
 
 PODS = 10
 SHORT = 0.2  # seconds, in place of USAGE_SECONDS

@@ -9,9 +9,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.deadline import WAIT_SECONDS
-from tests.page_node import PageNode
 from tests.service.server.running import Running, configuration, free_port, running
+from tests.support.node_page.page_node import PageNode
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from services.server.controllers import pod_resources
 from services.server.controllers.pod_resources import BURST, SOCKET
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import Running, configuration, running
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 class Client:

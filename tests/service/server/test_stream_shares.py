@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 
 from services.server.controllers import request_handler
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, UID, Node, configuration, pod_log
 from tests.service.server.spdy_backend import streaming_backend
+from tests.support.waits.deadline import WAIT_SECONDS
 
 OTHER = "shop"
 

@@ -14,10 +14,10 @@ from services.server.core.routes import ServedEndpoints
 from services.server.core.spdy_frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.runtime import ContainerState
-from tests.deadline import WAIT_SECONDS
 from tests.service.server.running import CONTAINER, CONTAINER_ID, NAMESPACE, POD, UID, Running, configuration, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 from tests.service.server.spdy_peer import Refused, SpdyPeer
+from tests.support.waits.deadline import WAIT_SECONDS
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 EXEC = f"/exec/{NAMESPACE}/{POD}/{CONTAINER}"

@@ -27,9 +27,9 @@ from services.sources.service import build
 from shared.config.effective import EffectiveConfig
 from shared.manifests_api import DIRECTORY, PATH, SOCKET
 from shared.model import objects
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
+from tests.support.waits.deadline import WAIT_SECONDS
 
 JSON = dict[str, Any]
 HOST_NETWORK = b"spec:\n  hostNetwork: true\n  containers: [{name: main, image: busybox}]\n"

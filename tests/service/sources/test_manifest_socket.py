@@ -14,7 +14,7 @@ from services.sources.adapters.manifest_store import ManifestStore
 from services.sources.controllers.manifest_endpoint import ManifestEndpoint
 from services.sources.controllers.troubles import Troubles
 from shared.manifests_api import SOCKET
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 async def test_a_socket_that_could_not_be_opened_answers_once_it_can(tmp_path: Path) -> None:

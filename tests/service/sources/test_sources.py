@@ -21,9 +21,9 @@ from services.sources.service import build
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
+from tests.support.waits.deadline import WAIT_SECONDS
 
 MANIFEST = """
 apiVersion: v1

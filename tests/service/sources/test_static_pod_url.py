@@ -23,9 +23,9 @@ from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from shared.podspec.static_pod import LARGEST_POD
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
+from tests.support.waits.deadline import WAIT_SECONDS
 
 Answer = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
 

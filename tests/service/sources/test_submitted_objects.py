@@ -13,7 +13,7 @@ from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.core import local_objects
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.yaml_document import read_document
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 DIRECTORY = "/manifests"
 FILE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata: {{a: b}}\n"

@@ -24,9 +24,9 @@ from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
+from tests.support.waits.deadline import WAIT_SECONDS
 
 WELL = NodeObserved(
     observed_at=0,

@@ -11,9 +11,9 @@ from shared.tracing.context import SpanContext
 from shared.tracing.otlp import MAX_WAITING, OtlpExporter
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.trace_collector import TraceCollector
-from tests.free_ports import free_ports
+from tests.support.agents.free_ports import free_ports
+from tests.support.waits.deadline import WAIT_SECONDS
 
 ALL = 1_000_000
 RESOURCE: Attributes = {"service.name": "kubelet", "process.executable.name": "podsync", "process.pid": 4711}

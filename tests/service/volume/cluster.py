@@ -23,9 +23,9 @@ from services.volume.adapters import backing_directory, root_dir
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
+from tests.support.waits.deadline import WAIT_SECONDS
 
 ACCESS = {
     "name": "access",

@@ -23,10 +23,10 @@ from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.controllers import claim_reads
 from services.volume.core import operation_backoff, orphans, plugin_registry
 from services.volume.plugins import csi_block, csi_staging
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.fakes.followed import FollowedStream
 from tests.service.volume.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.volume.claims import CLAIM, PV, claim, volume
 
 DRIVER = "hostpath.csi.k8s.io"

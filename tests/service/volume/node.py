@@ -21,9 +21,9 @@ from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
 from shared.metrics.registry import Registry, Series
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.running_service import running_service
+from tests.support.waits.deadline import WAIT_SECONDS
 
 TIMEOUT = 60.0  # seconds, for what a beat or a stream reports
 

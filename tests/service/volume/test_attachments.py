@@ -12,10 +12,10 @@ from bus.messages.sources import NodeObject
 from bus.messages.status import VolumesReported
 from bus.messages.streams import NODE_OBJECT, VOLUMES_IN_USE, VOLUMES_REPORTED
 from bus.messages.volume import VolumeState
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.fakes.followed import FollowedStream
 from tests.service.volume.node import Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
 
 DISK = "kubernetes.io/disk/data"
 

@@ -21,9 +21,9 @@ from services.volume.controllers import claim_reads, reconciliation
 from services.volume.core import orphans
 from services.volume.service import Volume
 from shared.backoff import Backoff
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.service.volume.cluster import Cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.volume.claims import CLAIM, PV, Object, claim, pod, volume
 
 

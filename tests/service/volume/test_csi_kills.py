@@ -7,8 +7,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.volume.adapters import csi_client
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 METHODS = ("NodeGetCapabilities", "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
 POINTS = [f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in METHODS]

@@ -10,9 +10,9 @@ from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.volume.controllers import volume_usage
 from shared.frozen_copy import replace
 from shared.plugin_grpc import csi_pb2
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import STAGE, STATS
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 FIGURES = FilesystemUsage(time=0, available=600, capacity=1000, used=400, inodes_free=6, inodes=10, inodes_used=4)
 

@@ -13,10 +13,10 @@ from bus.messages.status import PatchClaimStatus, RequestToken, VolumesReported
 from bus.messages.streams import VOLUMES_IN_USE, VOLUMES_REPORTED
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.csi_volume import attachment_name
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.followed import FollowedStream
 from tests.service.volume import csi_cluster
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 HEALTHY, EARLIER = f"kubernetes.io/csi/{DRIVER}^data", "kubernetes.io/csi/other.example.com^earlier"
 

@@ -11,8 +11,8 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.threads import Threads
 from services.volume.controllers import reconciliation
 from shared.deadlines import SECONDS, Deadlines
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.controllers import operation_executor
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.disk_plugin import WITH_DISKS, DiskPlugin
 from tests.service.volume.node import Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from services.volume.adapters import cluster_content
 from services.volume.controllers import reconciliation
 from services.volume.core import operation_backoff, reconciler, token_cache
 from shared.backoff import Backoff
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.cluster import Cluster, without_mounts
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

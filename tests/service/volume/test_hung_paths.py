@@ -15,8 +15,8 @@ from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_M
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
 from shared.mountinfo import MountPoint
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
 
 HUNG = 24  # paths; more than any mount has places for looks at hostPaths
 

@@ -14,8 +14,8 @@ from services.volume.adapters.ownership import give_to_group
 from services.volume.controllers import operation_executor
 from services.volume.controllers.operation_executor import CALLS_PER_DRIVER
 from services.volume.plugins import csi
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
+from tests.support.waits.deadline import WAIT_SECONDS
 
 INLINE = {"driver": DRIVER}
 

@@ -23,8 +23,8 @@ from services.volume.plugins.registry import volume_spec
 from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, RemovalProgress
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.node import TIMEOUT, Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

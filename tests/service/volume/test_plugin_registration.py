@@ -15,9 +15,9 @@ from bus.interface import Deleted
 from bus.messages.volume import CsiNode, RegisteredPlugin
 from services.volume.controllers import plugin_registration
 from shared.plugin_grpc import csi_pb2
-from tests.deadline import WAIT_SECONDS
 from tests.fakes.csi_driver import CsiDriver
 from tests.service.volume.node import Node, started_node
+from tests.support.waits.deadline import WAIT_SECONDS
 
 DRIVER = "hostpath.csi.k8s.io"
 KEY = f"CSIPlugin/{DRIVER}"

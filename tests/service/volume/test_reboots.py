@@ -7,8 +7,8 @@ import pytest
 
 from bus.messages.volume import VolumeState
 from services.volume.adapters import backing_directory
-from tests.deadline import WAIT_SECONDS
 from tests.service.volume.cluster import Cluster, without_mounts
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.chaos.cells import (
     singles,
     specials,
 )
-from tests.crash_points import NOT_TRIED, OF_OTHER_TESTS, OF_THE_MATRIX, SIMULATED, points_in_code
+from tests.support.source.crash_points import NOT_TRIED, OF_OTHER_TESTS, OF_THE_MATRIX, SIMULATED, points_in_code
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 

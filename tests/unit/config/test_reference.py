@@ -12,7 +12,7 @@ from shared.config.fields import UNSET, Field
 from shared.config.flag_table import FLAGS
 from shared.config.flag_text import value_text
 from shared.schema import ListOf, MapOf, Scalar
-from tests.differences import assert_same
+from tests.support.recorded.differences import assert_same
 
 HERE = Path(__file__).parent
 

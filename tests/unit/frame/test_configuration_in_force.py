@@ -13,7 +13,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
 from shared.files import write_atomically
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 GENERATION = "boot/17/1"
 

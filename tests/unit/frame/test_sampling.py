@@ -12,7 +12,7 @@ from bus.messages.debugging import GetProfile, GetStacks, Profile, ProfiledStack
 from services.frame import sampling
 from services.frame.debugging import IN_USE, MAX_PROFILE_SECONDS, Debugging
 from services.frame.sampling import MAX_FRAMES, Sampler
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests import deadline
-from tests.deadline import MAX_SLOWNESS, SLOWNESS, WAIT_SECONDS, measure_slowness
+from tests.support.waits import deadline
+from tests.support.waits.deadline import MAX_SLOWNESS, SLOWNESS, WAIT_SECONDS, measure_slowness
 
 
 @pytest.mark.parametrize(

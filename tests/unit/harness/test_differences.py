@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.differences import Difference, assert_same, differences
+from tests.support.recorded.differences import Difference, assert_same, differences
 
 
 @pytest.mark.parametrize(

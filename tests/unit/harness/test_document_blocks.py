@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.document_blocks import Block, blocks, fits
+from tests.support.source.document_blocks import Block, blocks, fits
 
 TEXT = """\
 Text.

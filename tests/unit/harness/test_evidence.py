@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.story.files import directory_of
-from tests import evidence
+from tests.support.agents import evidence
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from tests.mutation import cores, find_tests, mutants_of, shells
+from tests.support.source.mutation import cores, find_tests, mutants_of, shells
 
 SOURCE = b"""
 def decide(a, b, c):

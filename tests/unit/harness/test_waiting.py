@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.deadline import MAX_SLOWNESS
-from tests.waiting import Usage, max_wait_seconds, read_usage, waited_seconds
+from tests.support.waits.deadline import MAX_SLOWNESS
+from tests.support.waits.waiting import Usage, max_wait_seconds, read_usage, waited_seconds
 
 
 def test_a_sleep_is_a_wait() -> None:

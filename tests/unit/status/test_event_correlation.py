@@ -8,7 +8,7 @@ import pytest
 from bus.messages.event import KubeEvent
 from services.status.core.event_correlation import BURST, REMEMBERED, CorrelatedEvent, EventCorrelator
 from services.status.core.event_object import event_object
-from tests.recorded import recording
+from tests.support.recorded.pods import recording
 
 EVENT = KubeEvent(
     type="Warning",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests import lacking
+from tests.support.installed import lacking
 from tools.prerequisites import Prerequisite
 
 MESSAGE = "no-such-command is missing on this machine: apt-get install some-package"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import ran_versions
-from tests.ran_versions import (
+from tests.support.installed import ran_versions
+from tests.support.installed.ran_versions import (
     PAGE,
     RECORD,
     begin_test,

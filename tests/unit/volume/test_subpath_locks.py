@@ -9,7 +9,7 @@ import pytest
 from services.volume.adapters import subpaths
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
-from tests.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import WAIT_SECONDS
 
 
 @pytest.fixture

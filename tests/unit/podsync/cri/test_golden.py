@@ -3,7 +3,7 @@
 import pytest
 
 from shared.cri.interface import Message
-from tests.differences import assert_same
+from tests.support.recorded.differences import assert_same
 from tests.unit.podsync.cri.golden import (
     containers,
     environments,

@@ -15,8 +15,8 @@ from services.podsync.core.cri.environment import ReferencedObject
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.service_environment import service_environment
 from shared.cri.interface import ImageStatus, Message
-from tests.differences import assert_same
-from tests.recorded import (
+from tests.support.recorded.differences import assert_same
+from tests.support.recorded.pods import (
     IMAGE_USERS,
     NAMES,
     NODE,

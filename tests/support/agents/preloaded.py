@@ -1,0 +1,116 @@
+"""Starts our programs as forks of one interpreter that has imported them (tests/programs/preloaded.py)."""
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.waiting import count_as_child
+
+SERVER = "tests.programs.preloaded"
+MODULES = ("services.cli.", "tests.programs.seven_services", "tests.programs.container_command")
+STREAMS = ("stdin", "stdout", "stderr")
+MAX_MESSAGE_BYTES = 1 << 17
+REPORT = struct.Struct("<qd")  # a process ID or exit code, and CPU seconds
+
+
+@cache
+def _server() -> socket.socket:
+    """The socket of the interpreter, which ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-m", SERVER, str(theirs.fileno()), *MODULES]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=Path(__file__).resolve().parents[3])
+
+    def stop() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(stop)
+    return ours
+
+
+class Preloaded:
+    """A module of ours that runs as a program in a process of its own.
+
+    `streams`: descriptors for its standard input, output and error; they stay open here."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], streams: tuple[int, int, int],
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:  # fmt: skip
+        request = {
+            "module": module,
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "directory": str(Path.cwd()),
+        }
+        self._report, report = os.pipe()
+        try:
+            socket.send_fds(_server(), [json.dumps(request).encode()], [*streams, report])
+        finally:
+            os.close(report)
+        self.pid, _ = self._read(WAIT_SECONDS)
+        self.returncode: int | None = None  # as that of subprocess.Popen
+
+    def _read(self, timeout: float) -> tuple[int, float]:
+        if not select.select([self._report], [], [], timeout)[0]:
+            raise TimeoutError(f"process {getattr(self, 'pid', '')} did not report within {timeout:g} s")
+        number, cpu = REPORT.unpack(os.read(self._report, REPORT.size))
+        return number, cpu
+
+    def wait(self, timeout: float = WAIT_SECONDS) -> int:
+        """Return the exit code, negative for a signal. Raises TimeoutError."""
+        if self.returncode is None:
+            self.returncode, cpu = self._read(timeout)
+            count_as_child(cpu)
+            os.close(self._report)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send the signal to the process, if it runs."""
+        if self.returncode is None:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def kill(self) -> None:
+        """End the process."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run_preloaded(
+    module: str, arguments: Sequence[str], *, given: str = "", output: int | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
+    """Run the program with this text on its standard input, and return its exit code and what it wrote.
+
+    `output`: a descriptor for its standard output, which is then not returned."""
+    stdin, stdout, stderr = files = [os.memfd_create(name) for name in STREAMS]
+    try:
+        os.pwrite(stdin, given.encode(), 0)
+        process = Preloaded(module, arguments, (stdin, stdout if output is None else output, stderr), environment)
+        try:
+            code = process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.wait()
+        return subprocess.CompletedProcess([module, *arguments], code, _content(stdout), _content(stderr))
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _content(descriptor: int) -> str:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()

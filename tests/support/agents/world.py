@@ -1,0 +1,106 @@
+"""An agent and its pods, for tests/process and tests/e2e: writes manifests, reads the ports and the runtime."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from shared.cri.client import CriRuntime
+from shared.cri.interface import RuntimeCallError
+from shared.model.objects import Object
+from shared.model.runtime import ContainerState, RuntimePod, SandboxState
+from tests.support.agents.agent import NODE, Agent
+from tests.support.waits.deadline import WAIT_SECONDS
+from tools.oci_image import BUSYBOX_IMAGE
+
+
+class World(Agent):
+    """`async with World() as world:` is a whole node agent with nothing to do yet; arguments as for Agent."""
+
+    _runtime: CriRuntime | None = None
+
+    def put_manifest(self, name: str, manifest: Object | str) -> None:
+        """Put a manifest into the static pod directory, atomically, or text as it is."""
+        scratch = self.home.path / "scratch"
+        scratch.write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
+        scratch.rename(self.home.manifests / f"{name}.yaml")
+
+    def remove_manifest(self, name: str) -> None:
+        """Take it away again."""
+        (self.home.manifests / f"{name}.yaml").unlink()
+
+    async def pods(self) -> list[Object]:
+        """What the read-only port lists; empty while it does not answer."""
+        return list((await self.get_json("/pods") or {}).get("items") or [])
+
+    async def pod(self, name: str) -> Object | None:
+        """The static pod of this manifest name, as the read-only port shows it."""
+        found = [pod for pod in await self.pods() if pod["metadata"]["name"] == f"{name}-{NODE}"]
+        return found[0] if found else None
+
+    async def get_json(self, path: str) -> Any:
+        """GET from the read-only port; None while it does not answer."""
+        url = f"http://127.0.0.1:{self._read_only_port}{path}"
+        try:
+            return json.loads(await asyncio.to_thread(_read, url))
+        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
+            return None
+
+    @property
+    def runtime(self) -> CriRuntime:
+        """The runtime itself, asked behind the agent's back."""
+        if self._runtime is None:
+            self._runtime = CriRuntime(self.endpoint, request_timeout=60.0)
+        return self._runtime
+
+    async def runtime_pod(self, name: str) -> RuntimePod | None:
+        """The static pod of this manifest name, as the runtime has it."""
+        found = [pod for pod in (await self.runtime.observe()).values() if pod.name == f"{name}-{NODE}"]
+        return found[0] if found else None
+
+    async def wait_running(self, name: str, seconds: float = WAIT_SECONDS) -> RuntimePod:
+        """Wait until the newest container of the static pod runs, as the runtime reports it."""
+
+        async def running() -> RuntimePod | None:
+            try:
+                pod = await self.runtime_pod(name)
+            except RuntimeCallError:
+                return None  # a killed runtime is on its way back
+            good = pod is not None and pod.containers and pod.containers[0].state is ContainerState.RUNNING
+            return pod if good else None
+
+        return await self.wait_for(running, f"pod {name} to run", seconds)
+
+    async def wait_gone(self, name: str, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until no container of the static pod is left and no sandbox of it is ready."""
+
+        async def gone() -> bool:
+            pod = await self.runtime_pod(name)
+            return pod is None or not (
+                pod.containers or [box for box in pod.sandboxes if box.state is SandboxState.READY]
+            )
+
+        await self.wait_for(gone, f"pod {name} to be gone", seconds)
+
+    async def _take_down(self, *, failed: bool) -> None:
+        if self._runtime is not None:
+            await self._runtime.close()
+        await super()._take_down(failed=failed)
+
+
+def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object:
+    """A pod with one busybox container `main`; `spec` adds to the pod's spec."""
+    container = {
+        "name": "main",
+        "image": BUSYBOX_IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": list(command) or ["sleep", "1000000"],
+    }
+    body = {"terminationGracePeriodSeconds": grace, "containers": [container], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return bytes(answer.read())

@@ -1,0 +1,203 @@
+"""A whole cluster for one test: a real control plane and one real agent that has joined it as a node.
+
+    async with Cluster(tmp_path) as cluster:
+        await cluster.create(cluster.pod("web"))
+        await cluster.wait_ready("web")
+
+What is asserted comes from the API server; the agent (`cluster.agent`) is only started, hurt and stopped.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from shared.kube import paths
+from shared.kube.interface import ApiError, ApiStatusError
+from shared.model.objects import Object
+from tests.support.agents.agent import NODE
+from tests.support.agents.world import World, busybox_pod
+from tests.support.clusters.control_plane import ControlPlane
+from tests.support.runtime.containerd import PrivateContainerd
+from tests.support.waits.deadline import WAIT_SECONDS
+
+
+class Cluster:
+    """`plane`: further arguments of ControlPlane; `config`: KubeletConfiguration fields; `flags`: of the kubelet;
+    `kubeconfig`: makes the one to join with, not one with a client certificate; `world`: how the agent starts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        containerd: PrivateContainerd | None = None,
+        config: Mapping[str, Any] | None = None,
+        flags: tuple[str, ...] = (),
+        plane: Mapping[str, Any] | None = None,
+        kubeconfig: Callable[[ControlPlane], Path] | None = None,
+        start: bool = True,
+        world: type[World] = World,
+    ) -> None:
+        self.directory, self._world = directory, world
+        self._containerd, self._config, self._flags = containerd, dict(config or {}), flags
+        self._plane, self._kubeconfig, self._start = dict(plane or {}), kubeconfig, start
+        self._stack = AsyncExitStack()
+        self.plane: ControlPlane
+        self.agent: World
+
+    async def __aenter__(self) -> Self:
+        try:
+            (self.directory / "plane").mkdir(exist_ok=True)
+            self.plane = await self._stack.enter_async_context(ControlPlane(self.directory / "plane", **self._plane))
+            config = {**joined_config(str(self.plane.ca_file)), **self._config}
+            make = self._kubeconfig or (lambda plane: plane.kubeconfig_for_node(NODE))
+            flags = (f"--kubeconfig={make(self.plane)}", *self._flags)
+            world = self._world(containerd=self._containerd, config=config, flags=flags, start=self._start)
+            self.agent = await self._stack.enter_async_context(world)
+            if self._start:
+                await self.wait_node_ready()
+        except BaseException as error:
+            await self._stack.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    # Objects
+
+    def pod(self, name: str, *command: str, grace: int = 1, **spec: Any) -> Object:
+        """A busybox pod bound to the node, as by the scheduler."""
+        return busybox_pod(name, *command, grace=grace, nodeName=NODE, **spec)
+
+    async def create(self, obj: Object) -> Object:
+        """Create a pod, Secret, ConfigMap or Service as the administrator."""
+        plural = {"Pod": "pods", "Secret": "secrets", "ConfigMap": "configmaps", "Service": "services"}[obj["kind"]]
+        space = obj["metadata"].get("namespace", "default")
+        return await self.plane.admin.create(f"/api/v1/namespaces/{space}/{plural}", obj)
+
+    async def get(self, path: str) -> Object | None:
+        """The object, None where there is none."""
+        try:
+            return await self.plane.admin.get(path)
+        except ApiStatusError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def get_pod(self, name: str, namespace: str = "default") -> Object | None:
+        """The pod, None where there is none."""
+        return await self.get(paths.pod(namespace, name))
+
+    async def items(self, path: str, **query: str) -> list[Object]:
+        """Everything at the path."""
+        return list((await self.plane.admin.get(path, query)).get("items") or ())
+
+    async def node(self) -> Object:
+        """Our Node."""
+        return await self.plane.admin.get(paths.node(NODE))
+
+    async def delete_pod(self, name: str, grace: int | None = None, namespace: str = "default") -> None:
+        """Delete it as the administrator; `grace` None = its own."""
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        await self.plane.admin.delete(paths.pod(namespace, name), options)
+
+    async def events_of(self, name: str, namespace: str = "default") -> list[Object]:
+        """The Events about the pod, oldest first."""
+        found = await self.items(paths.events(namespace), fieldSelector=f"involvedObject.name={name}")
+        return sorted(found, key=lambda event: str(event.get("firstTimestamp") or ""))
+
+    # Waiting
+
+    async def wait_event_of(self, name: str, reason: str) -> Object:
+        """Wait for an Event of this reason about the pod; return the first one. A status may be written before it."""
+
+        async def found() -> Object | None:
+            return next((event for event in await self.events_of(name) if event["reason"] == reason), None)
+
+        event: Object = await self.wait_for(found, f"event {reason} of {name}")
+        return event
+
+    async def wait_ready(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the API server shows all these pods as Ready."""
+
+        async def ready() -> bool:
+            by_name = {pod["metadata"]["name"]: pod for pod in await self.items(paths.pods("default"))}
+            return all(name in by_name and is_ready(by_name[name]) for name in names)
+
+        await self.wait_for(ready, f"pods {', '.join(names)} to be ready", seconds)
+
+    async def wait_gone(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the API server has none of these pods."""
+
+        async def gone() -> bool:
+            left = {pod["metadata"]["name"] for pod in await self.items(paths.pods("default"))}
+            return not left & set(names)
+
+        await self.wait_for(gone, f"pods {', '.join(names)} to be gone", seconds)
+
+    async def wait_pod(
+        self, name: str, holds: Callable[[Object], object], what: str, seconds: float = WAIT_SECONDS
+    ) -> Object:
+        """Wait until the pod is as wanted; returns it."""
+
+        async def found() -> Object | None:
+            pod = await self.get_pod(name)
+            return pod if pod is not None and holds(pod) else None
+
+        pod: Object = await self.wait_for(found, f"pod {name} {what}", seconds)
+        return pod
+
+    async def wait_node_ready(self, seconds: float = WAIT_SECONDS) -> None:
+        """Wait until the API server shows the node as Ready."""
+
+        async def ready() -> bool:
+            node = await self.get(paths.node(NODE))
+            return node is not None and is_ready(node)
+
+        await self.wait_for(ready, "the node to be ready", seconds)
+
+    async def wait_for(self, look: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
+        """The first truthy thing `look` returns; the API server being away counts as nothing seen."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = await look()
+            except ApiError:
+                found = None
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {seconds} s for {what}")
+            await asyncio.sleep(0.05)
+
+
+def joined_config(ca_file: str) -> Object:
+    """The KubeletConfiguration fields of a node that has joined: it admits whom the API server admits."""
+    return {
+        "address": "0.0.0.0",
+        "authentication": {
+            "x509": {"clientCAFile": ca_file},
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+        },
+        "authorization": {"mode": "Webhook"},
+    }
+
+
+def is_ready(obj: Object) -> bool:
+    """Condition Ready of a pod or node is True."""
+    return condition_of(obj, "Ready").get("status") == "True"
+
+
+def condition_of(obj: Object, kind: str) -> Object:
+    """A condition by its type, {} where there is none."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == kind), {})

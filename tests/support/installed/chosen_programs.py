@@ -1,0 +1,47 @@
+"""Which containerd and which program for containers the root tests of this run use, and their versions.
+
+Variables of the environment choose. TEST_CONTAINERD is a suite of Debian; without it the newest that the cache has,
+else the installed one. TEST_HANDLER is runc (without it) or crun.
+"""
+
+import os
+import subprocess
+from functools import cache
+
+from shared.config.effective import HANDLERS
+from tests.support.installed.debian_containerd import INSTALLED, NEWEST, SUITES, fetch_programs, find_programs
+
+
+@cache
+def chosen_suite() -> str:
+    """The suite of Debian whose containerd runs the pods."""
+    chosen = os.environ.get("TEST_CONTAINERD")
+    if chosen is None:
+        return NEWEST if find_programs(NEWEST) else INSTALLED
+    assert chosen in SUITES, f"TEST_CONTAINERD={chosen}: must be one of {', '.join(SUITES)}"
+    return chosen
+
+
+@cache
+def chosen_handler() -> str:
+    """The name of the program that runs the containers."""
+    chosen = os.environ.get("TEST_HANDLER", HANDLERS[0])
+    assert chosen in HANDLERS, f"TEST_HANDLER={chosen}: must be one of {', '.join(HANDLERS)}"
+    return chosen
+
+
+@cache
+def put_containerd_on_path() -> None:
+    """Let this process and its children find the chosen containerd, its shim and ctr first. Raises OSError."""
+    if chosen_suite() != INSTALLED:
+        os.environ["PATH"] = f"{fetch_programs(chosen_suite())}:{os.environ['PATH']}"
+
+
+@cache
+def first_line(program: str, *arguments: str) -> str:
+    """The first line that the program prints, "" where there is none."""
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return (done.stdout.splitlines() or [""])[0]

@@ -1,0 +1,152 @@
+"""What an operator does with the Debian package, step by step, on a machine of the tests with one pod: each step raises
+AssertionError where the machine, or the pod, is not as documented. The steps belong in one order, from `install`
+to `remove`; a machine that has been purged may begin again."""
+
+import time
+from collections.abc import Callable
+
+from tests.process.supervised import eventually
+from tests.support.machines.installed_node import InstalledNode
+
+POD = "pod"
+ANSWER = "bulkhead bulkhead/remove-state boolean true"  # to the question of a purge, for debconf-set-selections
+_PROGRAMS = ("/usr/bin/containerd", "/usr/sbin/runc", "/usr/lib/cni/bridge", "/usr/sbin/iptables")
+_STATE = ("/var/lib/bulkhead", "/var/log/bulkhead", "/run/bulkhead")
+_PLACES = (*_STATE, "/etc/bulkhead", "/opt/bulkhead")
+
+
+def install(machine: InstalledNode, package: str) -> None:
+    """apt installs the package with what it needs, and starts nothing. `package`: a path in there."""
+    assert machine.call("python3", "--version").returncode != 0, "a bare Debian has no Python"
+    began = time.monotonic()
+    output = machine.apt("install", package)
+    print(f"installed in {time.monotonic() - began:.1f} s")
+    assert "systemctl enable --now bulkhead" in output, output
+    for program in _PROGRAMS:
+        assert machine.exists(program), program
+    unit = machine.show("bulkhead", "ActiveState", "UnitFileState")
+    assert unit == {"ActiveState": "inactive", "UnitFileState": "disabled"}, unit
+    verified = machine.call("systemd-analyze", "--man=no", "verify", "bulkhead.service")
+    assert "bulkhead" not in verified.stdout + verified.stderr, verified
+
+
+def start(machine: InstalledNode) -> None:
+    """One command makes the node ready; then the pod runs."""
+    began = time.monotonic()
+    machine.must("systemctl", "enable", "--now", "bulkhead")
+    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
+    print(f"ready {time.monotonic() - began:.1f} s after `systemctl enable --now bulkhead`")
+    machine.import_images()
+    machine.add_pod(POD)
+    _wait_until_it_runs(machine)
+
+
+def restart(machine: InstalledNode) -> None:
+    """`systemctl restart` is another agent with the same containers."""
+    before = machine.show("bulkhead", "MainPID")
+    _leaves_the_containers(machine, lambda: machine.must("systemctl", "restart", "bulkhead"))
+    assert machine.show("bulkhead", "MainPID") != before, before
+
+
+def reload(machine: InstalledNode) -> None:
+    """`systemctl reload` is the same main process with other services and the same containers."""
+    before, services = machine.show("bulkhead", "MainPID"), machine.services()
+    assert len(services) == 7, services
+
+    def replaced() -> bool:
+        now = machine.services()
+        return len(now) == 7 and not now & services
+
+    def change() -> None:
+        machine.must("systemctl", "reload", "bulkhead")
+        eventually(replaced, "seven other services", machine.within)
+
+    _leaves_the_containers(machine, change)
+    assert machine.show("bulkhead", "MainPID") == before, before
+
+
+def boot(machine: InstalledNode, change: Callable[[], None]) -> None:
+    """A boot starts the agent, which starts the pod once more. `change`: a reboot or a power cut, until the machine
+    answers again."""
+    [before], tasks, began = machine.pods(), machine.tasks(), time.monotonic()
+    change()
+    print(f"the machine answers {time.monotonic() - began:.1f} s after the end of the boot before")
+    eventually(lambda: machine.show("bulkhead", "ActiveState") == {"ActiveState": "active"}, "active", machine.within)
+    assert machine.show("bulkhead", "NRestarts") == {"NRestarts": "0"}, machine.last_lines()
+    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
+    _wait_until_it_runs(machine)
+    print(f"the pod runs {time.monotonic() - began:.1f} s after the end of the boot before")
+    [after] = machine.pods()
+    assert (after["uid"], after["restarts"]) == (before["uid"], before["restarts"] + 1), (before, after)
+    assert not _ids(tasks) & _ids(machine.tasks()), "the containers of the boot before"
+
+
+def upgrade(machine: InstalledNode, package: str) -> None:
+    """apt installs a later version over a running agent: another agent with the same containers."""
+    before = machine.version(), machine.show("bulkhead", "MainPID")
+    _leaves_the_containers(machine, lambda: machine.apt("install", package))
+    after = machine.version(), machine.show("bulkhead", "MainPID")
+    assert before[0] != after[0] and before[1] != after[1], (before, after)
+
+
+def remove(machine: InstalledNode) -> set[str]:
+    """A removal stops the agent and leaves the pod; the tasks that run on."""
+    tasks = machine.tasks()
+    output = machine.apt("remove", "bulkhead")
+    assert "systemctl enable --now kubelet" in output, output
+    assert machine.call("systemctl", "is-active", "bulkhead").stdout.strip() == "inactive"
+    assert not machine.exists("/opt/bulkhead") and machine.exists("/etc/bulkhead/kubelet.yaml")
+    assert len(tasks) == 2 and machine.run_on(tasks), tasks
+    return tasks
+
+
+def the_state_stays(machine: InstalledNode) -> None:
+    """What a purge leaves whose question was not answered with yes: the state, and no configuration."""
+    assert machine.exists("/var/lib/bulkhead/kubelet/pods")
+    assert not machine.exists("/etc/bulkhead/kubelet.yaml")
+
+
+def install_again(machine: InstalledNode, package: str, tasks: set[str]) -> None:
+    """A later installation continues with the containers that a removal has left. `tasks`: those."""
+    machine.apt("install", package)
+    machine.must("systemctl", "enable", "--now", "bulkhead")
+    _wait_until_it_runs(machine)
+    assert machine.tasks() == tasks, (machine.tasks(), tasks)
+
+
+def end_the_pod(machine: InstalledNode) -> None:
+    """Remove the manifest; nothing of the pod runs any more afterwards."""
+    machine.remove_pod(POD)
+    eventually(lambda: not machine.states() and not machine.tasks(), "the pod has ended", machine.within)
+
+
+def nothing_is_left(machine: InstalledNode) -> None:
+    """What a purge leaves whose question was answered with yes."""
+    for place in _PLACES:
+        assert not machine.exists(place), place
+
+
+def _leaves_the_containers(machine: InstalledNode, change: Callable[[], object]) -> None:
+    tasks, [before] = machine.tasks(), machine.pods()
+    began = time.monotonic()
+    change()
+    machine.must("bulkhead", "status", f"--wait-ready={machine.within:g}")
+    print(f"ready {time.monotonic() - began:.1f} s after the begin of the change")
+    _wait_until_it_runs(machine)
+    assert machine.tasks() == tasks, (machine.tasks(), tasks)
+    [after] = machine.pods()
+    assert (after["uid"], after["restarts"]) == (before["uid"], before["restarts"]), (before, after)
+
+
+def _wait_until_it_runs(machine: InstalledNode) -> None:
+    def runs() -> bool:
+        return list(machine.states().values()) == ["Running"] and len(machine.tasks()) == 2
+
+    try:
+        eventually(runs, "the pod runs", machine.within)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{machine.call('bulkhead', 'explain', POD).stdout[-4000:]}") from error
+
+
+def _ids(tasks: set[str]) -> set[str]:
+    return {task.split()[0] for task in tasks}

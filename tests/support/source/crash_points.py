@@ -1,0 +1,151 @@
+"""Which test kills a process at which crash point, by exact names; `points_in_code` is what it is compared with."""
+
+import ast
+from pathlib import Path
+
+from services.podsync.core.pod import instructions
+from services.volume.core import operations
+from tests.chaos.cells import POINTS
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+CALLS = tuple(sorted(kind.__name__ for kind in instructions.Call.__subclasses__()))
+OPERATIONS = tuple(sorted(kind.__name__ for kind in operations.Operation.__args__))
+
+CSI_METHODS = (
+    "NodeGetCapabilities",
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "NodeUnpublishVolume",
+    "NodeUnstageVolume",
+)
+_STEPS = ("WRITE", "REMOVE", "RELOAD", "RESTART", "WAIT")  # of a takeover and a give-back
+
+# What a placeholder in the name of a point stands for.
+PLACEHOLDERS = {
+    "{type(instruction).__name__}": CALLS,
+    "{kind}": CALLS,
+    "{call}": (*CALLS, "none"),
+    "{type(operation).__name__}": OPERATIONS,
+    "{point}": ("saved", "published"),
+    "{method}": CSI_METHODS,
+    "{step.name}": _STEPS,
+}
+
+OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
+
+_SIMULATED_CALLS = tuple(
+    call for call in CALLS if call not in ("EndTasks", "FetchNode", "PullImage", "ResizePod", "RunPostStartHook")
+)
+_OF_DISKS = ("MountDevice", "UnmountDevice", "ExpandVolume")  # no simulated pod has such a volume
+_OF_UPDATES = ("RemoveOldFiles",)  # the simulated workload of the crash points changes no Secret that is mounted
+SIMULATED = (
+    *(f"podsync.{step}.{call}" for step in ("saved", "published", "acted") for call in _SIMULATED_CALLS),
+    *("podsync.saved.none", "podsync.published.none"),
+    *(
+        f"volume.{step}.{call}"
+        for step in ("calling", "acted")
+        for call in OPERATIONS
+        if call not in (*_OF_DISKS, *_OF_UPDATES)
+    ),
+    *("sources.saved", "sources.published"),
+)
+
+# Test file -> the points at which it kills. The file names each, or its last part behind the common prefix.
+OF_OTHER_TESTS = {
+    "tests/process/test_csr_kills.py": (
+        *("bootstrap.kubeconfig.written", "bootstrap.request.sent"),
+        *("bootstrap.certificate.linked", "bootstrap.credentials.written"),
+    ),
+    "tests/service/bootstrap/test_csr_kills.py": (
+        *(f"bootstrap.request.{step}" for step in ("noted", "sent", "accepted")),
+        *(f"bootstrap.certificate.{step}" for step in ("written", "linked", "stored")),
+        *("bootstrap.key.removed", "bootstrap.kubeconfig.written"),
+    ),
+    "tests/process/test_credentials.py": ("bootstrap.credentials.piece", "bootstrap.credentials.written"),
+    "tests/process/test_reload.py": ("bootstrap.reload.checked", "bootstrap.reload.written"),
+    "tests/service/bootstrap/test_node_config_faults.py": tuple(
+        f"bootstrap.node_config.{step}" for step in ("written", "downloaded", "assigned", "promoted", "rejected")
+    ),
+    "tests/process/test_embedded_containerd.py": ("containerd.started",),
+    "tests/process/test_files_kills.py": tuple(
+        f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in ("UnmountVolume", *_OF_UPDATES)
+    ),
+    "tests/e2e/test_image_pulls.py": tuple(f"podsync.image.{step}" for step in ("intent", "pulled", "recorded")),
+    "tests/e2e/test_subpaths_real.py": tuple(
+        f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
+    ),
+    "tests/e2e/takeover_on_systemd.py": tuple(
+        f"takeover.{moment}.{step}" for moment in ("saved", "acted") for step in _STEPS
+    ),
+    "tests/service/sources/test_manifest_endpoint.py": ("sources.submitted",),
+    "tests/service/volume/test_devices.py": tuple(
+        f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in _OF_DISKS
+    ),
+    "tests/e2e/test_local_volumes.py": (
+        *(f"volume.device.{step}" for step in ("probed", "formatted", "mounted")),
+        *(f"volume.block.{step}" for step in ("linked", "bound", "locked", "unlocked", "unbound")),
+    ),
+    "tests/service/volume/test_csi_kills.py": tuple(
+        f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
+    ),
+    "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
+    "tests/service/podsync/test_resize.py": (
+        *(f"podsync.{step}.ResizePod" for step in ("saved", "published", "acted")),
+        "podsync.resize.written",
+    ),
+    "tests/e2e/test_kills_in_calls.py": tuple(f"podsync.{step}.EndTasks" for step in ("saved", "published", "acted")),
+    "tests/service/podsync/test_log_rotation.py": tuple(
+        f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
+    ),
+}
+
+# At these points no test kills; each with the reason why another point stands for it.
+NOT_TRIED = {
+    **dict.fromkeys(
+        (f"podsync.{step}.FetchNode" for step in ("saved", "published", "calling", "acted")),
+        "a read of the Node that no record and no other call follows from",
+    ),
+    **dict.fromkeys(
+        (f"podsync.{step}.PullImage" for step in ("saved", "published", "calling", "acted")),
+        "podsync.image.intent and .pulled are on the two sides of the same request",
+    ),
+    **dict.fromkeys(
+        (f"podsync.{step}.RunPostStartHook" for step in ("saved", "published", "calling", "acted")),
+        "tests/e2e/behaviour/test_hooks.py kills while the hook runs, which is between calling and acted",
+    ),
+    **dict.fromkeys(
+        (
+            f"podsync.calling.{call}"
+            for call in (*_SIMULATED_CALLS, "EndTasks", "ResizePod")
+            if f"podsync.calling.{call}" not in OF_THE_MATRIX
+        ),
+        "the request may have been carried out or not: podsync.acted and .saved of the same call are the two cases",
+    ),
+}
+
+
+def points_in_code() -> set[str]:
+    """Every name that a call of `crash_point` in the product can have."""
+    found: set[str] = set()
+    for room in ("bus", "services", "shared"):
+        for path in (CHECKOUT / room).rglob("*.py"):
+            if "crash_point(" not in (text := path.read_text(encoding="utf-8")):
+                continue
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "crash_point":
+                    found.update(_names(node.args[0]))
+    return found
+
+
+def _names(argument: ast.expr) -> set[str]:
+    if isinstance(argument, ast.Constant):
+        return {str(argument.value)}
+    assert isinstance(argument, ast.JoinedStr), ast.unparse(argument)
+    names = {""}
+    for part in argument.values:
+        if isinstance(part, ast.Constant):
+            names = {name + str(part.value) for name in names}
+        else:
+            assert isinstance(part, ast.FormattedValue)
+            names = {name + value for name in names for value in PLACEHOLDERS[f"{{{ast.unparse(part.value)}}}"]}
+    return names
