@@ -102,6 +102,29 @@ async def test_the_end_of_a_log_is_shown_as_text_on_demand(shown: Shown) -> None
     assert page.problems == []
 
 
+@pytest.mark.parametrize(
+    ("path", "button", "content"),
+    [
+        ("*/containerLogs/*", "[data-container=main]", "last words"),
+        ("*/explain/*", "button", "image registry.example"),
+    ],
+)
+async def test_a_request_without_an_answer_is_sent_again_while_its_view_is_open(
+    shown: Shown, path: str, button: str, content: str
+) -> None:
+    shown.node.write_log(1, ["last words"])
+    page = await shown.open()
+    await open_log(page, "uid-1")
+    try:
+        await page.send("Network.setBlockedURLs", urls=[path])
+        await page.value(f"document.querySelector('#story-views {button}').click()")
+        await page.until("byId('story-body').textContent === 'The node does not answer; trying again.'")
+    finally:
+        await page.send("Network.setBlockedURLs", urls=[])
+    await page.until(f"byId('story-body').textContent.includes('{content}')")
+    page.problems.clear()  # the blocked requests are some
+
+
 async def test_a_log_of_long_lines_shows_the_newest_that_fit(shown: Shown) -> None:
     shown.node.write_log(4, [f"{number} {'x' * 3000}" for number in range(300)])
     page = await shown.open()

@@ -4,11 +4,13 @@
 const LOG_LINES = 200; // the newest, of a log
 const LOG_BYTES = 65536; // fewer lines are shown where these have more
 const ANSWER_SECONDS = 10; // until a request counts as failed
+const AGAIN_SECONDS = 2; // after a request without an answer, while its view is open
 
 let story = null; // the UID of the pod whose dialog is open
 let named = null; // its newest state: it may have left the node since
 let shownLog = null; // the container whose log is shown; null = the story of the pod
 let opener = null; // the button that has opened the dialog
+let again = 0; // the timer of the next request for the open view
 
 function openStory(uid, button = null) {
   story = uid;
@@ -43,6 +45,7 @@ function showStoryHead() {
 }
 
 function show(container) {
+  clearTimeout(again);
   shownLog = container;
   for (const button of byId("story-views").children) button.setAttribute("aria-pressed", `${button.dataset.container === (container || "")}`);
   byId("story-body").replaceChildren(element("p", "Loading", "muted"));
@@ -51,6 +54,12 @@ function show(container) {
 }
 
 function request(path) { return fetch(path, { cache: "no-store", signal: AbortSignal.timeout(ANSWER_SECONDS * 1000) }); }
+
+function noAnswer(read) { // for example because the network of the browser's machine has changed
+  clearTimeout(again);
+  again = setTimeout(read, AGAIN_SECONDS * 1000);
+  return [element("p", "The node does not answer; trying again.")];
+}
 
 async function readLog(container) {
   const uid = story, pod = named;
@@ -65,7 +74,7 @@ async function readLog(container) {
       else if (lines === 1 || content.byteLength < LOG_BYTES) shown = logLines(text, lines);
     }
   } catch {
-    shown = [element("p", "The node does not answer.")];
+    if (story === uid && shownLog === container) shown = noAnswer(() => readLog(container));
   }
   if (story !== uid || shownLog !== container) return;
   const body = byId("story-body");
@@ -93,7 +102,7 @@ async function readStory() {
     const answer = await request(`explain/${encodeURIComponent(named.namespace || "default")}/${encodeURIComponent(uid)}?output=json`);
     shown = answer.ok ? storyLines(await answer.json()) : [element("p", (await answer.text()).slice(0, 300))];
   } catch {
-    shown = [element("p", "The node does not answer.")];
+    if (story === uid && shownLog === null) shown = noAnswer(readStory);
   }
   if (story === uid && shownLog === null) byId("story-body").replaceChildren(...shown);
 }
@@ -134,5 +143,6 @@ function storyLines(data) {
 byId("story-close").addEventListener("click", () => byId("story").close());
 byId("story").addEventListener("close", () => {
   (opener?.isConnected ? opener : rows.get(story)?.querySelector("button"))?.focus();
+  clearTimeout(again);
   story = opener = null;
 });
