@@ -1,7 +1,7 @@
 """Requests to this service: finds the handler, answers a repeated request once, turns failures into one line.
 
 Bounded by request type: how many are under way, how large they are together, and what is kept of answers. Knows no
-socket: `answerer` and `memory` hand it requests and send what it returns.
+socket: `sockets` hands it requests and sends what it returns.
 """
 
 import asyncio

@@ -12,12 +12,11 @@ import zmq
 
 from bus import codec, frames
 from bus.context import Context, Socket, new_socket, reconnect_quickly, send_now
-from bus.drops import DropCounters
-from bus.exchange import REMIND_SECONDS, Exchange
+from bus.exchange import REMIND_SECONDS, Exchange, Unread
 from bus.frames import AnswerHead, RequestHead
-from bus.inlet import Inlet
 from bus.interface import NoAnswerError
-from bus.unread import Unread
+from bus.measured import DropCounters
+from bus.sockets import Inlet
 from shared.clock import Clock
 from shared.tracing.tracer import Tracer
 

@@ -9,9 +9,8 @@ import zmq
 from bus.codec import MESSAGE_CAP
 from shared.errors import OperatorError
 
-HIGH_WATER_MARK = (
-    1000  # messages per peer and direction; what is beyond is lost, and found by its number (bus/pieces.py)
-)
+# Messages per peer and direction; what is beyond is lost, and found by its number (bus/frames.py).
+HIGH_WATER_MARK = 1000
 FRAME_LIMIT = MESSAGE_CAP + 64 * 1024  # bytes; libzmq hangs up on a larger frame before it fills our memory
 
 Socket = zmq.Socket[bytes]

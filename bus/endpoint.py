@@ -1,7 +1,7 @@
 """One service's end of the bus, without the wire: its streams, followings, answers and beat, shared by both buses.
 
-Decides which frame goes to whom and when a snapshot is fetched. `node` gives it ZeroMQ sockets, `memory` a network
-inside one process; both implement the three methods at the end.
+Decides which frame goes to whom and when a snapshot is fetched. `process_bus` gives it ZeroMQ sockets, the double for
+tests a network inside one process; both implement the three methods at the end.
 """
 
 import asyncio
@@ -15,17 +15,15 @@ from typing import Any, TypeVar
 from bus import codec, frames
 from bus.answers import PENDING, PENDING_BYTES, Answers
 from bus.beat import BeatContent
-from bus.drops import DropCounters
-from bus.following import StreamFollower
 from bus.frames import AnswerHead, Frames, Update
 from bus.interface import Change, NoAnswerError, RequestRefusedError
 from bus.ledger import Ledger
-from bus.measured import SNAPSHOT_AGAIN, BusMetrics
+from bus.measured import SNAPSHOT_AGAIN, BusMetrics, DropCounters
 from bus.messages.beat import Beat
 from bus.messages.followed import Followed, GetFollowed
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import CARRY_TRACES, Stream
-from bus.owned import StreamOwner
+from bus.stream import StreamFollower, StreamOwner
 from shared.clock import Clock
 from shared.deadlines import waiting_for
 from shared.metrics.registry import Registry

@@ -1,4 +1,7 @@
-"""The interface of the bus, whichever way bytes move: `bus.process_bus` (ZeroMQ) and `bus.memory` implement it."""
+"""The interface of the bus, whichever way bytes move.
+
+`bus.process_bus` implements it with ZeroMQ; `tests.fakes.memory_bus` within one process, for tests.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.lock_holder import Holder, read_holder
+from bus.manifest import Holder, read_holder
 from shared.backoff import Backoff
 from shared.process_identity import identity_of
 

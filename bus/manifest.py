@@ -1,12 +1,15 @@
-"""Where everyone is found: the run directory, the addresses in it, and the manifest file that names them.
+"""Where everyone is found: the run directory, the addresses in it, the manifest file that names them, and who is there.
 
 Addresses follow from the run directory alone, so that a restarted peer is found by plain reconnecting. The 0700
-directory is the boundary of the bus: a process that may enter it may send.
+directory is the boundary of the bus: a process that may enter it may send. Which process a service is, its lock's
+record names. This module imports no event loop, because the command `bulkhead` needs none.
 """
 
+import json
 import os
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bus import codec
@@ -14,6 +17,7 @@ from bus.messages.manifest import Manifest
 from bus.messages.services import SERVICES
 from shared.errors import OperatorError
 from shared.files import write_atomically
+from shared.process_identity import is_running
 
 SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
 MANIFEST_FILE = "manifest.json"
@@ -118,3 +122,23 @@ def _make_private(directory: Path) -> None:
             where=str(directory),
             remedy=f"chmod 0700 {directory}",
         )
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A running process that holds a lock: its id, its identity (`shared.process_identity`), and the generation of the
+    supervisord that started it ("" = none)."""
+
+    pid: int
+    process: str
+    supervisord: str
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Return the process that took the lock of this file last, if it runs and did not release it."""
+    try:
+        record = json.loads(path.read_bytes())
+        holder = Holder(int(record["pid"]), str(record["process"]), str(record["supervisord"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return holder if is_running(holder.process) else None

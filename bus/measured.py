@@ -1,7 +1,14 @@
-"""What one end of the bus measures: duration and errors of its requests, what it drops, what it has to answer."""
+"""What one end of the bus measures: duration and errors of its requests, what it drops, what it has to answer.
+
+Drops are counted by kind, and logged at most once a minute each, so that a broken peer does not fill the log. A reason
+names the wrong place in a frame, never its content.
+"""
+
+import logging
+from collections import Counter
 
 from bus.answers import Answers
-from bus.drops import DropCounters
+from shared.clock import Clock
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
 
@@ -32,6 +39,27 @@ GAPS = counter(
 BEATS = counter("bulkhead_bus_beats_total", "Beats sent.", "process")
 
 SNAPSHOT_AGAIN = "snapshot again"  # the kind under which DropCounters counts gaps
+LOG_INTERVAL = 60.0  # seconds
+
+log = logging.getLogger(__name__)
+
+
+class DropCounters:
+    """Counters since the process began, by kind (`frame`, `value`, `request`, `answer`, `gap` …)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.counts: Counter[str] = Counter()
+        self._clock = clock
+        self._logged: dict[str, tuple[float, int]] = {}  # kind -> when last, and the count then
+
+    def drop(self, kind: str, reason: object) -> None:
+        """Count one dropped thing; log it if this kind was not logged within the last minute."""
+        self.counts[kind] += 1
+        now = self._clock.monotonic()
+        logged_at, count = self._logged.get(kind, (float("-inf"), 0))
+        if now - logged_at >= LOG_INTERVAL:
+            self._logged[kind] = now, self.counts[kind]
+            log.warning("bus: dropped a %s (%d since the last report): %s", kind, self.counts[kind] - count, reason)
 
 
 class BusMetrics:

@@ -11,7 +11,6 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bus.answerer import Answerer
 from bus.beat import next_beat_in
 from bus.caller import Caller
 from bus.context import Context, new_context
@@ -20,8 +19,7 @@ from bus.frames import AnswerHead, Frames
 from bus.interface import NoAnswerError
 from bus.lock import ServiceLock
 from bus.messages.manifest import Manifest
-from bus.publisher import Publisher
-from bus.subscriber import Subscriber
+from bus.sockets import Answerer, Publisher, Subscriber
 from shared.clock import Clock, SystemClock
 from shared.errors import OperatorError
 from shared.metrics.registry import Registry

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from bus.lock import ServiceLock
-from bus.lock_holder import Holder
+from bus.manifest import Holder
 from services.frame.generation import same_supervisord, supervisord_runs
 from services.frame.signals import HAND_OVER
 from shared.errors import OperatorError

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Change
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS, events_of
+from bus.stream import EventRecorder
 from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.pleg.adapters.host_reader import MachineReader

@@ -4,8 +4,8 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
 from bus.messages.streams import NODE_RESOURCES, PODS_PULLS, events_of
+from bus.stream import EventRecorder
 from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.lock_holder import Holder, read_holder
+from bus.manifest import Holder, read_holder
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STOPPED = ("T", "t")

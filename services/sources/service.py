@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
-from bus.event_recorder import EventRecorder
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, events_of
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
 from services.sources.adapters.clients import Clients

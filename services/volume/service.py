@@ -6,7 +6,6 @@ import secrets
 from functools import partial
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Change
 from bus.messages.sources import NodeObject
 from bus.messages.streams import (
@@ -21,6 +20,7 @@ from bus.messages.streams import (
     events_of,
 )
 from bus.messages.volume import GetVolumeUsage, PrepareSubpath, ReleaseSubpaths
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.volume.adapters import host_resources

@@ -14,7 +14,6 @@ import pytest
 import uvloop
 
 from bus.interface import FollowedStream
-from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.podsync import PodProbes, PodStatus
 from bus.messages.streams import NODE_IMAGES, PODS_PROBES, PODS_STATUS, PROBES_RESULTS, RUNTIME_PODS, events_of
 from services.frame.launch import Context
@@ -24,6 +23,7 @@ from shared.config.effective import EffectiveConfig
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Message
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
+from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.cri.runtime_contract import World, look, started

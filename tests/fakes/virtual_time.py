@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec
 
-from bus.memory import ManualClock, MemoryNetwork
+from tests.fakes.memory_bus import ManualClock, MemoryNetwork
 
 P = ParamSpec("P")
 

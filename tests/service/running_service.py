@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from bus.memory import MemoryBus, MemoryNetwork
+from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.fakes.virtual_time import ended
 
 

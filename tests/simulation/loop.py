@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from bus.memory import ManualClock
+from tests.fakes.memory_bus import ManualClock
 
 INCARNATION: contextvars.ContextVar["Incarnation | None"] = contextvars.ContextVar("incarnation", default=None)
 TURNS_WITHOUT_TIME = 30_000  # callbacks at one moment: more is a loop that never ends

@@ -14,7 +14,7 @@ from bus.beat import BEAT_SECONDS
 from bus.exchange import REMIND_SECONDS, Exchange
 from bus.frames import AnswerHead, Frames, RequestHead
 from bus.interface import NoAnswerError
-from bus.memory import Answered, Delivery, MemoryBus, MemoryNetwork
+from tests.fakes.memory_bus import Answered, Delivery, MemoryBus, MemoryNetwork
 from tests.simulation.loop import Incarnation, NodeClock
 from tests.simulation.story import Story
 

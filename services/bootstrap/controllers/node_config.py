@@ -12,12 +12,12 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Change, Deleted, NoAnswerError, OwnedStream, Put, RequestRefusedError
 from bus.messages.bootstrap import NodeConfigStatus
 from bus.messages.event import KubeEvent
 from bus.messages.sources import ChangedObject, FoundObject, GetObject, NodeObject
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, events_of
+from bus.stream import EventRecorder
 from services.bootstrap.adapters.node_config_store import NodeConfigStore
 from services.bootstrap.controllers.node_config_choice import service_starts
 from services.bootstrap.controllers.node_config_metrics import NodeConfigMetrics

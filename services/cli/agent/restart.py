@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from bus.lock_holder import Holder
+from bus.manifest import Holder
 from bus.messages.beat import Beat
 from services.cli.agent.local_agent import Agent, local_agent
 from services.report.node import process_problem

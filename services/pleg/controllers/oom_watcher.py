@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
 from bus.messages.event import KubeEvent
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.pleg.adapters.kernel_log import KMSG, KernelLog
 from services.pleg.core.oom_records import OomRecords

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from math import inf
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodProbes, PodStatus
 from bus.messages.streams import PODS_PROBES, PODS_STATUS, PROBES_RESULTS
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.pleg.adapters.probe_files import ProbeFiles
 from services.pleg.controllers.probe_metrics import ProbeMetrics

@@ -13,12 +13,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Any
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Change, NoAnswerError, Put, RequestRefusedError
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
 from bus.messages.streams import NODE_PRESSURE, NODE_USAGE
 from bus.messages.usage import FoundUsage, GetUsage, NodeUsage, PodUsage
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.podsync.controllers.container_collection import ContainerCollection
 from services.podsync.core.eviction import cycle

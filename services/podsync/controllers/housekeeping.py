@@ -9,8 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, KeysView, Set
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
 from bus.messages.podsync import PodState
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp, is_ours_alone

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from bus.event_recorder import EventRecorder
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls

@@ -4,10 +4,10 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from bus.event_recorder import EventRecorder
 from bus.interface import OwnedStream
 from bus.messages.event import KubeEvent
 from bus.messages.sources import ApiPodStatus, DesiredPod
+from bus.stream import EventRecorder
 from services.sources.core.desired_pods import (
     DesiredPods,
     Duplicate,

@@ -8,7 +8,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
+from bus.stream import EventRecorder
 from services.sources.adapters.manifest_files import ManifestFiles
 from services.sources.adapters.manifest_watch import ManifestWatch
 from services.sources.controllers.desired_set import DesiredSet, failed_validation

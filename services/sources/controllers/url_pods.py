@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from bus.event_recorder import EventRecorder
+from bus.stream import EventRecorder
 from services.sources.adapters.manifest_url import ManifestUrl, ManifestUrlError
 from services.sources.controllers.desired_set import DesiredSet, failed_validation
 from services.sources.controllers.troubles import Troubles

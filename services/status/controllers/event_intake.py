@@ -5,9 +5,9 @@ An Event that was in a stream before this process followed it is not new: an ear
 
 import logging
 
-from bus.event_recorder import EventRecorder
 from bus.messages.event import KubeEvent
 from bus.messages.streams import SERVICES, events_of
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.status.controllers.event_sink import EventSink
 from services.status.controllers.event_streams import follow_events

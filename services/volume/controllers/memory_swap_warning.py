@@ -1,7 +1,7 @@
 """Warns once at each start where memory volumes may be swapped to disk (node.md 4.13)."""
 
-from bus.event_recorder import EventRecorder
 from bus.messages.event import KubeEvent
+from bus.stream import EventRecorder
 from services.volume.adapters.memory_swap import memory_may_be_on_disk
 
 _REASON = "PossibleMemoryBackedVolumesOnDisk"

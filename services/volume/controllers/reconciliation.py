@@ -11,12 +11,12 @@ import random
 from collections.abc import Container, Iterable
 from functools import partial
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Bus, Change, OwnedStream, Put
 from bus.messages.event import KubeEvent
 from bus.messages.sources import ChangedObject, NodeObject
 from bus.messages.status import VolumesReported
 from bus.messages.volume import MountedVolumes, VolumesInUse
+from bus.stream import EventRecorder
 from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.threads import call_in_loop

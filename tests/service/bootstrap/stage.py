@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.adapters.certificate_store import CertificateStore
@@ -24,6 +23,7 @@ from shared.metrics.registry import Registry
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import ended, pass_time, virtual_clock
 
 NODE, BOOTSTRAP = "system:node:n1", "system:bootstrap:abcdef"

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED, PODS_STATUS
@@ -16,6 +15,7 @@ from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.model.run_once import Outcome, RunOnceRecord
 from shared.run_once import load_record
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, pass_time, virtual_clock
 
 GENERATION = "boot/17/1"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from bus.interface import OwnedStream
-from bus.memory import MemoryNetwork
 from bus.messages.sources import NodeObject
 from bus.messages.streams import CERTIFICATES, NODE_OBJECT
 from services.bootstrap.adapters.certificate_forms import CertificateForms
@@ -22,6 +21,7 @@ from shared.model.objects import Object
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
 from tests.service.bootstrap.stage import NODE, at_once
 

@@ -10,8 +10,8 @@ import pytest
 from bus.endpoint import Endpoint
 from bus.frames import Frames
 from bus.manifest import new_manifest, prepare_run_dir
-from bus.memory import MemoryNetwork
 from bus.process_bus import ProcessBus
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.support.waits.deadline import WAIT_SECONDS
 
 

@@ -13,7 +13,7 @@ from bus.messages.beat import Beat
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import NODE_IMAGES, PODS_ADMITTED, PODS_DESIRED
-from bus.owned import StreamOwner
+from bus.stream import StreamOwner
 from tests.service.bus.harness import Harness, world
 
 __all__ = ["world"]

@@ -5,12 +5,12 @@ import os
 import socket
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
-from bus.memory import MemoryNetwork
 from bus.messages.streams import events_of
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.pleg.controllers.oom_watcher import OomWatcher
 from shared.config.effective import EffectiveConfig
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.pleg.test_oom_records import OF_CGROUP, OF_NODE
 

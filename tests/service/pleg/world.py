@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from bus.interface import Change, Deleted, Put
-from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.cgroup_details import FoundCgroups, MachineInfo
 from bus.messages.pleg import NodeObserved
@@ -33,6 +32,7 @@ from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message
 from shared.metrics.registry import Registry, Series
 from shared.model.runtime import Container, RuntimePod
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock
 

@@ -5,7 +5,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from bus.memory import ManualClock
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
 from services.podsync.adapters.cluster_reads import NoCluster
@@ -18,6 +17,7 @@ from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
 from shared.podspec.hashing import container_hash
+from tests.fakes.memory_bus import ManualClock
 from tests.fakes.runtime import FakeRuntime
 
 UID = "u1"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bus.interface import Change
-from bus.memory import MemoryNetwork
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
@@ -28,6 +27,7 @@ from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.support.waits.deadline import WAIT_SECONDS
 

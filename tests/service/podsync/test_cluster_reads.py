@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.model.objects import Object
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.support.waits.deadline import WAIT_SECONDS
 
 

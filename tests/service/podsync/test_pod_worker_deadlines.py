@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.podsync import PodState
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
@@ -25,6 +24,7 @@ from services.podsync.core.pod.saved import Saved
 from shared.checkpoint import Checkpoint, RecordLocation
 from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
 from shared.tracing.tracer import Tracer
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-from bus.memory import MemoryNetwork
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.pod.events import CallFailed, Event
@@ -11,6 +10,7 @@ from services.podsync.core.pod.instructions import Call, InterruptCall, PullImag
 from shared.checkpoint import Checkpoint
 from shared.deadlines import Deadlines
 from shared.tracing.tracer import Tracer
+from tests.fakes.memory_bus import MemoryNetwork
 
 
 async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from pathlib import Path
 
-from bus.memory import MemoryNetwork
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import ImagePull
 from bus.messages.streams import PODS_PULLS
@@ -13,6 +12,7 @@ from shared.model.objects import Object
 from shared.story.files import read_story
 from shared.story.lines import Kind
 from tests.fakes.content import FakeContent
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from bus.memory import ManualClock
 from services.podsync.adapters import steady_clock
 from services.podsync.adapters.steady_clock import RECORD, SteadyClock
 from shared.checkpoint import Checkpoint
+from tests.fakes.memory_bus import ManualClock
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.volume import (
     MountedVolume,
     MountedVolumes,
@@ -23,6 +22,7 @@ from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import StartContainer
 from services.podsync.core.pod.results import ContainerCreated
 from shared.model.objects import Object
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 MOUNTS = [

@@ -11,7 +11,6 @@ from typing import Any
 import aiohttp
 
 from bus.interface import OwnedStream, RequestRefusedError
-from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, ImagePull, NodePressure, NodeResources, PodStatus
@@ -40,6 +39,7 @@ from services.server.service import ServerService
 from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 
 NAMESPACE, POD, UID, CONTAINER = "default", "web", "uid-1", "main"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
 from services.server.controllers.reviews import TIMEOUT, TOKENS, TOKENS_OF_ADDRESS, Reviews
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.reviews import ReviewError, TooManyReviewsError
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.server.running import configuration
 
 QUESTION = Attributes(User("jane"), "get", "proxy", "node-1")

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from bus.memory import MemoryNetwork
 from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
@@ -20,6 +19,7 @@ from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, VirtualLoop, virtual_clock
 
 NODE = "node1"

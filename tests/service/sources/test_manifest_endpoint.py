@@ -15,7 +15,6 @@ import orjson
 import pytest
 from yarl import URL
 
-from bus.memory import MemoryNetwork
 from bus.messages.sources import DesiredPod, FoundObject, GetObject
 from bus.messages.streams import OBJECTS_CHANGED, PODS_DESIRED
 from services.cli.pods.manifests import apply_manifests, delete_manifests, list_manifests
@@ -28,6 +27,7 @@ from shared.config.effective import EffectiveConfig
 from shared.manifests_api import DIRECTORY, PATH, SOCKET
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED, events_of
 from services.frame.launch import Context
@@ -22,6 +21,7 @@ from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 

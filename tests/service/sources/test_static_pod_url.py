@@ -10,7 +10,6 @@ from pathlib import Path
 import orjson
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from services.frame.launch import Context
@@ -24,6 +23,7 @@ from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from shared.podspec.static_pod import LARGEST_POD
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 

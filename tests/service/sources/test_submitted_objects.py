@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.sources import GetObject
 from bus.messages.streams import OBJECTS_CHANGED
 from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.core import local_objects
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.yaml_document import read_document
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.support.waits.deadline import WAIT_SECONDS
 
 DIRECTORY = "/manifests"

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bus.interface import OwnedStream
-from bus.memory import MemoryNetwork
 from bus.messages.podsync import AdmittedPod, PodState, PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
@@ -29,6 +28,7 @@ from shared.metrics.registry import Registry
 from shared.model.objects import Object, annotations
 from tests.fakes.api_resources import NEWEST, OlderServer, target_of
 from tests.fakes.api_server import FakeApiServer
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import ended, pass_time, virtual_clock
 
 T = TypeVar("T")

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from bus.event_recorder import EventRecorder
 from bus.interface import Bus
-from bus.memory import MemoryNetwork
 from bus.messages.event import KubeEvent
 from bus.messages.streams import events_of
+from bus.stream import EventRecorder
 from services.status.controllers.event_sink import EventSink
 from services.status.controllers.event_streams import follow_events
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.api_resources import target_of
 from tests.fakes.api_server import FakeApiServer, FakeClient
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, ended, pass_time, until, virtual_clock
 
 USER = "system:node:n1"

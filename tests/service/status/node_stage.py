@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.podsync import NodePressure, NodeResources
@@ -38,6 +37,7 @@ from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer, FakeClient
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, ended, pass_time, until, virtual_clock
 
 NAME = "n1"

@@ -5,10 +5,10 @@ from typing import NoReturn
 
 import pytest
 
-from bus.memory import ManualClock
 from services.status.controllers.node import Node
 from shared.kube import paths
 from tests.fakes.api_server import FakeClient, Received
+from tests.fakes.memory_bus import ManualClock
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import LEASE, NAME, NODE, NodeStage, node_stage
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bus.memory import Action, Delivery
 from bus.messages.podsync import PodState
 from services.status.controllers import pod_statuses
 from services.status.core.pod_status_merge import status_patch
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, V1_20, OlderServer
+from tests.fakes.memory_bus import Action, Delivery
 from tests.fakes.virtual_time import on_virtual_time, until
 from tests.service.status.cluster import POD_PATHS, Cluster
 

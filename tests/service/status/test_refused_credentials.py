@@ -2,9 +2,9 @@
 
 import asyncio
 
-from bus.memory import MemoryNetwork
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from services.frame.refused_credentials import RefusedCredentials
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bus.event_recorder import EventRecorder
-from bus.memory import MemoryNetwork
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import NodePressure
@@ -18,6 +16,7 @@ from bus.messages.streams import (
     NODE_PRESSURE,
     events_of,
 )
+from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.status.controllers.node_conditions import BOOTSTRAP_IS_SILENT
 from services.status.core.ready import MAIN_LOOPS
@@ -25,6 +24,7 @@ from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from bus.messages.status import IssuedToken, RequestToken
@@ -24,6 +23,7 @@ from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 

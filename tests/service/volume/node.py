@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.streams import PLUGINS_REGISTERED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
@@ -22,6 +21,7 @@ from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
 from shared.metrics.registry import Registry, Series
 from tests.fakes.followed import FollowedStream
+from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.interface import RequestRefusedError
-from bus.lock_holder import Holder
-from bus.memory import ManualClock, MemoryNetwork
+from bus.manifest import Holder
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodState, PodStatus
 from bus.messages.services import SERVICES
@@ -34,6 +33,7 @@ from services.server.controllers.node_state import NodeState
 from services.server.core.node_history import NodeHistory
 from shared.process_identity import identity_of
 from shared.story.files import directory_of
+from tests.fakes.memory_bus import ManualClock, MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import Node, configuration

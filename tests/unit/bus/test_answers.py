@@ -9,7 +9,7 @@ from bus import codec
 from bus.answers import KEPT, KEPT_BYTES, KEPT_CAP, Answer, Answers
 from bus.frames import AnswerHead, RequestHead
 from bus.interface import RequestRefusedError
-from bus.memory import ManualClock
+from tests.fakes.memory_bus import ManualClock
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from bus.codec import MESSAGE_CAP
-from bus.frames import Update, UpdateKind, read_update, write_update
-from bus.pieces import MAX_PIECE_BYTES, MAX_PIECES, Joiner, cut
+from bus.frames import MAX_PIECE_BYTES, MAX_PIECES, Joiner, Update, UpdateKind, cut, read_update, write_update
 
 
 def update(number: int, size: int) -> Update:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from bus.lock import ServiceLock
-from bus.lock_holder import Holder
+from bus.manifest import Holder
 from services.frame import launch, takeover
 from services.frame.draining import places, take_place
 from services.frame.generation import generation_of

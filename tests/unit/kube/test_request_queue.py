@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from bus.memory import ManualClock
 from shared.kube.request_queue import RequestQueue, Urgency
+from tests.fakes.memory_bus import ManualClock
 from tests.fakes.virtual_time import VirtualLoop, on_virtual_time
 
 

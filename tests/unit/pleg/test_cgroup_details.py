@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bus.memory import ManualClock
 from bus.messages.cgroup_details import CgroupDetails, FoundCgroups
 from services.pleg.adapters.block_devices import device_name, device_of
 from services.pleg.adapters.cgroup_details_reader import SANDBOX_IMAGE, CgroupDetailsReader
@@ -16,6 +15,7 @@ from services.pleg.adapters.machine_info import read_machine_info
 from services.pleg.core.cgroup_details import DeviceNumbers, v1_details, v1_io, v2_details, v2_io
 from shared.cgroup_layout import Hierarchies
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from tests.fakes.memory_bus import ManualClock
 from tests.unit.pleg.cgroup_trees import CONTAINER, UID, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2
 
 MIB = 2**20

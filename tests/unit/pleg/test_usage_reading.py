@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bus.memory import ManualClock
 from bus.messages.usage import CgroupUsage, NodeUsage
 from services.pleg.adapters import filesystem_reader
 from services.pleg.adapters.cgroup_reader import place_of
@@ -19,6 +18,7 @@ from services.pleg.core.cpu_rates import CpuRates
 from services.pleg.core.pod_usage import running_containers, sum_of
 from shared.cgroup_layout import Hierarchies
 from shared.model.runtime import Container, ContainerState, RuntimePod
+from tests.fakes.memory_bus import ManualClock
 from tests.unit.pleg.cgroup_trees import CONTAINER, UID, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2
 
 

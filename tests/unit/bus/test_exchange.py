@@ -1,9 +1,8 @@
 """What may be on its way to a process that does not read, and how a caller goes on once it reads."""
 
 from bus import frames
-from bus.exchange import Exchange
+from bus.exchange import MAX_UNREAD_BYTES, Exchange, Unread
 from bus.frames import RequestHead
-from bus.unread import MAX_UNREAD_BYTES, Unread
 
 HEAD = RequestHead(v="2.7", client="podsync/1", id=7, type="Sum", deadline=5.0)
 

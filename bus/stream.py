@@ -1,23 +1,88 @@
-"""The follower's side of a stream in one process: decodes each value once and calls every listener in order."""
+"""The two sides of a stream as a service sees them: typed values that it owns, and typed values that it follows.
+
+An owner encodes each value once; a follower decodes it once and calls every listener in order. `EventRecorder` is the
+owner's side of `events/<service>`, which status writes to the API server.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from bus import codec
-from bus.drops import DropCounters
 from bus.frames import Update
-from bus.interface import Change, Deleted, Freshness, Put
+from bus.interface import Change, Deleted, Freshness, OwnedStream, Put
+from bus.ledger import Ledger
+from bus.measured import DropCounters
 from bus.messages.beat import Beat
+from bus.messages.event import KEPT, KubeEvent
 from bus.messages.followed import Replicated
 from bus.messages.snapshot import Snapshot
 from bus.messages.streams import Stream
 from bus.replica import NOTHING, Outcome, Replica
+from shared.clock import Clock
+from shared.timestamps import rfc3339_micro
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
+
+
+class StreamOwner(Generic[T]):
+    """Implements `bus.interface.OwnedStream`."""
+
+    def __init__(self, stream: Stream[T], ledger: Ledger, publish: Callable[[Update], None]) -> None:
+        self.stream, self.ledger = stream, ledger
+        self._publish = publish
+        self._values: dict[str, T] = {}
+
+    def put(self, key: str, value: T, cause: str = "") -> None:
+        """Give a key a value; sent within this turn of the loop unless it is what the key has already.
+
+        Raises UnencodableError (MessageTooLargeError over 16 MiB), also logged; the key then keeps its former value.
+        """
+        encoded = self._encode(key, value)
+        self._values[key] = value
+        self._send(self.ledger.put(key, encoded, cause))
+
+    def refresh(self, key: str, value: T) -> None:
+        """Change what no follower in step needs: the value is in snapshots from now on, and no update is sent.
+
+        Nothing happens for a key without a value. Raises as `put` does.
+        """
+        if key in self._values:
+            encoded = self._encode(key, value)
+            self._values[key] = value
+            self.ledger.refresh(key, encoded)
+
+    def delete(self, key: str, cause: str = "") -> None:
+        """Take a key away; nothing happens when it has no value."""
+        self._values.pop(key, None)
+        self._send(self.ledger.delete(key, cause))
+
+    def get(self, key: str) -> T | None:
+        """The value last put under the key."""
+        return self._values.get(key)
+
+    def keys(self) -> tuple[str, ...]:
+        """Every key that has a value now."""
+        return self.ledger.keys()
+
+    def mark_complete(self) -> None:
+        """Everything there is has been put: from now on an absent key is a deleted one."""
+        self._send(self.ledger.mark_complete())
+
+    def _encode(self, key: str, value: T) -> bytes:
+        try:
+            return codec.encode(value, f"{self.stream.name} {key}")
+        except codec.UnencodableError as error:
+            log.error("bus: not published: %s", error)
+            raise
+
+    def _send(self, update: Update | None) -> None:
+        if update is not None:
+            self._publish(update)
 
 
 class StreamFollower(Generic[T]):
@@ -135,3 +200,22 @@ class StreamFollower(Generic[T]):
                 on_change(change)
             except Exception:
                 log.exception("bus: the follower of %s failed on a %s", self.stream.name, type(change).__name__)
+
+
+class EventRecorder:
+    """Puts events under growing keys and drops all but the newest 200."""
+
+    def __init__(self, stream: OwnedStream[KubeEvent], clock: Clock) -> None:
+        self._stream, self._clock = stream, clock
+        self._number = 0
+        stream.mark_complete()  # those of an earlier incarnation are no more: a follower need not keep them
+
+    def record(self, event: KubeEvent, *, cause: str = "") -> KubeEvent:
+        """Publish; the time is filled in when the event has none. The event as published."""
+        if not event.time:
+            event = replace(event, time=rfc3339_micro(self._clock.wall()))
+        self._number += 1
+        self._stream.put(str(self._number), event, cause)
+        if self._number > KEPT:
+            self._stream.delete(str(self._number - KEPT), "newer events")
+        return event

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from bus.drops import DropCounters
-from bus.memory import ManualClock
+from bus.measured import DropCounters
+from tests.fakes.memory_bus import ManualClock
 
 
 def test_every_drop_is_counted_and_the_first_of_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from bus.context import Context, Socket, new_context, new_socket, send_now
-from bus.inlet import BURST, Inlet
+from bus.sockets import BURST, Inlet
 from tests.support.waits.deadline import WAIT_SECONDS
 
 

@@ -7,11 +7,11 @@ from unittest.mock import patch
 import pytest
 
 from bus.interface import Change, Deleted, Freshness, NoAnswerError
-from bus.memory import IDLE_TURNS, Action, Delivery, MemoryNetwork
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
-from bus.owned import StreamOwner
+from bus.stream import StreamOwner
+from tests.fakes.memory_bus import IDLE_TURNS, Action, Delivery, MemoryNetwork
 
 
 def pod(uid: str, version: int = 0) -> DesiredPod:

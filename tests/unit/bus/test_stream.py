@@ -7,15 +7,15 @@ import msgspec
 import pytest
 
 from bus import codec
-from bus.drops import DropCounters
-from bus.following import StreamFollower
 from bus.frames import Update, UpdateKind
 from bus.interface import Change, Deleted, Freshness, Put
-from bus.memory import ManualClock
+from bus.measured import DropCounters
 from bus.messages.beat import Beat
 from bus.messages.snapshot import Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
+from bus.stream import StreamFollower
+from tests.fakes.memory_bus import ManualClock
 
 COMPLETE = Freshness(complete=True, stale=False)
 SKEWED = b'{"uid":["of","another","schema"]}'
