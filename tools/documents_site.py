@@ -8,7 +8,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ("*.md", "bus/*.md", "docs/**/*.md")
+DOCUMENTS = ("*.md", "bus/*.md", "docs/**/*.md", "tests/README.md")
 LINKED = ("LICENSE", "docs/images/*", "examples/**/*", "systemd/*", "tools/kubectl-bulkhead")  # what documents refer to
 _ITEM = re.compile(r" {0,3}([-*]|\d+\.) ")
 _NESTED = re.compile(r"^ {1,3}(?=([-*]|\d+\.) )")

@@ -94,7 +94,7 @@ def _arguments() -> argparse.Namespace:
 
 def _lacking() -> str:
     if os.geteuid() != 0:
-        return "needs root: sudo make chaos"
+        return "needs root: sudo .venv/bin/python -m tests.chaos"
     missing = missing_packages("run", "test")
     return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""
 

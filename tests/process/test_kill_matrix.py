@@ -1,4 +1,4 @@
-"""The kill matrix in small: what a kill must not cost, on a real cluster, asserted cell by cell; `make chaos` runs all.
+"""The kill matrix in small: what a kill must not cost, on a real cluster, asserted cell by cell; tests.chaos runs all.
 
 Zero containers restarted, zero Ready flaps of pods and node, no exec session lost (the server's own kill excepted), an
 end state equal to the undisturbed run's, a lease at most two intervals old, and a new pod Ready within three seconds of

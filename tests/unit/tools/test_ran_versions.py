@@ -25,7 +25,9 @@ from tests.support.installed.ran_versions import (
 
 def test_the_page_shows_the_record_of_the_tests() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text == render_page(text, json.loads(RECORD.read_text())), "run: make versions"
+    assert text == render_page(text, json.loads(RECORD.read_text())), (
+        "run: python -m tests.support.installed.ran_versions"
+    )
 
 
 def test_a_test_counts_for_what_ran_while_it_did(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,110 @@
+"""`python -m tests.night [PART ...]`, which `make night` runs: every test, then what takes hours.
+
+Without a name all parts run, one after the other. One that fails ends no other one; the last line names those that
+failed, and the exit code is then 1. `--list` prints the name and the command of each part, to run it by hand.
+"""
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command, in the checkout, with these additions to the environment. `{scratch}` is a directory of its own."""
+
+    command: Sequence[str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return shlex.join([*(f"{name}={value}" for name, value in self.variables.items()), *self.command])
+
+
+def python(*arguments: str, **variables: str) -> Part:
+    """A module of the tests or tools."""
+    return Part([sys.executable, "-m", *arguments], variables)
+
+
+def pytest(file: str, **variables: str) -> Part:
+    """One file of tests."""
+    return python("pytest", "--basetemp={scratch}/t", "--durations=12", "--durations-min=5", file, **variables)
+
+
+# Some tests of each kind on crun, which the containerd of Debian 12 needs, and which runs in no hybrid cgroups.
+CRUN = (
+    "umount /sys/fs/cgroup/unified 2>/dev/null;"
+    ' exec "$0" -m tests.queue --build build/tests-crun -m versions'
+    " $(grep -rl pytest.mark.versions tests/e2e tests/process)"
+)
+NODE = "tests/machine/test_node.py"
+PARTS: dict[str, Part] = {
+    "test": Part(["make", "test"]),
+    "crun": Part(
+        ["unshare", "--mount", "bash", "-c", CRUN, sys.executable],
+        {"TEST_CONTAINERD": "bookworm", "TEST_HANDLER": "crun"},
+    ),
+    # A node in a machine one part of which is another one: kernel 6.12, kernel 7.2, the newest containerd, crun.
+    "kernel-trixie": pytest(NODE, MACHINE_KERNEL="trixie"),
+    "kernel-sid": pytest(NODE, MACHINE_KERNEL="sid"),
+    "containerd-sid": pytest(NODE, MACHINE_CONTAINERD="sid"),
+    "machine-crun": pytest(NODE, MACHINE_HANDLER="crun"),
+    "simulate": python("tests.simulation", "--seeds", "10000", "--jobs", "2"),
+    "coverage": python("tools.coverage_ratchet"),
+    "mutate-cores": python("tests.support.source.mutation", "--count", "400", "--minutes", "90"),
+    "mutate-shells": python("tests.support.source.mutation", "--shells", "--count", "200", "--minutes", "90"),
+    "chaos": python("tests.chaos", "--points", "--pairs"),
+    "supervisord-kills": pytest("tests/process/test_supervisord_kills.py", SUPERVISORD_KILLS="50"),
+    "machine": Part(["make", "machine"]),
+    "soak": python("tests.soak", "--minutes", "120"),
+    "client-certificates": pytest("tests/process/test_client_certificates_by_python.py"),
+}
+
+
+def run_parts(parts: Mapping[str, Part]) -> list[str]:
+    """Run each part to its end; the names of those that failed."""
+    failed = []
+    for name, part in parts.items():
+        print(f"night: {name}: {part}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="bulkhead-", ignore_cleanup_errors=True) as scratch:
+            command = [word.replace("{scratch}", scratch) for word in part.command]
+            environment = {**os.environ, **part.variables}
+            environment.pop("MAKEFLAGS", None)  # it has the ARGS of `make night`
+            if subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode:
+                failed.append(name)
+    return failed
+
+
+def main() -> int:
+    """Run the named parts, or all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.night", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="; ".join(PARTS))
+    parser.add_argument("--list", action="store_true", help="print the commands and end")
+    given = parser.parse_args()
+    if unknown := [name for name in given.parts if name not in PARTS]:
+        parser.error(f"no part {' '.join(unknown)}: {', '.join(PARTS)}")
+    chosen = {name: PARTS[name] for name in given.parts or PARTS}
+    if given.list:
+        print("\n".join(f"{name}: {part}" for name, part in chosen.items()))
+        return 0
+    os.environ.setdefault("NIGHT", "1")
+    os.environ.setdefault("FIRST_SEED", str(int(time.time())))
+    try:
+        failed = run_parts(chosen)
+    except KeyboardInterrupt:
+        return 130
+    if failed:
+        print(f"bulkhead: parts of the night failed: {' '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
