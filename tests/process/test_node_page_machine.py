@@ -125,6 +125,14 @@ async def test_a_request_without_an_answer_is_sent_again_while_its_view_is_open(
     page.problems.clear()  # the blocked requests are some
 
 
+async def test_a_story_that_is_opened_at_the_moment_at_which_another_is_closed_is_shown(shown: Shown) -> None:
+    page = await shown.open()
+    await open_log(page, "uid-1")
+    await page.value("byId('story').close(); openStory('uid-4')")
+    await page.until("document.querySelectorAll('#story-body li').length > 1")
+    assert await page.value("story") == "uid-4"
+
+
 async def test_a_log_of_long_lines_shows_the_newest_that_fit(shown: Shown) -> None:
     shown.node.write_log(4, [f"{number} {'x' * 3000}" for number in range(300)])
     page = await shown.open()

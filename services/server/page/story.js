@@ -142,6 +142,7 @@ function storyLines(data) {
 
 byId("story-close").addEventListener("click", () => byId("story").close());
 byId("story").addEventListener("close", () => {
+  if (byId("story").open) return; // another story was opened before this event came
   (opener?.isConnected ? opener : rows.get(story)?.querySelector("button"))?.focus();
   clearTimeout(again);
   story = opener = null;
