@@ -1,8 +1,6 @@
 """Every citation of docs/reference resolves, in code, tests and documents; CONTRIBUTING.md defines its form."""
 
-import io
 import re
-import tokenize
 from functools import cache
 
 import pytest
@@ -18,11 +16,6 @@ NUMBER = r"(?:[A-F](?:\.\d+)*|\d+(?:\.\d+)*)\b"
 REF = rf'{NUMBER}(?:-{NUMBER})?(?:{BREAK}"[^"\n]+")?'
 CITATION = re.compile(rf"\b({FILE})(?:{BREAK}({REF}(?:,{BREAK}{REF})*))?")
 ONE = re.compile(rf'({NUMBER})(?:-({NUMBER}))?(?:{BREAK}"([^"]+)")?')
-# A number or letter in place of a citation: "F29", "rule 8", "(5.3, 5.4)", "reference pods.md".
-LOOSE = re.compile(
-    r"\b(?:[Rr]ule|[Ss]tep|[Ii]tem)s? \d|\bF\d\d?\b|\((?:[A-F]|\d\d?)\.\d+(?:\.\d+)*(?:, [^()]*)?\)"
-    rf"|\b[Rr]eference,?\s+(?:{FILE})"
-)
 CITING = [
     name
     for name in tracked_files()
@@ -76,28 +69,6 @@ def problems(text: str, *, bare: bool) -> list[str]:
 
 def test_every_citation_resolves() -> None:
     assert not [f"{name}: {what}" for name in CITING for what in problems(text_of(name), bare=name.startswith("docs/"))]
-
-
-def prose(text: str) -> list[tuple[int, str]]:
-    """The comments and docstrings of a Python file: line number and text."""
-    found = []
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        is_docstring = token.string.startswith('"""') and not token.line[: token.start[1]].strip()
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and is_docstring):
-            found += [(token.start[0] + offset, line) for offset, line in enumerate(token.string.splitlines())]
-    return found
-
-
-@pytest.mark.long
-def test_no_letter_or_number_is_left_in_place_of_a_citation() -> None:
-    texts = {name: text_of(name) for name in CITING if name.endswith(".py")}
-    assert not [
-        f"{name}:{number}: {line.strip()}"
-        for name, text in texts.items()
-        if LOOSE.search(text)
-        for number, line in prose(text)
-        if LOOSE.search(line)
-    ]
 
 
 @pytest.mark.parametrize("file", REFERENCE)
