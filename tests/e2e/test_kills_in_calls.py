@@ -73,7 +73,7 @@ async def runs_again(world: World, name: str, lost: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", EACH)
 async def test_a_task_that_a_cut_call_has_left_is_ended_and_named(suite: str) -> None:
     async with CallKills(fetched(suite)) as kills:
         world = kills.world

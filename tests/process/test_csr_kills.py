@@ -1,4 +1,7 @@
-"""bootstrap killed between any two steps on the way to a certificate: one request, one key, and it gets there."""
+"""A real bootstrap that is killed on the way to its first certificate: one request, one key, and it gets there.
+
+tests/service/bootstrap/test_csr_kills.py kills between any two steps, without processes.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +15,6 @@ from tests.process.supervised import Agent, eventually
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, write
 
 TOKEN = "system:bootstrap:abcdef"  # the double takes a token for the user's name
-# The other points: tests/service/bootstrap/test_csr_kills.py, without processes.
-ROTATING = ("kubeconfig.written", "request.sent", "credentials.written")
-ONCE = ("certificate.linked",)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,11 @@ def joined(agent: Agent) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    ("rotate", "point"), [*((True, point) for point in ROTATING), *((False, point) for point in ONCE)]
-)
-def test_a_kill_on_the_way_to_the_first_certificate(agent: Agent, api: HttpApiServer, rotate: bool, point: str) -> None:
-    agent.configure(f"rotateCertificates: {str(rotate).lower()}\n")
+def test_a_kill_on_the_way_to_the_first_certificate(agent: Agent, api: HttpApiServer) -> None:
+    agent.configure("rotateCertificates: true\n")
     crash = agent.home / "crash"
     agent.environment["CRASH_AT"] = f"@{crash}"
-    crash.write_text(f"bootstrap.{point}")
+    crash.write_text("bootstrap.kubeconfig.written")
     agent.start()
     eventually(lambda: joined(agent) and not crash.exists(), "the node has credentials")
     agent.logged("status", "dummy runs")

@@ -1,6 +1,6 @@
 """bootstrap killed between any two steps on the way to its first certificate: one request, one key, and it gets there.
 
-tests/process/test_csr_kills.py kills real processes at some of these points.
+tests/process/test_csr_kills.py kills a real process at one of these points.
 """
 
 from pathlib import Path

@@ -37,25 +37,16 @@ _SIMULATED_CALLS = tuple(
     call for call in CALLS if call not in ("EndTasks", "FetchNode", "PullImage", "ResizePod", "RunPostStartHook")
 )
 _OF_DISKS = ("MountDevice", "UnmountDevice", "ExpandVolume")  # no simulated pod has such a volume
-_OF_UPDATES = ("RemoveOldFiles",)  # the simulated workload of the crash points changes no Secret that is mounted
 SIMULATED = (
     *(f"podsync.{step}.{call}" for step in ("saved", "published", "acted") for call in _SIMULATED_CALLS),
     *("podsync.saved.none", "podsync.published.none"),
-    *(
-        f"volume.{step}.{call}"
-        for step in ("calling", "acted")
-        for call in OPERATIONS
-        if call not in (*_OF_DISKS, *_OF_UPDATES)
-    ),
+    *(f"volume.{step}.{call}" for step in ("calling", "acted") for call in OPERATIONS if call not in _OF_DISKS),
     *("sources.saved", "sources.published"),
 )
 
 # Test file -> the points at which it kills. The file names each, or its last part behind the common prefix.
 OF_OTHER_TESTS = {
-    "tests/process/test_csr_kills.py": (
-        *("bootstrap.kubeconfig.written", "bootstrap.request.sent"),
-        *("bootstrap.certificate.linked", "bootstrap.credentials.written"),
-    ),
+    "tests/process/test_csr_kills.py": ("bootstrap.kubeconfig.written",),
     "tests/service/bootstrap/test_csr_kills.py": (
         *(f"bootstrap.request.{step}" for step in ("noted", "sent", "accepted")),
         *(f"bootstrap.certificate.{step}" for step in ("written", "linked", "stored")),
@@ -67,9 +58,6 @@ OF_OTHER_TESTS = {
         f"bootstrap.node_config.{step}" for step in ("written", "downloaded", "assigned", "promoted", "rejected")
     ),
     "tests/process/test_embedded_containerd.py": ("containerd.started",),
-    "tests/process/test_files_kills.py": tuple(
-        f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in ("UnmountVolume", *_OF_UPDATES)
-    ),
     "tests/e2e/test_image_pulls.py": tuple(f"podsync.image.{step}" for step in ("intent", "pulled", "recorded")),
     "tests/e2e/test_subpaths_real.py": tuple(
         f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
