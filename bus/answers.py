@@ -15,7 +15,7 @@ from bus import codec
 from bus.frames import AnswerHead, RequestHead
 from bus.interface import RequestRefusedError
 from bus.messages.snapshot import Snapshot
-from shared.clock import Clock
+from shared.time.clock import Clock
 from shared.tracing.context import parse_traceparent
 from shared.tracing.span import Kind
 from shared.tracing.tracer import Tracer

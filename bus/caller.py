@@ -17,7 +17,7 @@ from bus.frames import AnswerHead, RequestHead
 from bus.interface import NoAnswerError
 from bus.measured import DropCounters
 from bus.sockets import Inlet
-from shared.clock import Clock
+from shared.time.clock import Clock
 from shared.tracing.tracer import Tracer
 
 Answered = asyncio.Future[tuple[AnswerHead, bytes]]

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import orjson
 
-from shared.json_text import json_bytes
+from shared.text.json_text import json_bytes
 
 T = TypeVar("T")
 

@@ -24,9 +24,9 @@ from bus.messages.followed import Followed, GetFollowed
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import CARRY_TRACES, Stream
 from bus.stream import StreamFollower, StreamOwner
-from shared.clock import Clock
-from shared.deadlines import waiting_for
 from shared.metrics.registry import Registry
+from shared.process.deadlines import waiting_for
+from shared.time.clock import Clock
 from shared.tracing.span import Kind
 from shared.tracing.tracer import Tracer
 

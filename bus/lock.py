@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.manifest import Holder, read_holder
-from shared.backoff import Backoff
-from shared.process_identity import identity_of
+from shared.process.identity import identity_of
+from shared.time.backoff import Backoff
 
 LIVED_SECONDS = 10.0  # a process that worked this long was no crash
 FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that

@@ -16,8 +16,8 @@ from bus import codec
 from bus.messages.manifest import Manifest
 from bus.messages.services import SERVICES
 from shared.errors import OperatorError
-from shared.files import write_atomically
-from shared.process_identity import is_running
+from shared.files.atomic import write_atomically
+from shared.process.identity import is_running
 
 SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
 MANIFEST_FILE = "manifest.json"
@@ -126,7 +126,7 @@ def _make_private(directory: Path) -> None:
 
 @dataclass(frozen=True)
 class Holder:
-    """A running process that holds a lock: its id, its identity (`shared.process_identity`), and the generation of the
+    """A running process that holds a lock: its id, its identity (`shared.process.identity`), and the generation of the
     supervisord that started it ("" = none)."""
 
     pid: int

@@ -8,9 +8,9 @@ import logging
 from collections import Counter
 
 from bus.answers import Answers
-from shared.clock import Clock
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
+from shared.time.clock import Clock
 
 DURATION = histogram(
     "bulkhead_bus_request_duration_seconds",

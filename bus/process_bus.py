@@ -20,9 +20,9 @@ from bus.interface import NoAnswerError
 from bus.lock import ServiceLock
 from bus.messages.manifest import Manifest
 from bus.sockets import Answerer, Publisher, Subscriber
-from shared.clock import Clock, SystemClock
 from shared.errors import OperatorError
 from shared.metrics.registry import Registry
+from shared.time.clock import Clock, SystemClock
 from shared.tracing.tracer import Tracer
 
 T = TypeVar("T")

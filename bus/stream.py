@@ -21,8 +21,8 @@ from bus.messages.followed import Replicated
 from bus.messages.snapshot import Snapshot
 from bus.messages.streams import Stream
 from bus.replica import NOTHING, Outcome, Replica
-from shared.clock import Clock
-from shared.timestamps import rfc3339_micro
+from shared.time.clock import Clock
+from shared.time.timestamps import rfc3339_micro
 
 T = TypeVar("T")
 

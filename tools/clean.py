@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.loader import load_effective
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.errors import OperatorError
-from shared.places import find_places
 from tools import containerd, leftovers
 
 

@@ -15,7 +15,7 @@ from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.gate_table import GATES, Declared
 from shared.config.readers import GATE_READERS
-from shared.schema import ListOf, MapOf, Scalar, Schema
+from shared.model.schema import ListOf, MapOf, Scalar, Schema
 from shared.version import KUBERNETES_VERSION
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shared.agent.places import find_arguments, find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
-from shared.places import find_arguments, find_places
 from tools import containerd
 from tools.drained_console import DrainedConsole
 from tools.home import Home

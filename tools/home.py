@@ -1,6 +1,6 @@
 """The one directory that holds everything of an agent: its content, and how it is made from examples/.
 
-Knows the files of the checkout and the places `shared.places` derives from a home; starts nothing.
+Knows the files of the checkout and the places `shared.agent.places` derives from a home; starts nothing.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.errors import OperatorError
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from tools.leftovers import HOME_MARKER
 
 CHECKOUT = Path(__file__).resolve().parent.parent

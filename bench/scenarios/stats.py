@@ -15,9 +15,9 @@ from bench.site import Node
 from bench.statistics import Goal
 from services.pleg.adapters.usage_reading import UsageReading
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
-from shared.cgroup_layout import find_hierarchies
-from shared.clock import SystemClock
+from shared.host.cgroup_layout import find_hierarchies
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.time.clock import SystemClock
 
 PODS = 100
 _FIRST_READINGS = 2  # they find the cgroup of each process, and warm the caches

@@ -13,9 +13,9 @@ from bench.figure import Figure, Plan, Samples, Scenario
 from bench.site import POD_SECONDS, Node
 from bench.watch import gone, ready
 from services.volume.adapters.mounts import mount_table
+from shared.host.mountinfo import below
 from shared.kube import paths
 from shared.model.objects import Object
-from shared.mountinfo import below
 
 MOUNTED = Figure("volumes.mounted", "many pods with 4 volumes → all mounted", "s")
 EACH = Figure("volumes.each", "one of these volumes", "ms")

@@ -13,7 +13,7 @@ from services.cli.preflight.command import preflight
 from services.cli.takeover.commands import COMMANDS as TAKEOVER_COMMANDS
 from services.cli.terminal.output import drop_output, write
 from services.cli.what_if.command import what_if
-from shared.standard_streams import open_standard_streams
+from shared.process.standard_streams import open_standard_streams
 
 SECTIONS = {
     "See what the agent and its pods do": (

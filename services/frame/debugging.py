@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bus.interface import Bus, RequestRefusedError
 from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
 from services.frame.sampling import MAX_THREADS, Sampler
-from shared.task_stacks import task_stacks
+from shared.process.task_stacks import task_stacks
 
 LONGEST_TEXT = 512 << 10  # characters of the threads' stacks, and of the tasks'
 MAX_PROFILE_SECONDS = 300.0

@@ -6,7 +6,7 @@ A parent's id is another one's as soon as the parent has been killed, be it a mo
 
 import os
 
-from shared.process_identity import identity_of, is_running
+from shared.process.identity import identity_of, is_running
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # in a second
 SUPERVISORD = "BULKHEAD_SUPERVISORD"  # in the environment: a generation as `generation_of` gives it

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
-import shared.codec_lookup  # noqa: F401  imports codecs while everything is imported
+import shared.process.codec_lookup  # noqa: F401  imports codecs while everything is imported
 from bus.interface import Bus
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir, read_manifest
@@ -36,20 +36,20 @@ from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
 from services.frame.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
 from services.frame.tracing import Tracing
-from shared.clock import Clock, SystemClock
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import load_effective
-from shared.deadlines import TICK_SECONDS, Deadlines, WorkThreads
 from shared.errors import OperatorError
-from shared.klog import structured
-from shared.limits import protect_process
-from shared.log import Console, LogFile, dump_stacks, start_log, watch_for_faults
+from shared.log.klog import structured
+from shared.log.process_log import Console, LogFile, dump_stacks, start_log, watch_for_faults
 from shared.metrics.registry import Registry
-from shared.places import find_places
-from shared.task_stacks import task_stacks
+from shared.process.deadlines import TICK_SECONDS, Deadlines, WorkThreads
+from shared.process.limits import protect_process
+from shared.process.task_stacks import task_stacks
+from shared.process.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
+from shared.time.clock import Clock, SystemClock
 from shared.tracing.tracer import Tracer
-from shared.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
 
 T = TypeVar("T")
 

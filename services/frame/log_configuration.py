@@ -1,9 +1,9 @@
 """The log of a process as the configuration has it."""
 
 from shared.config.effective import EffectiveConfig
-from shared.log import LogFile, set_levels
-from shared.log_lines import form_of
-from shared.log_verbosity import Verbosity
+from shared.log.log_lines import form_of
+from shared.log.log_verbosity import Verbosity
+from shared.log.process_log import LogFile, set_levels
 
 
 def configure_log(handler: LogFile, config: EffectiveConfig) -> None:

@@ -11,7 +11,7 @@ from bus.interface import Bus
 from bus.messages.metrics import GetMetrics, MetricFamily, Metrics
 from shared.metrics.family import Family, counter, gauge, histogram
 from shared.metrics.registry import Registry, Series
-from shared.process_identity import started_at
+from shared.process.identity import started_at
 
 CPU = counter("bulkhead_process_cpu_seconds_total", "CPU time of the process, user and system.", "process")
 RESIDENT = gauge("bulkhead_process_resident_memory_bytes", "Memory of the process, shared pages included.", "process")

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from shared.clock import Clock
-from shared.pod_failures import PodFailures
+from shared.pods.failures import PodFailures
+from shared.time.clock import Clock
 
 _NO_POD = "-"
 

@@ -149,7 +149,7 @@ def _prepare() -> None:
     """What every service would build for itself; where that fails, each tries it again and logs the failure."""
     with contextlib.suppress(Exception):
         importlib.import_module("bus.prepared").prepare()
-        log = importlib.import_module("shared.log")
+        log = importlib.import_module("shared.log.process_log")
         log.set_levels(log.Verbosity())
 
 

@@ -19,7 +19,7 @@ from bus.manifest import Holder
 from services.frame.generation import same_supervisord, supervisord_runs
 from services.frame.signals import HAND_OVER
 from shared.errors import OperatorError
-from shared.process_identity import identity_of
+from shared.process.identity import identity_of
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
-from shared.standard_streams import open_standard_streams
+from shared.process.standard_streams import open_standard_streams
 
 STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
 # With one of these words nothing is started, as a rule: what a start needs is then imported only when it is certain.
@@ -56,7 +56,7 @@ def main() -> int:
     if arguments:
         environment["KUBELET_ARGS"] = shlex.join(arguments)
     if path := place["lock_file"]:
-        from shared.lock_file import HELD, hold
+        from shared.agent.lock_file import HELD, hold
 
         try:
             hold(path)

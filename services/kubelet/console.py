@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import PurePath
 
-from shared.klog import json_line, structured, text_body, text_header
-from shared.log_copy import CopyTarget
+from shared.log.klog import json_line, structured, text_body, text_header
+from shared.log.log_copy import CopyTarget
 
 _WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this
 

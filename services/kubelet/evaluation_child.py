@@ -12,6 +12,9 @@ from typing import Any
 from bus.manifest import prepare_run_dir
 from services.kubelet.configuration import SUPERVISORD_CONF, packaged_text, render
 from services.kubelet.console import Console
+from shared.agent.places import find_arguments, find_places
+from shared.agent.run_once import RUN_ONCE_FILE
+from shared.agent.service_notify import watchdog_interval
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
@@ -20,12 +23,9 @@ from shared.config.flags import FlagsRefusedError, parse_flags
 from shared.config.nested import value_of
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
-from shared.files import write_atomically
-from shared.klog import structured
-from shared.limits import set_oom_score
-from shared.places import find_arguments, find_places
-from shared.run_once import RUN_ONCE_FILE
-from shared.service_notify import watchdog_interval
+from shared.files.atomic import write_atomically
+from shared.log.klog import structured
+from shared.process.limits import set_oom_score
 from shared.version import KUBERNETES_RELEASE
 
 _LONGEST_ARGUMENTS = 131072 - len("KUBELET_ARGS=") - 1  # bytes the kernel takes of one variable

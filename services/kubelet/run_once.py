@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from shared.agent.run_once import load_record
 from shared.model.run_once import FINAL, Outcome, RunOnceRecord
-from shared.run_once import load_record
 
 _HEAD = ("NAMESPACE", "POD", "RESULT", "MESSAGE")
 

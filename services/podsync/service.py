@@ -25,9 +25,9 @@ from services.podsync.controllers.pod_previews import PodPreviews
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pull_watch import PullWatch
 from services.podsync.core.machine import PodSync, Settings
-from shared import cgroup_layout
-from shared.checkpoint import Checkpoint
 from shared.cri.interface import Runtime
+from shared.files.checkpoint import Checkpoint
+from shared.host import cgroup_layout
 
 TICK_SECONDS = 1.0
 PRESSURE = "pressure"  # key of the record of the conditions' transitions

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.plain_text import plain
-from shared.pull_text import pull_text
+from shared.text.plain_text import plain
+from shared.text.pull_text import pull_text
 
 _LONGEST = 300  # characters of one reason
 _ENDED_WELL = ("Completed", "Succeeded")

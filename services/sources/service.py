@@ -19,9 +19,9 @@ from services.sources.controllers.static_pods import StaticPods
 from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.controllers.url_pods import UrlPods
+from shared.agent.manifests_api import DIRECTORY
 from shared.kube.client import kube_client
 from shared.kube.rate_share import rate_share
-from shared.manifests_api import DIRECTORY
 
 API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of its own
 

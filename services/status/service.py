@@ -26,8 +26,8 @@ from services.status.controllers.node_startup import NodeStartup
 from services.status.controllers.pods import Pods
 from services.status.controllers.reviews import Reviews
 from services.status.controllers.systemd import Systemd
-from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
+from shared.files.checkpoint import Checkpoint
 from shared.kube.client import kube_client
 from shared.kube.rate_share import rate_share
 from shared.kube.request_queue import Urgency

@@ -50,7 +50,7 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.token_cache import JITTER
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
-from shared.pod_failures import PodFailures
+from shared.pods.failures import PodFailures
 
 
 def build(context: Context) -> "Volume":

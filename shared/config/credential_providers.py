@@ -15,8 +15,8 @@ from shared.config.durations import parse_nanoseconds
 from shared.config.effective import CredentialProvider
 from shared.config.findings import ERROR, Findings
 from shared.config.rules_urls import scheme_of
+from shared.model.schema import ListOf, Scalar, Schema
 from shared.podspec.names import qualified_name
-from shared.schema import ListOf, Scalar, Schema
 
 _CONFIG, _BIN_DIR = "--image-credential-provider-config", "--image-credential-provider-bin-dir"
 _GROUP, _KIND = "kubelet.config.k8s.io", "CredentialProviderConfig"

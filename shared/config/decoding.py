@@ -11,7 +11,7 @@ from shared.config.durations import parse_nanoseconds
 from shared.config.findings import ERROR, STRICT, WARNING, Findings
 from shared.config.spelling import closest
 from shared.model.quantity import QuantityError, parse_quantity
-from shared.schema import INTEGER_LIMITS, ListOf, MapOf, Scalar, Schema, is_of_type
+from shared.model.schema import INTEGER_LIMITS, ListOf, MapOf, Scalar, Schema, is_of_type
 
 _BAD = object()
 

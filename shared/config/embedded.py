@@ -4,12 +4,12 @@ import ipaddress
 import posixpath
 from typing import Any
 
+from shared.agent.places import AgentPaths
 from shared.config.decoding import decode
 from shared.config.document import Document
 from shared.config.effective import HANDLERS, EmbeddedContainerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
-from shared.places import AgentPaths
 
 REGISTRY_CONFIG_PATH = "certs.d"
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from shared.agent.places import find_places
 from shared.config.credential_providers import check_credential_providers
 from shared.config.decoding import decode
 from shared.config.document import Document, read_documents
@@ -21,7 +22,6 @@ from shared.config.flags import parse_flags
 from shared.config.host_facts import read_host_facts
 from shared.config.resolve import Resolved, Sources, resolve
 from shared.config.settings import absolute
-from shared.places import find_places
 
 
 def evaluate(arguments: list[str], replacement: str = "") -> Resolved:

@@ -6,7 +6,7 @@ that nothing uses has `acts=False`, so that an operator learns that it has no ef
 """
 
 from shared.config.fields import UNSET, Field, FlagKind
-from shared.schema import ListOf, MapOf, Scalar
+from shared.model.schema import ListOf, MapOf, Scalar
 
 B, I32, I64, U32, F64 = Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64, Scalar.UINT32, Scalar.FLOAT64
 S, D, Q, FLUSH = Scalar.STRING, Scalar.DURATION, Scalar.QUANTITY, Scalar.DURATION_OR_NANOSECONDS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from shared.schema import ListOf, MapOf, Scalar, Schema
+from shared.model.schema import ListOf, MapOf, Scalar, Schema
 
 
 class FlagKind(StrEnum):

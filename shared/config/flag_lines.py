@@ -8,7 +8,7 @@ from typing import Any
 from shared.config.flag_table import FLAGS
 from shared.config.flag_text import MASKED, value_text
 from shared.config.flags import Flags
-from shared.klog import go_quote
+from shared.log.klog import go_quote
 
 _ACTIONS = ("help", "version")
 CLASSIFIED = "CLASSIFIED"  # the value of a secret on /flagz

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.fields import FlagKind
-from shared.klog import go_quote
+from shared.log.klog import go_quote
 
 _LONGEST_SHOWN = 200  # characters of a bad value
 MASKED = "<masked>"

@@ -13,7 +13,7 @@ from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import MASKED, shown
 from shared.config.flag_values import IGNORED, parse_value
 from shared.config.spelling import closest, why_unusable
-from shared.klog import go_quote
+from shared.log.klog import go_quote
 
 _SHORTHANDS = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
 _LONGEST = 131072  # bytes of one argument; Linux passes no longer one to a program

@@ -11,8 +11,8 @@ from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.gate_table import ALL_ALPHA, GATES, Stage
-from shared.host import architecture
-from shared.klog import go_quote
+from shared.host.machine import architecture
+from shared.log.klog import go_quote
 from shared.version import KUBERNETES_RELEASE
 
 _LONG = """\

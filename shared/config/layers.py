@@ -18,7 +18,7 @@ from shared.config.field_table import FIELDS
 from shared.config.fields import RELATIVE_PATHS, SAME, UNSET, Field, schema_tree
 from shared.config.findings import Findings
 from shared.config.nested import put_value, remove_value, value_of
-from shared.schema import MapOf, Scalar
+from shared.model.schema import MapOf, Scalar
 
 # Keys that have their default only while a feature gate is on.
 _GATED = {

@@ -3,10 +3,10 @@
 import posixpath
 from typing import Any
 
+from shared.agent.places import AgentPaths
 from shared.config.findings import WARNING, Findings
 from shared.config.node_settings import node_ips, node_labels
 from shared.config.settings import absolute, seconds
-from shared.places import AgentPaths
 
 
 def own_settings(own: dict[str, Any], places: AgentPaths, hostname: str, findings: Findings) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.agent.places import AgentPaths
 from shared.config.decoding import decode
 from shared.config.document import Document
 from shared.config.drop_ins import check_head
@@ -28,7 +29,6 @@ from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import absolute, settings_of
-from shared.places import AgentPaths
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
 _DYNAMIC = "DynamicKubeletConfig"

@@ -21,7 +21,7 @@ from shared.config.rules_logging import check_logging, check_tracing
 from shared.config.rules_placement import check_placement
 from shared.config.rules_pods import check_pod_logs_dir, check_pods
 from shared.config.rules_serving import check_cluster_dns, check_open_access, check_serving
-from shared.schema import Scalar
+from shared.model.schema import Scalar
 
 __all__ = ["check_clients", "check_listeners", "check_open_access", "check_pod_logs_dir", "check_rules", "value_of"]
 

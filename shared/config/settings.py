@@ -16,7 +16,7 @@ from shared.config.nested import value_of
 from shared.config.node_settings import check_sysctls, check_taints, reservations
 from shared.config.rules_serving import usable_cluster_dns
 from shared.model.quantity import NANO, QuantityError, parse_quantity
-from shared.schema import Scalar
+from shared.model.schema import Scalar
 
 _NO_RESTART_PERIOD = 300.0  # seconds; the back-off where its feature gate is off
 _PATHS = ("staticPodPath", "tlsCertFile", "tlsPrivateKeyFile", "authentication.x509.clientCAFile")  # made absolute

@@ -12,9 +12,9 @@ from cri_api.v1 import api_pb2_grpc
 
 from shared.cri.call_metrics import CallMetrics
 from shared.cri.interface import RuntimeCallError
-from shared.deadlines import waiting_for
-from shared.grpc_codes import code_name
 from shared.metrics.registry import Registry
+from shared.plugin_grpc.grpc_codes import code_name
+from shared.process.deadlines import waiting_for
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from shared.cri import content_pb2
 from shared.cri.channel import target
 from shared.cri.interface import Blob, ContentStoreError, Ingest
-from shared.grpc_codes import code_name
+from shared.plugin_grpc.grpc_codes import code_name
 
 _SERVICE = "/containerd.services.content.v1.Content"
 _METADATA = (("containerd-namespace", "k8s.io"),)  # of what containerd pulls for CRI

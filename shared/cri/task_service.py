@@ -13,8 +13,8 @@ import grpc.aio
 from shared.cri import tasks_pb2
 from shared.cri.channel import target
 from shared.cri.interface import RuntimeCallError
-from shared.deadlines import waiting_for
-from shared.grpc_codes import code_name
+from shared.plugin_grpc.grpc_codes import code_name
+from shared.process.deadlines import waiting_for
 
 _SERVICE = "/containerd.services.tasks.v1.Tasks"
 _METADATA = (("containerd-namespace", "k8s.io"),)  # of what containerd runs for CRI

@@ -14,7 +14,7 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import ContinuationFrame, HeadersFrame, PushPromiseFrame
 
-from shared.http2_frames import FRAME_TYPE_INDEX, LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
+from shared.http_get.http2_frames import FRAME_TYPE_INDEX, LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
 
 Headers = list[tuple[str, str]]
 

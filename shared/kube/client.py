@@ -15,9 +15,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from shared.clock import Clock, SystemClock
-from shared.host import architecture
-from shared.json_text import json_bytes
+from shared.host.machine import architecture
 from shared.kube.answers import Answer, MalformedAnswerError, decode_object, retry_after_seconds, status_error
 from shared.kube.connection import Connection, ConnectionState, HttpAnswer
 from shared.kube.current_connection import CurrentConnection
@@ -28,6 +26,8 @@ from shared.kube.request_queue import RequestQueue, Urgency
 from shared.kube.watching import WatchStream
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
+from shared.text.json_text import json_bytes
+from shared.time.clock import Clock, SystemClock
 from shared.tracing.span import Attributes, Kind
 from shared.tracing.tracer import Tracer
 from shared.version import KUBERNETES_RELEASE

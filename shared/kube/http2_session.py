@@ -15,7 +15,7 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 from hyperframe.exceptions import HyperframeError
 
-from shared.http2_frames import LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
+from shared.http_get.http2_frames import LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
 
 # Bytes that a server may send on one stream before its reader has taken them. A line of a watch may be longer: its
 # reader takes the pieces. The connection's window is never the narrower one, so that a stream that is not read holds

@@ -6,8 +6,8 @@ Requests of several clients may share one queue, and so one limit. Knows nothing
 import asyncio
 from enum import IntEnum
 
-from shared.clock import Clock
 from shared.kube.rate_limit import TokenBucket
+from shared.time.clock import Clock
 
 _FAIR = 8  # every eighth turn goes to the oldest request, so that no urgency waits for ever
 

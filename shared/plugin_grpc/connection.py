@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from shared.grpc_codes import code_name
+from shared.plugin_grpc.grpc_codes import code_name
 
 PluginMessage = Message
 Answer = TypeVar("Answer", bound=Message)

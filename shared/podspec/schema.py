@@ -7,8 +7,8 @@ import json
 import math
 from typing import Any
 
+from shared.model.schema import ListOf, MapOf, Scalar, Schema, Struct, is_of_type
 from shared.podspec.usual_values import UnusualError, usual_copy
-from shared.schema import ListOf, MapOf, Scalar, Schema, Struct, is_of_type
 
 MAX_DEPTH = 100
 S, I, B, Q = Scalar.STRING, Scalar.INT64, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741

@@ -5,7 +5,6 @@ Only sources imports this, for it brings the validation of pods with it; what a 
 
 from typing import Any
 
-from shared.json_text import json_bytes
 from shared.model.objects import Object, name
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.hashing import content_hash
@@ -13,6 +12,7 @@ from shared.podspec.pod_source import HASH, MIRROR, SOURCE
 from shared.podspec.references import api_reference
 from shared.podspec.schema import plain_copy, shown, type_errors
 from shared.podspec.validation import validate_pod
+from shared.text.json_text import json_bytes
 
 LARGEST_POD = 8 << 20  # bytes of its JSON with defaults: half of what a message between processes may have
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint import read_record
+from shared.files.checkpoint import read_record
 from shared.story.lines import Kind, Line, Story, is_moment
 
 _TAIL = 16 << 10  # bytes; a line is shorter

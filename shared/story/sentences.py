@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from shared.byte_size import byte_size
-from shared.pull_text import pull_text
 from shared.story.lines import Kind, Line
 from shared.story.restarts import how_it_ended
+from shared.text.byte_size import byte_size
+from shared.text.pull_text import pull_text
 
 _CALLS = {
     "LookAtPod": "looked at what the runtime has of the pod",

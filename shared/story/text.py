@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.plain_text import plain
 from shared.story.lines import Line, Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
-from shared.timestamps import local_text
+from shared.text.plain_text import plain
+from shared.time.timestamps import local_text
 
 
 def story_text(story: Story, since: float = 0.0) -> list[str]:

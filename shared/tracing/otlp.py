@@ -16,10 +16,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from shared.backoff import Backoff
-from shared.grpc_codes import code_name
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
+from shared.plugin_grpc.grpc_codes import code_name
+from shared.time.backoff import Backoff
 from shared.tracing.span import Attributes, Span, Value
 
 log = logging.getLogger(__name__)

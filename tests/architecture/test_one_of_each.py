@@ -5,7 +5,7 @@ import re
 
 from tests.architecture.checkout import python_files, text_of, tree_of
 
-BACKOFF = "shared/backoff.py"
+BACKOFF = "shared/time/backoff.py"
 POWERS_THAT_ARE_NO_DELAYS = {
     "shared/config/durations.py",  # decimal fractions
     "shared/config/flag_values.py",  # widths of integers
@@ -30,7 +30,7 @@ def test_yaml_is_read_in_one_place() -> None:
 def test_shapes_of_data_are_described_in_one_language() -> None:
     described = re.compile(r"^class (ListOf|MapOf)\b", re.MULTILINE)
     found = [name for name in python_files("shared", "bus", "services") if described.search(text_of(name))]
-    assert found == ["shared/schema.py"]
+    assert found == ["shared/model/schema.py"]
 
 
 def test_clients_of_the_runtime_are_built_in_one_place() -> None:

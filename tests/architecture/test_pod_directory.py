@@ -2,10 +2,10 @@
 
 import ast
 
-from shared import pod_directory
+from shared.pods import directory as pod_directory
 from tests.architecture.checkout import python_files, tree_of
 
-OWNER = "shared/pod_directory.py"
+OWNER = "shared/pods/directory.py"
 # Names that mean nothing else anywhere; `volumes`, `plugins` and `containers` are also fields of pods and of messages.
 NAMES = {pod_directory.SUBPATHS, pod_directory.ETC_HOSTS, pod_directory.USER_NAMESPACE}
 

@@ -19,7 +19,7 @@ PRODUCT = ("bus", "services", "shared")
 
 # Third-party package -> the modules (or packages, ending in "/") that may import it.
 WHO_MAY_IMPORT = {
-    "grpc": ("shared/cri/", "shared/grpc_codes.py", "shared/plugin_grpc/", "shared/tracing/otlp.py"),
+    "grpc": ("shared/cri/", "shared/plugin_grpc/", "shared/tracing/otlp.py"),
     "opentelemetry": ("shared/tracing/otlp.py",),
     "cri_api": ("shared/cri/",),
     "google": (
@@ -55,9 +55,9 @@ WHO_MAY_IMPORT = {
     ),
     "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
     "uvloop": ("services/frame/event_loop.py",),
-    "h2": ("shared/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
+    "h2": ("shared/http_get/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
     "hpack": (),
-    "hyperframe": ("shared/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
+    "hyperframe": ("shared/http_get/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
     "dbus_fast": ("services/podsync/adapters/cgroups/systemd_units.py",),
     "click": ("services/cli/",),
 }

@@ -50,7 +50,7 @@ def test_the_deciding_half_of_a_plugin_uses_no_impure_module(name: str) -> None:
 def test_the_check_sees_what_a_deciding_method_reaches() -> None:
     source = """
 import os
-from shared.clock import SystemClock
+from shared.time.clock import SystemClock
 def helper(): return os.getpid()
 class Plugin:
     @classmethod

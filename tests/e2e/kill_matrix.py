@@ -30,10 +30,10 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import persistent_volume_spec, volume_of, volume_spec
-from shared.clock import SystemClock
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import below
 from shared.model.objects import Object
-from shared.mountinfo import below
-from shared.tree_removal import RemovalProgress
+from shared.time.clock import SystemClock
 
 CONFIG = {"data": {"key": "content"}}
 DRIVER = "hostpath.csi.k8s.io"

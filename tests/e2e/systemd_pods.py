@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.cgroup_layout import find_hierarchies
+from shared.host.cgroup_layout import find_hierarchies
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from shared.podspec.resources import weight

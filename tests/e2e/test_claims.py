@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from services.volume.adapters.mounts import mount_table
+from shared.host.mountinfo import below
 from shared.model.objects import Object
-from shared.mountinfo import below
 from tests.support.agents.agent import NODE
 from tests.support.clusters.cluster import Cluster
 from tests.support.installed.lacking import require_command

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.cgroup_layout import find_hierarchies
-from shared.child_process import process_end
+from shared.host.cgroup_layout import find_hierarchies
 from shared.model.objects import Object
+from shared.process.child_process import process_end
 from tests.e2e.test_node_allocatable import machine
 from tests.support.clusters.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS

@@ -24,8 +24,8 @@ from services.volume.core.files_source import Files
 from services.volume.core.payload import PayloadFile
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.projected import ProjectedPlugin
-from shared.clock import SystemClock
-from shared.mountinfo import below
+from shared.host.mountinfo import below
+from shared.time.clock import SystemClock
 from tests.service.volume.cluster import ACCESS, CFG, KEY, Cluster
 from tests.support.installed.lacking import require_command
 from tests.support.waits.deadline import WAIT_SECONDS

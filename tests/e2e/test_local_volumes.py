@@ -16,9 +16,9 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.outcome import PluginEvent
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.local import Local, LocalPlugin
-from shared.clock import SystemClock
-from shared.mountinfo import below
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import below
+from shared.time.clock import SystemClock
 from tests.support.installed.lacking import require_command
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]

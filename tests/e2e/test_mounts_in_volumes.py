@@ -14,9 +14,9 @@ from services.volume.adapters.mounts import bind_to_itself, mount_table
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
-from shared.clock import SystemClock
-from shared.mountinfo import below
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import below
+from shared.time.clock import SystemClock
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]

@@ -12,9 +12,9 @@ from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.nfs import Nfs, NfsPlugin
-from shared.clock import SystemClock
-from shared.mountinfo import below
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import below
+from shared.time.clock import SystemClock
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 

@@ -6,7 +6,7 @@ import pytest
 
 from bus.messages.streams import SERVICES
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
-from shared.cgroup_layout import find_hierarchies, processes_in
+from shared.host.cgroup_layout import find_hierarchies, processes_in
 from tests.support.agents.behaviour import container, pod_of
 from tests.support.agents.world import World
 from tests.support.waits.deadline import WAIT_SECONDS

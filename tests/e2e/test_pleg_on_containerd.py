@@ -18,11 +18,11 @@ from bus.messages.podsync import PodProbes, PodStatus
 from bus.messages.streams import NODE_IMAGES, PODS_PROBES, PODS_STATUS, PROBES_RESULTS, RUNTIME_PODS, events_of
 from services.frame.launch import Context
 from services.pleg.service import build
-from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Message
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
+from shared.time.clock import SystemClock
 from tests.fakes.memory_bus import MemoryBus, MemoryNetwork
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd
 from tests.support.waits.deadline import WAIT_SECONDS

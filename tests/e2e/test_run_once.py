@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from shared.agent.run_once import load_record
 from shared.model.runtime import ContainerState
-from shared.run_once import load_record
 from tests.support.agents.agent import BIN
 from tests.support.agents.world import World, busybox_pod
 from tests.support.runtime.containerd import PrivateContainerd, started_containerd

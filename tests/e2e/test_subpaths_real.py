@@ -21,9 +21,9 @@ from services.volume.core.payload import PayloadFile, SetUpInputs
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
-from shared.clock import SystemClock
-from shared.mountinfo import below
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import below
+from shared.time.clock import SystemClock
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]
 

@@ -16,10 +16,10 @@ from bench.agents import Bulkhead, GoKubelet
 from bench.site import Site
 from bench.watch import ready
 from services.volume.adapters.mounts import mount_table
+from shared.host.mountinfo import below
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError
 from shared.model.objects import Object
-from shared.mountinfo import below
 from shared.podspec.earlier_hash import earlier_container_hash
 from shared.podspec.hashing import container_hash
 from tests.support.agents.behaviour import container

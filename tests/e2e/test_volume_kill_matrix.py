@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters.mounts import mount_table, unmount_all
-from shared.mountinfo import below
+from shared.host.mountinfo import below
 from tests.e2e.kill_matrix import DRIVER, UID, Kind, Machine
 from tests.fakes.csi_driver import STAGE
 from tests.support.installed.lacking import require_command

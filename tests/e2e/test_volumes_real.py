@@ -23,9 +23,9 @@ from services.volume.plugins.files import FilesPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
-from shared.clock import SystemClock
-from shared.mountinfo import below, containing
-from shared.tree_removal import RemovalProgress, remove_tree
+from shared.files.tree_removal import RemovalProgress, remove_tree
+from shared.host.mountinfo import below, containing
+from shared.time.clock import SystemClock
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = pytest.mark.root

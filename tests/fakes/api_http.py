@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 import orjson
 from aiohttp import web
 
-from shared.clock import SystemClock
 from shared.kube.interface import ApiClient, ApiStatusError, PatchType
+from shared.time.clock import SystemClock
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer

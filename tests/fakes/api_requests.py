@@ -9,7 +9,7 @@ from shared.kube.interface import ApiStatusError, PatchType
 from shared.model.objects import Object
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.qos import compute_qos_class
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 from tests.fakes import api_node_rules as node_rules
 from tests.fakes.api_resize import RefusedError, needed_features, resized, resources_of
 from tests.fakes.api_resources import OlderServer, Resource, Target, selector_of, target_of

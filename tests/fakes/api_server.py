@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.clock import Clock
 from shared.kube import paths
 from shared.kube.interface import (
     ApiClient,
@@ -21,6 +20,7 @@ from shared.kube.interface import (
     WatchEvent,
 )
 from shared.model.objects import Object
+from shared.time.clock import Clock
 from tests.fakes.api_requests import Answer, ApiRequests
 from tests.fakes.api_resources import NEWEST, OlderServer, selector_of, target_of
 from tests.fakes.api_store import ApiStore, WatchStream

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shared.clock import Clock
 from shared.kube.interface import ApiStatusError, ApiUnreachableError, WatchEvent
 from shared.model.objects import Object
-from shared.timestamps import rfc3339
+from shared.time.clock import Clock
+from shared.time.timestamps import rfc3339
 from tests.fakes.api_resources import Selector, Target
 from tests.fakes.json_copy import json_copy
 

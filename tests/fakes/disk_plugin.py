@@ -11,8 +11,8 @@ from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from services.volume.plugins.registry import PLUGINS, Plugins
+from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
-from shared.tree_removal import RemovalProgress
 
 _RECORD = "vol_data.json"
 

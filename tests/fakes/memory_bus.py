@@ -23,7 +23,7 @@ QUIET_TURNS = 2  # of asyncio's own loop after which nothing at all was ready to
 
 
 class ManualClock:
-    """A `shared.clock.Clock` that does not move by itself; wall and monotonic seconds move together."""
+    """A `shared.time.clock.Clock` that does not move by itself; wall and monotonic seconds move together."""
 
     def __init__(self, monotonic: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
         self._monotonic, self._wall = monotonic, wall

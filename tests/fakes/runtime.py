@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from cri_api.v1 import api_pb2
 
-from shared.clock import Clock, SystemClock
 from shared.cri.decode import fill
 from shared.cri.interface import (
     ContentStore,
@@ -28,6 +27,7 @@ from shared.cri.interface import (
     StreamOptions,
 )
 from shared.model.runtime import Container, RuntimePod, Sandbox
+from shared.time.clock import Clock, SystemClock
 from tests.fakes.faults import Faults
 from tests.fakes.runtime_world import RuntimeWorld
 

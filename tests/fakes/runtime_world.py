@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shared.clock import Clock
 from shared.cri.decode import ANNOTATION_HASH, LABEL_CONTAINER_NAME, restart_count
 from shared.cri.interface import ImageStatus, Message, RuntimeCallError, RuntimeEvent
 from shared.cri.termination import read_termination_message
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.pod_source import SOURCE, STATIC_SOURCES
+from shared.time.clock import Clock
 from tests.fakes.left_tasks import never_ran, refusal_of_removal, refusal_of_start
 
 FIRST_PID = 1 << 23  # above any pid_max, so that a fake pid never names a real process

@@ -20,9 +20,9 @@ import zmq
 
 from services.frame import launch as frame
 from services.frame.launch import Context
-from shared.deadlines import work_on
 from shared.errors import OperatorError
-from shared.watchdog import Watchdog
+from shared.process.deadlines import work_on
+from shared.process.watchdog import Watchdog
 
 log = logging.getLogger("dummy")
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.processes import AgentProcesses
 from bench.scenarios.stats import crowd, readings
-from shared.cgroup_layout import find_hierarchies
+from shared.host.cgroup_layout import find_hierarchies
 from tests.process.supervised import eventually
 
 

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 import uvloop
 
-from shared.child_process import ChildResult, OutputTooLargeError, run_child
+from shared.process.child_process import ChildResult, OutputTooLargeError, run_child
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 both_loops = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])

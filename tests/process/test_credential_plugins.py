@@ -14,8 +14,8 @@ import pytest
 
 from services.podsync.adapters.images.credential_plugins import MOST_OUTPUT, CredentialPlugins
 from services.podsync.core.images.keyring import AccountSource
-from shared.clock import SystemClock
 from shared.config.effective import CredentialProvider
+from shared.time.clock import SystemClock
 from tests.service.podsync.registry_stage import Secrets, pod
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters.mounts import mount_table
-from shared.mountinfo import below
+from shared.host.mountinfo import below
 from tools.leftovers import unmount_below
 
 pytestmark = pytest.mark.root

@@ -22,9 +22,9 @@ from tests.support.waits.deadline import WAIT_SECONDS
 PROGRAM = """
 import asyncio, logging, os, resource, sys, time
 from shared.config.effective import EffectiveConfig
-from shared.klog import structured
+from shared.log.klog import structured
 from services.frame.log_configuration import configure_log
-from shared.log import start_log
+from shared.log.process_log import start_log
 
 directory, form, order = sys.argv[1:]
 handler = start_log("small")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from services.pleg.adapters.memory_notifications import MemoryNotifications
-from shared.cgroup_layout import find_hierarchies
+from shared.host.cgroup_layout import find_hierarchies
 from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.no_runtime]

@@ -18,9 +18,9 @@ from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, Sys
 from services.podsync.adapters.cgroups.systemd_units import SystemdError, SystemdUnits
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cgroups.systemd_properties import unit_of
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import cgroup_name
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import cgroup_name
 from shared.podspec.resources import weight
 from tests.support.installed.lacking import lack
 from tests.support.machines.systemd_machine import SystemdMachine

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.tls import ServingTls
 from shared.errors import OperatorError
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from tests.process.tls_site import Authority, Connection, Site, handshake, key_pem, s_client, served_name, until_served
 from tests.service.server.running import configuration
 from tests.support.waits.deadline import WAIT_SECONDS

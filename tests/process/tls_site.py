@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from tests.service.server.running import Running, configuration, running
 from tests.support.installed.lacking import require_command
 from tests.support.waits.deadline import WAIT_SECONDS

@@ -37,7 +37,7 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from bus.process_bus import ProcessBus
 from services.frame.generation import generation_of
 from shared.model.runtime import Container, ContainerState, RuntimePod
-from shared.timestamps import rfc3339_micro
+from shared.time.timestamps import rfc3339_micro
 
 STARTED = "2026-01-02T03:04:05Z"
 FOLLOWED: dict[str, tuple[Stream[Any], ...]] = {

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from shared.listening_address import bind
+from shared.host.listening_address import bind
 
 FAMILIES = {"127.0.0.1": socket.AF_INET, "::1": socket.AF_INET6}
 
@@ -43,7 +43,7 @@ def test_without_ipv6_the_default_address_takes_ipv4(number: int, monkeypatch: p
                 raise OSError(number, "no IPv6")
             super().__init__(family, *more)
 
-    monkeypatch.setattr("shared.listening_address.socket.socket", WithoutIpv6)
+    monkeypatch.setattr("shared.host.listening_address.socket.socket", WithoutIpv6)
     with bind("0.0.0.0", 0) as listener:
         assert listener.family == socket.AF_INET
     with pytest.raises(OSError, match="no IPv6"):

@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from shared.listening_sockets import listening_ports
+from shared.host.listening_sockets import listening_ports
 
 
 def test_a_socket_that_listens_is_found_by_its_port() -> None:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping
 from random import Random
 from typing import Any
 
-from shared.clock import Clock
 from shared.kube.interface import (
     ApiClient,
     ApiError,
@@ -19,6 +18,7 @@ from shared.kube.interface import (
     WatchEvent,
 )
 from shared.model.objects import Object
+from shared.time.clock import Clock
 from tests.fakes.api_server import FakeApiServer, FakeClient, Received
 from tests.fakes.api_store import WatchStream
 from tests.fakes.json_copy import json_copy

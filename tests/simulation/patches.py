@@ -13,8 +13,8 @@ from services.pleg.core.probe_memory import ProbeMemory
 from services.podsync.adapters.node import node_facts_reader
 from services.podsync.adapters.story import StoryFiles
 from services.volume.controllers.plugin_registration import PluginRegistration
-from shared import cgroup_layout
 from shared.config.effective import EffectiveConfig
+from shared.host import cgroup_layout
 
 _watches: list["ManifestWatch"] = []
 
@@ -109,7 +109,7 @@ def machine() -> Iterator[None]:
         mock.patch("services.podsync.service.read_node_resources", _RESOURCES),
         mock.patch("services.podsync.service.read_machine_facts", _MACHINE),
         mock.patch("services.podsync.service.read_node_facts", _FACTS),
-        mock.patch("shared.cgroup_layout.find_hierarchies", _hierarchies),
+        mock.patch("shared.host.cgroup_layout.find_hierarchies", _hierarchies),
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
         mock.patch.object(PluginRegistration, "run", _wait),

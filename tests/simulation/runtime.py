@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-from shared.clock import Clock
 from shared.cri.interface import ExecResult, Message, RuntimeCallError
 from shared.model.runtime import ContainerState
+from shared.time.clock import Clock
 from tests.fakes.runtime import FakeRuntime
 from tests.simulation.faults import Fault, RuntimeFault
 from tests.simulation.loop import INCARNATION, Incarnation

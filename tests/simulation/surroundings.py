@@ -46,8 +46,8 @@ def surroundings(node: Node, seed: int) -> Iterator[None]:
         with (
             mock.patch.object(secrets, "token_hex", lambda n=16: rng.randbytes(n).hex()),
             mock.patch.object(secrets, "randbelow", rng.randrange),
-            mock.patch("shared.crash._CRASH_AT", "@simulation"),
-            mock.patch("shared.crash._claim", lambda _at, name: node.crash_point(name)),
+            mock.patch("shared.process.crash._CRASH_AT", "@simulation"),
+            mock.patch("shared.process.crash._claim", lambda _at, name: node.crash_point(name)),
             patches.machine(),
         ):
             yield

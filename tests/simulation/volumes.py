@@ -17,7 +17,7 @@ from services.volume.core.operations import (
 from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent
 from services.volume.core.payload import SetUpInputs, make_payload
 from services.volume.plugins.plugin_calls import PluginCalls
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
 from tests.simulation.oracle import Oracle
 from tests.simulation.story import Story
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.crash import crash_point
 from shared.errors import OperatorError
-from shared.files import sync_directory, write_atomically
+from shared.files.atomic import sync_directory, write_atomically
+from shared.process.crash import crash_point
 
 _LARGEST = 2**20  # bytes of a certificate file
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from services.bootstrap.core.containerd_config import Machine, read_version
 from shared.config.effective import HANDLERS, EmbeddedContainerd
-from shared.mountinfo import containing, parse
-from shared.selinux import container_file_label, policy_has_label, selinux_enabled
+from shared.host.mountinfo import containing, parse
+from shared.host.selinux import container_file_label, policy_has_label, selinux_enabled
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import logging
 import os
 from pathlib import Path
 
-from shared.selinux import container_file_label
+from shared.host.selinux import container_file_label
 
 log = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from shared.child_process import end_of
 from shared.config.effective import EmbeddedContainerd
-from shared.crash import crash_point
 from shared.errors import OperatorError
-from shared.files import write_atomically
-from shared.process_identity import identity_of, is_running
+from shared.files.atomic import write_atomically
+from shared.process.child_process import end_of
+from shared.process.crash import crash_point
+from shared.process.identity import identity_of, is_running
 
 log = logging.getLogger(__name__)
 

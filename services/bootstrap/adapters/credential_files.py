@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
-from shared.crash import crash_point
 from shared.errors import OperatorError
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials, load_credentials
+from shared.process.crash import crash_point
 
 _PIECES = {
     "ca_file": ("ca", "ca.crt"), "client_certificate_file": ("certificate", "client.crt"),

@@ -18,7 +18,7 @@ from services.bootstrap.adapters.resolved_credentials import (
     check_material,
 )
 from services.bootstrap.core.kubeconfig import CurrentContext
-from shared.timestamps import parse_rfc3339
+from shared.time.timestamps import parse_rfc3339
 
 PLUGIN_TIMEOUT = 30  # seconds
 FIRST_TIMEOUT = 5  # seconds, where everything else waits for the answer: static pods must not

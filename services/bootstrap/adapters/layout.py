@@ -12,7 +12,7 @@ from pathlib import Path
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
-from shared.selinux import selinux_enabled
+from shared.host.selinux import selinux_enabled
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
+from shared.agent.lock_file import HELD, hold
 from shared.errors import OperatorError
-from shared.klog import structured
-from shared.lock_file import HELD, hold
+from shared.log.klog import structured
 
 log = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from services.bootstrap.core.config_source import decode_source, encode_source, source_of
 from services.bootstrap.core.node_config import Checkpoints, Rejection
-from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
 from shared.errors import OperatorError
-from shared.files import remove_unfinished, sync_directory, write_atomically
+from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
+from shared.files.checkpoint import Checkpoint
 from shared.model.config_source import ConfigSource
+from shared.process.crash import crash_point
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 ASSIGNED, LAST_KNOWN_GOOD = "assigned", "last-known-good"

@@ -14,7 +14,7 @@ from services.bootstrap.adapters.kubeconfig import KubeconfigReport, ManagedPair
 from services.bootstrap.core.client_plan import ClientPlan, plan_client
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
 from shared.config.effective import EffectiveConfig
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 
 _BOOTSTRAP = "--bootstrap-kubeconfig"
 _ASKED = "there is no valid client certificate yet (a start asks for one; bootstrap's log has the progress)"

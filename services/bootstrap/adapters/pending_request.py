@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from services.bootstrap.core.certificate_template import Template
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)

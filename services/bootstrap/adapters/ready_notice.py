@@ -9,9 +9,9 @@ import logging
 import os
 from pathlib import Path
 
-from shared.files import write_atomically
-from shared.klog import structured
-from shared.service_notify import READY, notify, service_socket
+from shared.agent.service_notify import READY, notify, service_socket
+from shared.files.atomic import write_atomically
+from shared.log.klog import structured
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.config.effective import EffectiveConfig
-from shared.files import sync_directory, write_atomically
+from shared.files.atomic import sync_directory, write_atomically
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

@@ -4,10 +4,10 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+from shared.agent.places import PAGE_ADDRESS
 from shared.config.effective import EffectiveConfig
-from shared.listening_address import bind
-from shared.listening_sockets import listening, owner_of
-from shared.places import PAGE_ADDRESS
+from shared.host.listening_address import bind
+from shared.host.listening_sockets import listening, owner_of
 
 
 def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tuple[list[str], list[str]]:

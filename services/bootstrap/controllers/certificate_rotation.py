@@ -25,11 +25,11 @@ from services.bootstrap.core.certificate_template import CertificateFacts, Templ
 from services.bootstrap.core.rotation import REFUSED_PAUSE, deadline_of_new, is_due, rotation_deadline
 from services.bootstrap.core.signing_request import generated_name
 from services.frame.launch import Context
-from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.kube.interface import ApiClient, ApiStatusError
 from shared.model.objects import Object
-from shared.timestamps import rfc3339
+from shared.process.crash import crash_point
+from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from services.bootstrap.controllers.tls_bootstrap import TlsBootstrap
 from services.bootstrap.core.certificate_template import Template, client_template, serving_template
 from services.bootstrap.core.client_plan import ClientPlan
 from services.frame.launch import Context
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 _DNS_ONLY = "AllowDNSOnlyNodeCSR"
 

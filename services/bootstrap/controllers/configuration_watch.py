@@ -21,9 +21,9 @@ from services.bootstrap.controllers.node_config_choice import with_since
 from services.bootstrap.controllers.reload import reload
 from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since
 from services.frame.launch import Context
+from shared.agent.places import find_places
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
-from shared.places import find_places
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from services.bootstrap.adapters import containerd_host
 from services.bootstrap.adapters.containerd_labels import label_directories
 from services.bootstrap.core.containerd_config import render_config, render_network, snapshotter_of
 from shared.config.effective import EffectiveConfig
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 
 log = logging.getLogger(__name__)
 

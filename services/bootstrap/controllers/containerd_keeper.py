@@ -25,12 +25,12 @@ from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
 from services.frame.signals import Signals
 from services.frame.takeover import take_over
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
-from shared.log import LogFile, start_log
-from shared.places import find_places
-from shared.process_identity import started_at
+from shared.log.process_log import LogFile, start_log
+from shared.process.identity import started_at
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.rotation import REFUSED_PAUSE, attempt_delay
 from services.bootstrap.core.signing_request import CsrOutcome
 from services.frame.launch import Context
-from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from services.bootstrap.controllers.startup import BootstrapStartup
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.readers import changes, restarted_by
-from shared.crash import crash_point
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

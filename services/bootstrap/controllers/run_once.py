@@ -15,8 +15,8 @@ from services.bootstrap.adapters import supervisord
 from services.bootstrap.core.run_once import advance, progress
 from services.frame.generation import same_supervisord
 from services.frame.launch import Context
+from shared.agent.run_once import load_record, save_record
 from shared.model.run_once import RunOnceRecord
-from shared.run_once import load_record, save_record
 
 log = logging.getLogger(__name__)
 

@@ -28,16 +28,16 @@ from services.bootstrap.controllers.startup_credentials import StartupCredential
 from services.bootstrap.core.node_config import Rejection
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
 from services.frame.takeover import is_orphan
+from shared.agent.places import AgentPaths, find_arguments, find_places
+from shared.agent.service_notify import watchdog_interval
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import encode_effective, load_generation
 from shared.config.resolve import Resolved
-from shared.crash import crash_point
 from shared.errors import OperatorError
-from shared.files import write_atomically
-from shared.places import AgentPaths, find_arguments, find_places
-from shared.service_notify import watchdog_interval
+from shared.files.atomic import write_atomically
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

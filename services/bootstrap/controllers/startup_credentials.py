@@ -29,8 +29,8 @@ from services.bootstrap.controllers.csr_credentials import REQUESTING
 from services.bootstrap.core.client_plan import ClientPlan
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
-from shared.crash import crash_point
 from shared.errors import OperatorError
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from services.bootstrap.adapters.lock_contention import LockContention
 from services.bootstrap.adapters.ready_notice import notify_ready, supervisord_answers
 from services.bootstrap.core.agent_health import AgentHealth, poll_times
 from services.frame.launch import Context
-from shared.klog import structured
-from shared.service_notify import keep_pinging, service_socket, watchdog_interval
+from shared.agent.service_notify import keep_pinging, service_socket, watchdog_interval
+from shared.log.klog import structured
 
 log = logging.getLogger(__name__)
 

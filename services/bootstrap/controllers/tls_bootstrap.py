@@ -28,9 +28,9 @@ from services.bootstrap.core.rotation import REFUSED_PAUSE
 from services.bootstrap.core.signing_request import deterministic_name, request_text, signer_of
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from shared.model.objects import Object
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from services.bootstrap.adapters.iptables import Iptables, IptablesError
 from services.bootstrap.core.utility_chains import CANARY, CANARY_TABLES, Chain, utility_rules
-from shared.klog import structured
+from shared.log.klog import structured
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """When to run an exec plugin again: before what it gave ends, after a failure, after a 401 to what it gave. Pure."""
 
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 _RETRIES = Backoff(initial=1.0, cap=60.0)
 _RETRIES_WITHOUT = Backoff(initial=1.0, cap=8.0)  # without credentials: a node joins within 10 s of its network

@@ -4,7 +4,7 @@ Randomness is an argument in [0, 1); times are wall seconds, delays seconds.
 """
 
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 REFUSED_PAUSE = 300.0  # seconds before a signer that refused is asked again, unless its answer is removed before
 _EARLIEST, _SPREAD = 0.7, 0.2  # of the lifetime

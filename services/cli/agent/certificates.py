@@ -18,7 +18,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
 from shared.kube.credentials import load_credentials
-from shared.timestamps import local_text, parse_rfc3339, rfc3339
+from shared.time.timestamps import local_text, parse_rfc3339, rfc3339
 
 Write = Callable[[str], None]
 STREAM = "certificates"

@@ -183,7 +183,7 @@ def explain(
     130 = ended by Ctrl-C.
     """
     from services.cli.agent.explain import explain_image, explain_node, explain_pod, list_stories
-    from shared.places import find_places
+    from shared.agent.places import find_places
 
     if name and what != "image":
         raise click.UsageError(f"{name}: only image has a second name")
@@ -207,8 +207,8 @@ def explain(
 def _root_dir(run_dir: str) -> str:
     """That of the agent with this run directory, "" = the configured one; where none was started, of its flags. Raises
     OSError, and OperatorError for a configuration that cannot be used."""
+    from shared.agent.places import find_places
     from shared.config.excerpt import load_excerpt
-    from shared.places import find_places
 
     try:
         return load_excerpt(run_dir or find_places().run_dir).root_dir

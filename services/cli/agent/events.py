@@ -14,8 +14,8 @@ from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
 from services.report.pod_rows import one_line
 from shared.errors import OperatorError
-from shared.plain_text import plain
-from shared.timestamps import local_text, parse_rfc3339
+from shared.text.plain_text import plain
+from shared.time.timestamps import local_text, parse_rfc3339
 
 Write = Callable[[str], None]
 Event = dict[str, Any]

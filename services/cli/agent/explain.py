@@ -9,7 +9,6 @@ from typing import Any
 
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import shortened, terminal_width
-from shared.plain_text import plain
 from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions
 from shared.story.text import (
     image_data,
@@ -21,6 +20,7 @@ from shared.story.text import (
     story_data,
     story_text,
 )
+from shared.text.plain_text import plain
 
 Write = Callable[[str], None]
 

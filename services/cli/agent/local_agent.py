@@ -18,9 +18,9 @@ from bus.messages.snapshot import GetSnapshot, Snapshot
 from services.report.node import Report, ReportInputs, process_problem, report
 from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
 from services.report.processes import process_of
+from shared.agent.places import PLACE_VARIABLES, find_places
 from shared.config.excerpt import ConfigExcerpt, load_excerpt
 from shared.errors import OperatorError
-from shared.places import PLACE_VARIABLES, find_places
 
 TIMEOUT = 1.0  # seconds that a running process has to answer; one that is stopped is not waited for
 _NAMES_TIMEOUT = 0.3  # the same while a shell completes a name: it shows what is known by then

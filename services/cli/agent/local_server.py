@@ -11,8 +11,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
+from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
-from shared.places import LOCAL_SOCKET
 
 ANSWER = 10.0  # seconds until the head of an answer
 _REMEDY = "bulkhead status shows the processes"

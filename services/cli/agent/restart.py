@@ -14,7 +14,7 @@ from services.cli.agent.local_agent import Agent, local_agent
 from services.report.node import process_problem
 from services.report.processes import process_of
 from shared.errors import OperatorError
-from shared.process_identity import is_running
+from shared.process.identity import is_running
 
 Write = Callable[[str], None]
 STOP_TIMEOUT = 10.0  # seconds that a service has to end, as stopwaitsecs of supervisord.conf; then it is killed

@@ -17,9 +17,9 @@ from asyncinotify import Inotify, Mask
 
 from bus.messages.services import SERVICES
 from services.cli.terminal.table import Paint, paint
+from shared.agent.places import find_places
 from shared.config.excerpt import load_excerpt
 from shared.errors import OperatorError
-from shared.places import find_places
 
 Write = Callable[[str], None]
 Record = tuple[str, int, str]  # time as time_of returns it, number of the service, text without the last line break

@@ -23,7 +23,7 @@ from services.cli.terminal.table import (
 from services.report.node import ProcessRow, Report
 from services.report.pod_rows import PodRow, one_line
 from shared.errors import OperatorError
-from shared.plain_text import plain
+from shared.text.plain_text import plain
 
 Write = Callable[[str], None]
 READY, FAILED, NOT_READY = 0, 1, 3  # exit codes

@@ -14,6 +14,7 @@ from bus.messages.services import SERVICES
 from services.cli.config.found_configuration import running_configuration
 from services.cli.config.show import leaves, masked, own_flags
 from services.cli.terminal.output import dump
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
@@ -23,8 +24,7 @@ from shared.config.nested import value_of
 from shared.config.pod_costs import PodEffect, gravest
 from shared.config.readers import Change, changes, restarted_by
 from shared.config.resolve import Resolved
-from shared.places import find_places
-from shared.schema import MapOf
+from shared.model.schema import MapOf
 
 Write = Callable[[str], None]
 SAME, DIFFERENT, REFUSED = 0, 1, 2  # exit codes, as those of diff

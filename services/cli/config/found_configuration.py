@@ -9,12 +9,12 @@ from pathlib import Path
 from services.cli.systemd import control
 from services.cli.systemd.command_line import unit_flags, unit_variables
 from services.report.processes import process_of
+from shared.agent.places import AgentPaths, find_arguments, find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
-from shared.places import AgentPaths, find_arguments, find_places
 
 UNITS = ("bulkhead.service", "kubelet.service")
 

@@ -13,7 +13,7 @@ from shared.config.flag_table import FLAGS
 from shared.config.layers import Layers, Origin
 from shared.config.nested import value_of
 from shared.config.resolve import Resolved
-from shared.schema import MapOf
+from shared.model.schema import MapOf
 
 Write = Callable[[str], None]
 _HEADERS, _URL = "staticPodURLHeader", "staticPodURL"

@@ -217,7 +217,7 @@ def execute(
 
 
 def _run_dir(given: str) -> str:
-    from shared.places import find_places
+    from shared.agent.places import find_places
 
     return given or find_places().run_dir
 

@@ -13,8 +13,8 @@ from services.cli.terminal.output import dump
 from services.cli.terminal.table import duration, table, terminal_width
 from services.report.pod_rows import PodFacts, PodRow, one_line
 from shared.errors import OperatorError
-from shared.plain_text import plain
-from shared.timestamps import local_text
+from shared.text.plain_text import plain
+from shared.time.timestamps import local_text
 
 Write = Callable[[str], None]
 _WITHOUT_PODSYNC = (

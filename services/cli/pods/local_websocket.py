@@ -8,8 +8,8 @@ from pathlib import Path
 import aiohttp
 
 from services.cli.agent.local_server import ANSWER, Query, answer, failure
+from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
-from shared.places import LOCAL_SOCKET
 
 _HOST = "http://bulkhead"  # part of a URL; a Unix socket has no host
 _UPGRADE_REQUIRED = "Upgrade request required"

@@ -16,9 +16,9 @@ from services.cli.agent.local_server import connect
 from services.cli.pods.manifest_files import Document, read_files
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
+from shared.agent.manifests_api import LARGEST, PATH, SOCKET
 from shared.errors import OperatorError
-from shared.manifests_api import LARGEST, PATH, SOCKET
-from shared.plain_text import is_utf8, plain
+from shared.text.plain_text import is_utf8, plain
 
 _SECONDS = 30.0  # until an answer
 _ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows

@@ -24,7 +24,7 @@ from services.cli.pods.listing import one_pod
 from services.cli.pods.local_websocket import local_websocket
 from services.cli.pods.logs import chosen_container
 from shared.errors import OperatorError
-from shared.plain_text import is_utf8
+from shared.text.plain_text import is_utf8
 
 Write = Callable[[str], None]
 _PROTOCOL = "v5.channel.k8s.io"

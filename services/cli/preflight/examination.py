@@ -19,11 +19,11 @@ from services.cli.preflight.machine import disk_findings, machine_findings, port
 from services.cli.preflight.pod_files import named_pods
 from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
 from services.cli.preflight.runtime import runtime_findings
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.nested import value_of
-from shared.devices.checkpoint import DeviceCheckpoint
+from shared.host.device_checkpoint import DeviceCheckpoint
 from shared.model.objects import Object
-from shared.places import find_places
 
 T = TypeVar("T")
 _BEYOND = 5.0  # seconds that a check may take beyond the time of its own requests

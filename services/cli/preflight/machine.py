@@ -8,11 +8,11 @@ from typing import Any
 
 from services.cli.preflight.findings import Finding, Section, Severity
 from services.report.processes import process_of
-from shared.cgroup_layout import Hierarchies, controllers_of, find_hierarchies
 from shared.config.effective import EffectiveConfig
 from shared.config.host_facts import read_host_facts
 from shared.config.nested import value_of
-from shared.listening_sockets import listening, owner_of
+from shared.host.cgroup_layout import Hierarchies, controllers_of, find_hierarchies
+from shared.host.listening_sockets import listening, owner_of
 from shared.model.eviction import threshold_amount
 
 _NEEDED = frozenset(("cpu", "memory", "pids"))

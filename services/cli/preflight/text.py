@@ -6,8 +6,8 @@ from typing import Any
 
 from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity, Verdict
 from services.cli.terminal.table import Paint
-from shared.plain_text import plain
 from shared.podspec.support import Effect
+from shared.text.plain_text import plain
 
 _SEVERITIES = max(len(severity) for severity in Severity)
 _VERDICTS = max(len(verdict) for verdict in Verdict) + len(" keeps")

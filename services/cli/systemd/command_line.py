@@ -6,9 +6,9 @@ import os
 
 from services.cli.systemd.expansion import assignments, expanded, variables_of
 from services.cli.systemd.unit import EnvironmentFile, ServiceUnit
+from shared.agent.places import PLACE_VARIABLES
 from shared.errors import OperatorError
-from shared.places import PLACE_VARIABLES
-from shared.plain_text import is_utf8
+from shared.text.plain_text import is_utf8
 
 _LONGEST = 1 << 20  # bytes of an environment file; systemd reads longer ones
 

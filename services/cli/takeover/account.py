@@ -7,7 +7,7 @@ from services.cli.takeover.containers import Change
 from services.cli.takeover.operation import DONE, INCOMPLETE, INTERRUPTED, REFUSED, ROLLED_BACK, Outcome
 from services.cli.takeover.unit import UNIT
 from services.cli.terminal.output import dump
-from shared.plain_text import plain
+from shared.text.plain_text import plain
 
 Write = Callable[[str], None]
 _RESULTS = {

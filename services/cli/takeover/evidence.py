@@ -12,7 +12,7 @@ from services.cli.config.masking import without_credentials
 from services.cli.systemd import control
 from services.cli.systemd.unit import ServiceUnit
 from shared.errors import OperatorError
-from shared.plain_text import plain
+from shared.text.plain_text import plain
 
 _TAIL = 64 << 10  # bytes of each log file that are read
 _LONGEST = 300  # characters of the line that is shown

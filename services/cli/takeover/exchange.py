@@ -44,9 +44,9 @@ from services.cli.takeover.prerequisites import Found, check_takeover, configura
 from services.cli.takeover.record import Record, RecordFile, held_lock
 from services.cli.takeover.unit import DROP_IN, DROP_INS, UNIT, loaded_kubelet
 from services.cli.terminal.table import paint
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
-from shared.places import find_places
 
 Write = Callable[[str], None]
 STATE = Path("/var/lib/bulkhead")

@@ -20,10 +20,10 @@ from services.cli.takeover.evidence import evidence
 from services.cli.takeover.plan import Intent, Kubelet, Observed, Step
 from services.cli.takeover.record import Record, RecordFile
 from services.cli.takeover.unit import DROP_IN, DROP_INS, UNIT, drop_in_text, loaded_kubelet
+from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
-from shared.files import remove_unfinished, sync_directory, write_atomically
-from shared.places import find_places
+from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
 INTERVAL = 0.25  # seconds
 _HEALTHZ = 2.0  # seconds

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from services.cli.takeover.plan import Intent, Observed, Step, may_precede_reload, next_step, steps_of
 from services.cli.takeover.record import Record
-from shared.crash import crash_point
 from shared.errors import OperatorError
+from shared.process.crash import crash_point
 
 Write = Callable[[str], None]
 DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes

@@ -22,7 +22,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
-from shared.plain_text import plain
+from shared.text.plain_text import plain
 
 _VERSION = 20.0  # seconds that `kubelet --version` has
 _SPACE = 64 << 20  # bytes that must be free where the agent writes: records, logs, compiled modules

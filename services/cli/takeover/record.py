@@ -12,7 +12,7 @@ import msgspec
 
 from services.cli.takeover.plan import Intent, Step
 from shared.errors import OperatorError
-from shared.files import remove_unfinished, sync_directory, write_atomically
+from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
 _LONGEST = 8 << 20  # bytes of a record that are read
 

@@ -7,8 +7,8 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from shared.byte_size import byte_size
-from shared.plain_text import plain
+from shared.text.byte_size import byte_size
+from shared.text.plain_text import plain
 
 _CLEAR = "\x1b[H\x1b[2J"  # home, and everything from there
 _GAP = 2

@@ -15,7 +15,7 @@ from services.cli.what_if.candidates import KINDS, Candidate, NodeIdentity, cand
 from services.cli.what_if.text import Answer, Reference, Verdict, lines
 from shared.config.loader import load_effective
 from shared.errors import OperatorError
-from shared.listening_sockets import listening_ports
+from shared.host.listening_sockets import listening_ports
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
 from shared.podspec.references import claim_names, referenced_objects

@@ -8,8 +8,8 @@ from typing import Any
 
 from bus.messages.pod_preview import PodPreview, PreviewedContainer, PreviewedImage
 from services.cli.what_if.candidates import Candidate
-from shared.plain_text import plain
 from shared.podspec.support import Effect, Unsupported
+from shared.text.plain_text import plain
 
 
 class Verdict(StrEnum):

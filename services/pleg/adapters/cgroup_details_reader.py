@@ -14,10 +14,10 @@ from services.pleg.adapters.usage_reading import directory_of, made_at, parent_o
 from services.pleg.core.cgroup_details import DeviceNumbers, Numbers, v1_details, v1_io, v2_details, v2_io
 from services.pleg.core.cgroup_values import key_numbers
 from services.pleg.core.pod_usage import running_containers
-from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import cgroup_name
-from shared.clock import Clock
+from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import cgroup_name
 from shared.model.runtime import RuntimePod, SandboxState
+from shared.time.clock import Clock
 
 _NANOSECONDS = 1_000_000_000
 _QOS = ((), ("burstable",), ("besteffort",))

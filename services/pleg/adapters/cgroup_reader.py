@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bus.messages.usage import CgroupUsage
 from services.pleg.core.cgroup_values import CgroupFiles, MachineMemory, v1_usage, v2_usage
-from shared.cgroup_layout import Hierarchies
-from shared.host import meminfo
+from shared.host.cgroup_layout import Hierarchies
+from shared.host.machine import meminfo
 
 MOST_BYTES = 64 * 1024  # of one file; a longer cgroup.procs counts as that
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")

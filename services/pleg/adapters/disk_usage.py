@@ -20,7 +20,7 @@ from bus.messages.usage import FilesystemUsage, VolumeUsage
 from services.pleg.adapters.file_statuses import MAX_ASIDE, FileStatuses, Places
 from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
-from shared.pod_directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
+from shared.pods.directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 
 BLOCK_BYTES = 512
 MAX_LINKED_FILES = 10_000  # of one pod, whose inode numbers are kept while their volume is counted: some 1 MiB

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from services.pleg.adapters.filesystem_reader import FilesystemReader
 from services.pleg.core.node_observation import MachineReading
-from shared.host import meminfo
+from shared.host.machine import meminfo
 
 _PROC = Path("/proc")
 

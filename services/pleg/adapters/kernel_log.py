@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from shared.boot_id import boot_id
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
+from shared.host.boot_id import boot_id
 
 KMSG = "/dev/kmsg"
 _LONGEST = 8192  # bytes of one record; the kernel writes no longer ones

@@ -5,8 +5,8 @@ import platform
 from pathlib import Path
 
 from bus.messages.cgroup_details import MachineInfo
-from shared.boot_id import boot_id
-from shared.host import meminfo
+from shared.host.boot_id import boot_id
+from shared.host.machine import meminfo
 
 
 def read_machine_info(root: Path = Path("/")) -> MachineInfo:

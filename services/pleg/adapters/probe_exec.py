@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from services.pleg.core.probe_outcome import Outcome, text_of
 from services.pleg.core.probe_worker import Verdict
-from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError
+from shared.time.clock import Clock
 
 
 async def probe_exec(

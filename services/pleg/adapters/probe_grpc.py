@@ -10,10 +10,10 @@ import asyncio
 from services.pleg.core import grpc_health
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_worker import Verdict
-from shared.backoff import Backoff
 from shared.http_get.dialing import DialError, abort, address, dial, reason
 from shared.http_get.http2 import READ_BYTES, Exchange, Headers, ProtocolError, StreamRefusedError
-from shared.timestamps import go_duration
+from shared.time.backoff import Backoff
+from shared.time.timestamps import go_duration
 
 _DIALS = Backoff(initial=1.0, factor=1.6)  # gRPC's own back-off
 

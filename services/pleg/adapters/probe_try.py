@@ -9,8 +9,8 @@ from services.pleg.adapters.probe_tcp import probe_tcp
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_spec import ExecHandler, GrpcHandler, HttpHandler, ProbeSpec, TcpHandler
 from services.pleg.core.probe_worker import Verdict
-from shared.clock import Clock
 from shared.cri.interface import Runtime
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of
 from services.pleg.adapters.host_reader import read_pids
 from services.pleg.core.network_counters import interfaces
 from services.pleg.core.pod_usage import is_cgroup_of_pod, running_containers, sum_of
-from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import cgroup_name
-from shared.clock import Clock
-from shared.host import meminfo
+from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import cgroup_name
+from shared.host.machine import meminfo
 from shared.model.runtime import RuntimePod
+from shared.time.clock import Clock
 
 _PROC = Path("/proc")
 

@@ -17,11 +17,11 @@ from services.pleg.adapters.usage_reading import UsageReading
 from services.pleg.core.memory_thresholds import MEMORY, PODS, ROOT, usage_thresholds
 from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.pod_files import PodFiles
-from shared.cgroup_layout import find_hierarchies
-from shared.cgroup_name import cgroup_name
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
+from shared.host.cgroup_layout import find_hierarchies
+from shared.host.cgroup_name import cgroup_name
 from shared.model.runtime import RuntimePod
+from shared.time.clock import Clock
 
 FILES_PLACES = 16  # pods whose files are counted at the same time: one takes a place, several where some hang
 

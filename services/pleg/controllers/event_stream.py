@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.retry_delay import RetryDelay
-from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeEvent
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from services.pleg.adapters.usage_source import FILES_PLACES, FilesCount, UsageS
 from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.pod_files import PodFiles, at_least, with_files, with_runtime_files
 from shared.cri.interface import FilesystemFiles, Runtime, RuntimeCallError, RuntimeFilesystems
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 log = logging.getLogger(__name__)
 

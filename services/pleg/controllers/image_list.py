@@ -8,9 +8,9 @@ from bus.messages.pleg import NodeImages
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.image_list import ImageList
 from services.pleg.core.retry_delay import RetryDelay
-from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import RuntimePod
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from services.pleg.core.probe_set import WorkerKey
 from services.pleg.core.probe_worker import Verdict
 from shared.metrics.family import PROBES, counter, gauge, histogram
 from shared.metrics.registry import Registry
-from shared.process_identity import started_at
+from shared.process.identity import started_at
 
 SERIES = 5000  # of one metric
 TOTAL = counter(

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, NodeUsage, PodUsage
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 SHORTEST_SECONDS = 5.0  # that a rate is computed over
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
 _UNTOLD = RuntimeFeatures()

@@ -29,7 +29,7 @@ from services.pleg.core.instructions import (
     WithdrawPod,
 )
 from services.pleg.core.processes import Processes
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import RuntimePod, SandboxState
 
 RELIST_SECONDS = 5.0  # between full lists while every change has a hint of its own

@@ -6,7 +6,7 @@ A record has names that a container may choose (of processes, of cgroups below i
 import re
 from dataclasses import dataclass
 
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 ROOT_CGROUP = "/"
 _BEGIN = "invoked oom-killer:"

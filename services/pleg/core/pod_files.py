@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bus.messages.usage import MOST, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
 from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 
 @dataclass(frozen=True)

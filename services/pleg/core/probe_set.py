@@ -14,7 +14,7 @@ from bus.messages.podsync import PodProbes
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_spec import ProbeKind, probes_of
 from services.pleg.core.probe_worker import Instance, ProbeWorker
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import inf
 
 from services.pleg.core.instructions import UnwatchProcess, WatchProcess
-from shared.backoff import Backoff
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
+from shared.time.backoff import Backoff
 
 # 5, 7, 10, 14 … 397 ms: 1.4 s in all; after that the relist is soon enough. A runtime usually shows the end after 40 to
 # 80 ms, and a look comes at most 40 % of that too late.

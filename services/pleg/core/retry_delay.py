@@ -1,6 +1,6 @@
 """How long to wait before the next try of something that failed."""
 
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 RETRIES = Backoff(initial=0.1, cap=5.0)  # the kubelet's for a runtime in trouble (pods.md 0.1)
 

@@ -15,8 +15,8 @@ from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestTok
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.environment import ReferencedObject, References, environment_references
 from services.podsync.core.cri.service_environment import service_environment
-from shared.deadlines import waiting_for
 from shared.model.objects import Object, namespace
+from shared.process.deadlines import waiting_for
 
 NOTHING_TO_READ = "the node runs alone: there is no API server"
 _AT_ONCE = 4  # objects of at most 1 MiB each

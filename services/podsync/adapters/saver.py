@@ -7,8 +7,8 @@ import asyncio
 from contextvars import Context
 from typing import Any
 
-from shared.checkpoint import Checkpoint, RecordLocation
-from shared.deadlines import waiting_for
+from shared.files.checkpoint import Checkpoint, RecordLocation
+from shared.process.deadlines import waiting_for
 
 Waiting = tuple[str, dict[str, Any], "asyncio.Future[RecordLocation]"]
 

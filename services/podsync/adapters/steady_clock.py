@@ -7,9 +7,9 @@ so the base is on disk, with the start number and the start of the machine that 
 import logging
 from typing import Any
 
-from shared.boot_id import boot_id
-from shared.checkpoint import Checkpoint, RecordLocation
-from shared.clock import Clock
+from shared.files.checkpoint import Checkpoint, RecordLocation
+from shared.host.boot_id import boot_id
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Any
 from services.podsync.core.pod.events import Event, PodObserved
 from services.podsync.core.pod.instructions import Instruction, PublishAdmitted, RecordEvent
 from services.podsync.core.story import StoryLines
-from shared.json_text import json_bytes
 from shared.story.lines import Line
+from shared.text.json_text import json_bytes
 
 log = logging.getLogger(__name__)
 

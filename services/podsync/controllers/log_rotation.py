@@ -16,9 +16,9 @@ from typing import TypeVar, TypeVarTuple
 
 from services.podsync.adapters.logs import log_files
 from services.podsync.core.logs.log_rotation import LogLimits, is_due
-from shared.clock import Clock
-from shared.crash import crash_point
 from shared.cri.interface import Runtime, RuntimeCallError
+from shared.process.crash import crash_point
+from shared.time.clock import Clock
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")

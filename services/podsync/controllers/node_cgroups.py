@@ -21,12 +21,12 @@ from services.podsync.core.cgroups.node_cgroup import (
     reservation_values,
 )
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_name import SYSTEMD
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.cri.interface import RuntimeCallError
+from shared.host.cgroup_name import SYSTEMD
 from shared.model.objects import Object
-from shared.pod_directory import pod_directory
+from shared.pods.directory import pod_directory
 
 log = logging.getLogger(__name__)
 

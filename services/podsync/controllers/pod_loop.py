@@ -29,7 +29,7 @@ from services.podsync.core.pod.instructions import (
     ReportInternalError,
     WakeAt,
 )
-from shared.checkpoint import Checkpoint
+from shared.files.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,10 @@ from services.podsync.core.pod.instructions import (
 from services.podsync.core.pod.lifecycle import ATTACH_LIMIT
 from services.podsync.core.pod.metric_labels import container_type, image_size, preemption, rejection
 from services.podsync.core.pod.results import ImagePulled
-from shared.clock import Clock
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 _PULL = (1, 5, 10, 20, 30, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 

@@ -14,9 +14,9 @@ from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.preview import PodPaths, PreviewInputs, image_names, preview
 from shared.config.effective import CredentialProvider
 from shared.cri.interface import ImageStatus, RuntimeCallError
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, uid
-from shared.pod_directory import CONTAINERS, DEVICES, ETC_HOSTS, VOLUMES, pod_directory
+from shared.pods.directory import CONTAINERS, DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 from shared.podspec.containers import is_large
 
 SECONDS = 2.0  # that the runtime, or sources, has for an answer: together less than a command waits

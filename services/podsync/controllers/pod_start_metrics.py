@@ -12,10 +12,10 @@ from bus.messages.sources import ApiPodStatus
 from bus.messages.streams import PODS_API_STATUS
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.startup import Interval, covered, has_started, init_runs, is_stateful
-from shared.clock import Clock
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
-from shared.timestamps import parse_rfc3339
+from shared.time.clock import Clock
+from shared.time.timestamps import parse_rfc3339
 
 # Upper bounds, seconds.
 _MINUTES = (60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)

@@ -29,10 +29,10 @@ from services.podsync.core.pod.instructions import (
     SavePod,
     StartContainer,
 )
-from shared.checkpoint import Checkpoint, RecordLocation
-from shared.clock import Clock
-from shared.crash import crash_point, is_armed
-from shared.deadlines import Deadlines, Work, work_on
+from shared.files.checkpoint import Checkpoint, RecordLocation
+from shared.process.crash import crash_point, is_armed
+from shared.process.deadlines import Deadlines, Work, work_on
+from shared.time.clock import Clock
 from shared.tracing.tracer import Tracer
 
 log = logging.getLogger(__name__)

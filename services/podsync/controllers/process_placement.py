@@ -12,9 +12,9 @@ from pathlib import Path
 from services.frame.generation import supervisor_generation, supervisor_process, supervisord_runs
 from services.podsync.adapters.cgroups.process_placement import children_of, place, place_root_processes
 from services.podsync.core.cgroups.process_cgroup import placement_name
-from shared.cgroup_layout import Hierarchies
 from shared.config.effective import EffectiveConfig
-from shared.process_identity import is_running
+from shared.host.cgroup_layout import Hierarchies
+from shared.process.identity import is_running
 
 log = logging.getLogger(__name__)
 

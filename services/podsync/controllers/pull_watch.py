@@ -24,12 +24,12 @@ from services.podsync.core.images.pull_progress import (
     missing,
     source_of,
 )
-from shared.clock import Clock
 from shared.cri.interface import ContentStore, ContentStoreError, Runtime
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.containers import field_path
-from shared.pull_text import pull_text
+from shared.text.pull_text import pull_text
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

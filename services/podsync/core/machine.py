@@ -39,7 +39,7 @@ from services.podsync.core.saving import kube_event, save_and_publish, shown_fro
 from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 _ONLY_WAIT = PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode
 _ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer

@@ -44,7 +44,7 @@ from services.podsync.core.pod.records import Records
 from services.podsync.core.pod.results import NodeRead, PodListed
 from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.saved_record import restore
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 

@@ -47,10 +47,10 @@ from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.left_behind import ENDINGS
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
-from shared.backoff import Backoff
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
+from shared.time.backoff import Backoff
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter

@@ -34,7 +34,7 @@ from services.podsync.core.images.image_repository import repository
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.config.effective import CredentialProvider
 from shared.cri.interface import ImageStatus
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, name, namespace
 from shared.podspec.containers import every_container
 from shared.podspec.ports import HostPort, host_ports

@@ -20,9 +20,9 @@ from services.podsync.core.pod.record import PodEvent, PodRecord
 from services.podsync.core.pod.saved_record import must_be_saved, persisted
 from services.podsync.core.pod.situation import Step
 from services.podsync.core.status.pod_status import container_ids, is_starting
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.podspec.containers import field_path
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 
 def save_and_publish(

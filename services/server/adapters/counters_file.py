@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from services.server.core.gathered_metrics import Counters
-from shared.files import remove_unfinished, write_atomically
-from shared.json_text import json_bytes
+from shared.files.atomic import remove_unfinished, write_atomically
+from shared.text.json_text import json_bytes
 
 log = logging.getLogger(__name__)
 

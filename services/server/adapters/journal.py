@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 
-from shared.child_process import OutputTooLargeError, process_end, run_child
+from shared.process.child_process import OutputTooLargeError, process_end, run_child
 
 _PIECE = 64 << 10  # bytes read at a time
 _MOST_UNITS = 4 << 20  # bytes of the list of all units

@@ -15,7 +15,7 @@ from services.server.adapters.accepting import BACKLOG, Acceptor
 from services.server.adapters.connections import Connections
 from services.server.adapters.http_limits import Handler, LimitedServer
 from services.server.core.connections import ConnectionLimits
-from shared.listening_address import bind
+from shared.host.listening_address import bind
 
 log = logging.getLogger(__name__)
 

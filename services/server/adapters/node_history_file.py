@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from shared.files import remove_unfinished, write_atomically
+from shared.files.atomic import remove_unfinished, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from services.server.core.log_source import has_container
 from services.server.core.pod_lists import find_pod
 from services.server.core.routes import Endpoint
 from services.server.core.stream_target import running_container
-from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError
+from shared.time.clock import Clock
 
 CHECKPOINTS = "checkpoints"  # below the root directory
 

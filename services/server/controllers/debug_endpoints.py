@@ -19,7 +19,7 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.collapsed_profile import collapsed_profile
 from services.server.core.go_text import parse_int64, parse_query, quote
 from services.server.core.routes import Endpoint
-from shared.clock import Clock
+from shared.time.clock import Clock
 
 T = TypeVar("T")
 

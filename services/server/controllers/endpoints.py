@@ -23,9 +23,9 @@ from services.server.core.log_query import LogQuery, LogQueryError, check_stream
 from services.server.core.log_source import LogSource, LogsUnavailableError
 from services.server.core.pod_lists import find_pod, pod_list, running_pod_list
 from services.server.core.routes import Endpoint
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 
 def health_handler(checks: Callable[[], tuple[Check, ...]]) -> EndpointHandler:

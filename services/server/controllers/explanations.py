@@ -15,7 +15,6 @@ from services.server.adapters.plain_answer import plain
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.go_text import parse_query
 from services.server.core.routes import Endpoint, is_of_another_site
-from shared.clock import Clock
 from shared.config.durations import parse_duration
 from shared.config.effective import EffectiveConfig
 from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions
@@ -29,6 +28,7 @@ from shared.story.text import (
     story_data,
     story_text,
 )
+from shared.time.clock import Clock
 
 MAX_AT_ONCE = 2  # of the threads, which also read the logs of containers
 MAX_WAITING = 30  # requests

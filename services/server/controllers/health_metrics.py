@@ -10,9 +10,9 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.health import Check
 from services.server.core.metrics_text import metrics_text
 from services.server.core.routes import RESET, Endpoint
-from shared.clock import Clock
 from shared.metrics.family import SLIS, counter, gauge
 from shared.metrics.registry import Registry
+from shared.time.clock import Clock
 
 HEALTHY = gauge("kubernetes_healthcheck", "1 where the health check passed last, else 0.", "name", "type", path=SLIS)
 CHECKED = counter("kubernetes_healthchecks_total", "Health checks by result.", "name", "type", "status", path=SLIS)

@@ -32,10 +32,10 @@ from services.server.core.authorization import Attributes
 from services.server.core.health import Check
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, ServedEndpoints, is_loopback_host
+from shared.agent.places import LOCAL_SOCKET, PAGE_ADDRESS
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
-from shared.places import LOCAL_SOCKET, PAGE_ADDRESS
 from shared.tracing.tracer import Tracer
 
 _GATES = {

@@ -7,7 +7,7 @@ from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pod_resources import is_active
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import GATES, Gate, Stage
-from shared.host import architecture
+from shared.host.machine import architecture
 from shared.metrics.family import gauge
 from shared.metrics.registry import Registry
 from shared.model.runtime import ContainerState, SandboxState

@@ -17,11 +17,11 @@ from services.server.adapters.pod_resources_messages import V1, V1ALPHA1
 from services.server.controllers.pod_streams import PodStreams
 from services.server.core.pod_lists import find_pod
 from services.server.core.pod_resources import is_active, pod_entry
-from shared.clock import Clock
 from shared.kube.rate_limit import TokenBucket
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
 from shared.plugin_grpc.serving import CallRefusedError, Method, SocketServer
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

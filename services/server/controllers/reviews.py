@@ -16,9 +16,9 @@ from services.server.core import reviews
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.reviews import ExpiringCache, PendingReviews, ReviewError
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.core import zpages
 from services.server.core.routes import Endpoint
 from services.server.core.zpages import Page, Representation
-from shared.clock import Clock
 from shared.config.flag_lines import flag_texts
 from shared.model.objects import Object
-from shared.process_identity import started_at
+from shared.process.identity import started_at
+from shared.time.clock import Clock
 from shared.version import KUBERNETES_RELEASE
 
 _RUNTIME = f"none (Python {platform.python_version()})"

@@ -16,7 +16,7 @@ from bus.messages.usage import (
     VolumeUsage,
 )
 from shared.model.objects import Object
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 DEFAULT_INTERFACE = "eth0"
 NANOSECONDS = 1_000_000_000

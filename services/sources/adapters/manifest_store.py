@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from services.sources.core.submitted import LARGEST
-from shared.files import sync_directory, write_atomically
+from shared.files.atomic import sync_directory, write_atomically
 
 _UNFINISHED = re.compile(r"\.[a-z]+\.[-a-z0-9]+\..+\.[0-9]+\.tmp")
 

@@ -20,8 +20,8 @@ from enum import Flag, auto
 from bus.interface import Bus
 from services.sources.adapters.clients import Clients
 from services.sources.core.api_objects import is_older
-from shared.clock import Clock
 from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

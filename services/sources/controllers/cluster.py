@@ -27,9 +27,9 @@ from services.sources.controllers.troubles import Troubles
 from services.sources.controllers.trust_bundles import TRUST_KINDS, TrustBundles
 from services.sources.controllers.volume_claims import CLAIM_KINDS, VolumeClaims
 from services.sources.core.desired_pods import MergeChange
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
+from shared.time.clock import Clock
 
 
 class Cluster:

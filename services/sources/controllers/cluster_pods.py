@@ -17,12 +17,12 @@ from services.sources.core.api_objects import is_older
 from services.sources.core.api_pods import ApiPods
 from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
 from services.sources.core.reflector import NEWEST, PROMPT_PAUSE, Reflector
-from shared.checkpoint import Checkpoint, RecordLocation
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
+from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
 from shared.model import objects
 from shared.podspec.pod_source import SEEN
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

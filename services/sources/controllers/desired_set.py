@@ -16,10 +16,10 @@ from services.sources.core.desired_pods import (
     PodRemoved,
     StatusChanged,
 )
-from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.pod_source import seen_text
+from shared.time.clock import Clock
 from shared.tracing.tracer import Tracer
 
 log = logging.getLogger(__name__)

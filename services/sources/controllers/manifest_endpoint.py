@@ -24,9 +24,9 @@ from services.sources.core.submitted import (
     submitted,
 )
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
-from shared.crash import crash_point
-from shared.manifests_api import PATH, SOCKET
+from shared.agent.manifests_api import PATH, SOCKET
 from shared.model.objects import Object
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from bus.interface import Bus
 from services.sources.controllers.cluster import Cluster
-from shared.clock import Clock
+from shared.time.clock import Clock
 
 LOOP = "sources"
 TURN_SECONDS = 5.0  # between two turns of an idle process

@@ -16,14 +16,14 @@ from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.core.file_source import FileSource, ManifestFile, Problem
 from services.sources.core.manifest_records import decode, encode, is_newer
-from shared.checkpoint import Checkpoint
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
+from shared.files.checkpoint import Checkpoint
 from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.pod_source import SEEN
 from shared.podspec.static_pod import InvalidPod, static_pod
+from shared.process.crash import crash_point
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

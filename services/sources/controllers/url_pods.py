@@ -13,14 +13,14 @@ from services.sources.controllers.troubles import Troubles
 from services.sources.core.manifest_records import decode_list, encode_list
 from services.sources.core.url_source import pods_of, shown_url
 from services.sources.core.yaml_document import UnreadableManifestError
-from shared.checkpoint import Checkpoint
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
+from shared.files.checkpoint import Checkpoint
 from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.pod_source import SEEN
 from shared.podspec.static_pod import InvalidPod, static_pod
+from shared.process.crash import crash_point
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

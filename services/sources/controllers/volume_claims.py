@@ -19,10 +19,10 @@ from services.sources.controllers.referenced_objects import effective_qps
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.bound_claim import is_settled, volume_name
 from services.sources.core.desired_pods import MergeChange, PodDesired, PodRemoved
-from shared.backoff import Backoff
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
 from shared.podspec.references import claim_names
+from shared.time.backoff import Backoff
 
 CLAIM_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 UNBOUND = Backoff(initial=0.25, cap=2.0)

@@ -32,8 +32,8 @@ spreads everything they send then, and is as long as an agent may be out of step
 from dataclasses import dataclass, field, replace
 
 from services.sources.core.api_objects import is_older
-from shared.backoff import Backoff
 from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
+from shared.time.backoff import Backoff
 
 # Each pause is between half and all of this, so 0.8 s at least.
 PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)

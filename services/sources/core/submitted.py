@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from shared.manifests_api import LARGEST as LARGEST
+from shared.agent.manifests_api import LARGEST as LARGEST
 from shared.model.objects import Object
 from shared.podspec.names import dns_label, dns_subdomain
 from shared.podspec.static_pod import InvalidPod

@@ -8,7 +8,7 @@ import logging
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from shared.checkpoint import Checkpoint
+from shared.files.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 

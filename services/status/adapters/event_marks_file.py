@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from shared.files import remove_unfinished, write_atomically
-from shared.json_text import json_bytes
+from shared.files.atomic import remove_unfinished, write_atomically
+from shared.text.json_text import json_bytes
 
 log = logging.getLogger(__name__)
 

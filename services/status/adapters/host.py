@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from services.status.core.node_facts import HostNetwork, MachineFacts
-from shared.devices.checkpoint import DeviceCheckpoint
-from shared.host import architecture, default_route_addresses, meminfo
+from shared.host.device_checkpoint import DeviceCheckpoint
+from shared.host.machine import architecture, default_route_addresses, meminfo
 
 _MACHINE_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
 _SYSTEM_UUIDS = (

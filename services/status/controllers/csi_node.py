@@ -21,11 +21,11 @@ from services.status.core.csi_node import (
     node_patch,
     updated_csi_node,
 )
-from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
+from shared.time.backoff import Backoff
 
 log = logging.getLogger(__name__)
 

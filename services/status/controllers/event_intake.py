@@ -12,7 +12,7 @@ from services.frame.launch import Context
 from services.status.controllers.event_sink import EventSink
 from services.status.controllers.event_streams import follow_events
 from services.status.core.event_log import EventLog
-from shared.timestamps import rfc3339_micro
+from shared.time.timestamps import rfc3339_micro
 
 log = logging.getLogger(__name__)
 

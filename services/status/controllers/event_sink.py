@@ -28,9 +28,9 @@ from services.status.core.event_object import (
 )
 from services.status.core.event_queue import EventQueue, EventWrite
 from services.status.core.event_refusal import is_namespace_gone
-from shared.clock import Clock
 from shared.kube import paths
 from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

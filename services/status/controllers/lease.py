@@ -12,12 +12,12 @@ from bus.messages.streams import NODE_OBJECT
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.lease import JITTER, has_owner, new_lease, read_timeout, renew_interval, renewed
-from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
-from shared.timestamps import rfc3339_micro
+from shared.time.backoff import Backoff
+from shared.time.timestamps import rfc3339_micro
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from services.status.core.mirror_pod import (
     static_pods,
 )
 from services.status.core.pod_status_deletion import delete_now
-from shared.clock import Clock
 from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
 from shared.model.objects import annotations
 from shared.podspec.pod_source import MIRROR
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

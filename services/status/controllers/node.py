@@ -43,7 +43,7 @@ from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT, ApiError, ApiStatusError
 from shared.model import objects
 from shared.model.objects import Object
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

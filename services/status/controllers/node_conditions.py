@@ -34,8 +34,8 @@ from services.status.core.ready import (
     reportable,
     turned_at,
 )
-from shared.checkpoint import Checkpoint
-from shared.timestamps import rfc3339
+from shared.files.checkpoint import Checkpoint
+from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

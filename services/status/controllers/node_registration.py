@@ -6,10 +6,10 @@ from collections.abc import Callable
 from services.status.controllers.node_startup import NodeStartup
 from services.status.core.initial_node import initial_node
 from services.status.core.node_facts import NodeFacts
-from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError
 from shared.model.objects import Object
+from shared.time.backoff import Backoff
 
 RETRIES = Backoff(initial=0.1, cap=7.0)
 

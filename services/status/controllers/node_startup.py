@@ -6,10 +6,10 @@ restart of this process alone shows the same values.
 
 from services.status.adapters.agent_record import AgentRecord
 from services.status.core.node_status import is_ready
-from shared.clock import Clock
 from shared.metrics.family import gauge
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 BEFORE_AGENT = gauge(
     "kubelet_node_startup_pre_kubelet_duration_seconds", "Time from the boot of the machine to the start of the agent."

@@ -10,11 +10,11 @@ from services.status.controllers.pod_streams import PodStreams
 from services.status.core.pod_status_baseline import Baseline, kept_of, metadata, newest, version
 from services.status.core.pod_status_deletion import delete_now, may_be_deleted
 from services.status.core.pod_status_merge import is_terminal, status_patch
-from shared.clock import Clock
 from shared.kube import paths
 from shared.kube.interface import READ_TIMEOUT, WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object, name, namespace, uid
-from shared.timestamps import rfc3339
+from shared.time.clock import Clock
+from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from services.status.controllers.pod_statuses import PodStatuses
 from services.status.controllers.pod_streams import PodStreams
 from services.status.controllers.request_workers import RequestWorkers
 from services.status.core.mirror_pod import STATIC_SOURCES, full_name
-from shared.backoff import Backoff
 from shared.kube.interface import ApiError
 from shared.metrics.family import histogram
+from shared.time.backoff import Backoff
 
 DURATION = histogram(
     "kubelet_pod_status_sync_duration_seconds",

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 
 from bus.beat import next_beat_in
 from services.status.core.key_queue import RETRIES, KeyQueue
-from shared.backoff import Backoff
-from shared.clock import Clock
 from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
+from shared.time.backoff import Backoff
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

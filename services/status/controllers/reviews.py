@@ -23,10 +23,10 @@ from bus.messages.status import (
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
-from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
+from shared.time.backoff import Backoff
 
 _STEPS, _RETRIES, _JITTER = 5, Backoff(initial=0.5, factor=1.5), 0.2
 _TIMEOUT = 10.0  # seconds, of one review: no webhook admits it, and its asker waits for 30 s

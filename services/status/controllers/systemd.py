@@ -6,8 +6,8 @@ from bus.messages.beat import Beat
 from bus.messages.bootstrap import SUPERVISORD_IS_SILENT
 from services.frame.launch import Context
 from services.status.core.agent_health import AgentHealth
+from shared.agent.service_notify import keep_pinging, service_socket, watchdog_interval
 from shared.errors import OperatorError
-from shared.service_notify import keep_pinging, service_socket, watchdog_interval
 
 
 class Systemd:

@@ -9,7 +9,7 @@ import re
 from bus.messages.event import KubeEvent
 from services.status.core.event_correlation import CorrelatedEvent
 from shared.model.objects import Object
-from shared.timestamps import parse_rfc3339, rfc3339
+from shared.time.timestamps import parse_rfc3339, rfc3339
 
 COMPONENT = "kubelet"
 _HIDDEN = "implicitly required container "

@@ -6,7 +6,7 @@ is decided when its turn comes. Only here does one failure hold back all keys: o
 
 from collections.abc import Callable
 
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=10.0)  # of a key that is refused
 PROBES = Backoff(initial=0.25, cap=3.0)  # while the API server does not answer: one request tries again, all follow

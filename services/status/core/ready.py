@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.pleg import NodeObserved
-from shared.timestamps import go_duration
+from shared.time.timestamps import go_duration
 
 RUNTIME_THRESHOLD = 30.0  # seconds since the runtime was last ready
 PLEG_THRESHOLD = 180.0  # seconds since the last relist

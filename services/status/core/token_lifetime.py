@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from shared.model.objects import Object
-from shared.timestamps import parse_rfc3339
+from shared.time.timestamps import parse_rfc3339
 
 _LONGEST = 16 * 2**10  # characters of a token that is looked into
 _MOST = 100 * 365 * 86400  # seconds

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from services.volume.core.payload import Payload
 from services.volume.core.payload_paths import checked, stale_links, top_components
-from shared.crash import crash_point
+from shared.process.crash import crash_point
 
 DATA = "..data"
 _NEW_DATA = "..data_tmp"

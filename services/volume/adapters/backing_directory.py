@@ -8,10 +8,10 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
-from shared.boot_id import boot_id
-from shared.mountinfo import below, containing
-from shared.pod_directory import make_directory
-from shared.tree_removal import RemovalProgress, remove_tree
+from shared.files.tree_removal import RemovalProgress, remove_tree
+from shared.host.boot_id import boot_id
+from shared.host.mountinfo import below, containing
+from shared.pods.directory import make_directory
 
 _MARKER = "ready"  # of a volume of files on disk, it holds the boot of the last set-up
 

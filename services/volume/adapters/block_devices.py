@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.programs import locked, run
-from shared.crash import crash_point
+from shared.process.crash import crash_point
 
 DEFAULT_TYPE = "ext4"
 _LONG = 3600.0  # seconds for a check or a new file system of a large device

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import bind, is_mount_point, unmount
 from services.volume.adapters.programs import run
-from shared.crash import crash_point
-from shared.pod_directory import make_directory
+from shared.pods.directory import make_directory
+from shared.process.crash import crash_point
 
 _MODE = 0o750
 NEW_LINK = ".new-"  # a link before its rename; no name of a volume begins so

@@ -16,7 +16,7 @@ from services.volume.core.payload import FailureKind, FoundCertificate, FoundObj
 from services.volume.core.pod_certificates import CertificateKey
 from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
 from services.volume.core.volume_spec import VolumeSpec
-from shared.clock import Clock
+from shared.time.clock import Clock
 
 # Texts of the node authorizer, of a cache, and of a sources that has just started: they do not have the pod yet.
 _LAG = (" is forbidden: ", "failed to sync ", "informer has not yet synced", " not registered")

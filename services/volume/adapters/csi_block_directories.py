@@ -11,8 +11,8 @@ from pathlib import Path
 from services.volume.adapters.block_maps import remove_map
 from services.volume.adapters.csi_records import RECORD, CsiRecordError, load_record, remove_record
 from services.volume.adapters.mounts import is_mount_point, mount_table
-from shared.mountinfo import below
-from shared.tree_removal import remove_tree
+from shared.files.tree_removal import remove_tree
+from shared.host.mountinfo import below
 
 FOLDER = "volumeDevices"
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from services.volume.core.csi_volume import CsiVolume
 from services.volume.core.outcome import DriverCall
-from shared.crash import crash_point
 from shared.plugin_grpc import csi_pb2 as csi
 from shared.plugin_grpc.connection import Answer, PluginCallError, PluginConnection, PluginMessage, connected
+from shared.process.crash import crash_point
 
 TIMEOUT = 120.0  # seconds of one operation
 # With these codes, the driver may have done what it was asked for, or be at it; with all others it has not.

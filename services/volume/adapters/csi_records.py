@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from shared.files import remove_unfinished, write_atomically
+from shared.files.atomic import remove_unfinished, write_atomically
 
 RECORD = "vol_data.json"
 _LARGEST = 1 << 20  # bytes

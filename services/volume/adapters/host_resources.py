@@ -2,8 +2,8 @@
 
 import os
 
-from shared.host import meminfo
-from shared.selinux import container_file_label, selinux_enabled
+from shared.host.machine import meminfo
+from shared.host.selinux import container_file_label, selinux_enabled
 
 
 def read() -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from shared.mountinfo import MountPoint, containing, parse
+from shared.host.mountinfo import MountPoint, containing, parse
 
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SHARED = 1, 0x20, 0x1000, 0x4000, 0x100000
 # Mount options that a bind mount has of its own, and those of its source that it keeps. Others are the file system's.

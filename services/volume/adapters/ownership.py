@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from services.volume.core.outcome import PluginEvent
-from shared.clock import Clock
-from shared.tree_walk import walk_descriptors
+from shared.files.tree_walk import walk_descriptors
+from shared.time.clock import Clock
 
 _GIVEN = stat.S_ISGID | 0o770
 

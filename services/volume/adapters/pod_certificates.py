@@ -27,9 +27,9 @@ from services.volume.core.pod_certificates import (
     requested,
     state_of,
 )
-from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

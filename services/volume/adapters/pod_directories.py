@@ -7,8 +7,9 @@ from pathlib import Path
 
 from services.volume.adapters.block_maps import NEW_LINK
 from services.volume.adapters.mounts import mount_table
-from shared.mountinfo import below
-from shared.pod_directory import (
+from shared.files.tree_removal import RemovalProgress, remove_tree
+from shared.host.mountinfo import below
+from shared.pods.directory import (
     DEVICES,
     MODE,
     PLUGINS,
@@ -19,7 +20,6 @@ from shared.pod_directory import (
     pod_directory,
     pods_directory,
 )
-from shared.tree_removal import RemovalProgress, remove_tree
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
 _WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore

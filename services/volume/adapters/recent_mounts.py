@@ -7,7 +7,7 @@ import contextlib
 
 from services.volume.adapters.mounts import mount_table
 from services.volume.core.mount_shares import MountShares, Share
-from shared.clock import Clock
+from shared.time.clock import Clock
 
 _OLDEST = 1.0  # seconds; a table of thousands of lines is not read for each volume of a pod
 

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from services.volume.adapters.mounts import bind_to_itself, make_shared, mount_table
-from shared.mountinfo import containing
+from shared.host.mountinfo import containing
 
 
 def prepare(root_dir: str) -> str | None:

@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 
 from services.volume.adapters.mounts import bind, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from shared.crash import crash_point
-from shared.pod_directory import make_directory
+from shared.pods.directory import make_directory
+from shared.process.crash import crash_point
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -14,9 +14,9 @@ from typing import TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
 from services.volume.core.mount_shares import Share
-from shared.clock import Clock
-from shared.deadlines import waiting_for
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.process.deadlines import waiting_for
+from shared.time.clock import Clock
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")

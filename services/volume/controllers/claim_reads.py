@@ -17,7 +17,7 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FailureKind, FoundObject
 from services.volume.core.volume_claims import CLAIM, CSI_DRIVER, VOLUME
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FailureKind
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_claims import CSI_DRIVER
-from shared.clock import Clock
 from shared.plugin_grpc.connection import PluginCallError
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -37,12 +37,12 @@ from services.volume.core.payload import ContentError, SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls, error_text
-from shared.clock import Clock
-from shared.crash import crash_point
-from shared.deadlines import Deadlines, work_on
-from shared.pod_failures import PodFailures
+from shared.files.tree_removal import RemovalPausedError, RemovalProgress
+from shared.pods.failures import PodFailures
+from shared.process.crash import crash_point
+from shared.process.deadlines import Deadlines, work_on
+from shared.time.clock import Clock
 from shared.tracing.tracer import Tracer
-from shared.tree_removal import RemovalPausedError, RemovalProgress
 
 log = logging.getLogger(__name__)
 

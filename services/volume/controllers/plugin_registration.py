@@ -16,9 +16,9 @@ from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.threads import Threads
 from services.volume.core.plugin_answers import CSI, UnusablePluginError, registered_csi, version_of, with_limit
 from services.volume.core.plugin_registry import Identity, PluginRegistry
-from shared.clock import Clock
-from shared.crash import crash_point
 from shared.plugin_grpc.connection import PluginCallError
+from shared.process.crash import crash_point
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

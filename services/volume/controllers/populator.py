@@ -15,10 +15,10 @@ from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.volume_claims import Found, claim_key, csi_driver, resolve
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec, node_of
 from services.volume.plugins.registry import Plugins, persistent_volume_spec, volume_of, volume_spec
-from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
-from shared.pod_failures import PodFailures
+from shared.pods.failures import PodFailures
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

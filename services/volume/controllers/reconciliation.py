@@ -30,9 +30,9 @@ from services.volume.core.outcome import PluginEvent
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
-from shared.clock import Clock
-from shared.deadlines import Deadlines, work_on
-from shared.pod_failures import PodFailures
+from shared.pods.failures import PodFailures
+from shared.process.deadlines import Deadlines, work_on
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

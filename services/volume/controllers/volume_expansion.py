@@ -15,9 +15,9 @@ from services.volume.core.operations import ExpandVolume
 from services.volume.core.outcome import Outcome
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_claims import CLAIM
-from shared.clock import Clock
 from shared.model.objects import Object
-from shared.timestamps import rfc3339
+from shared.time.clock import Clock
+from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

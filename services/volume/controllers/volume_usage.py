@@ -16,7 +16,7 @@ from services.volume.core.payload import ContentError
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls
-from shared.clock import Clock
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from posixpath import normpath
 
-from shared.mountinfo import MountPoint
+from shared.host.mountinfo import MountPoint
 
 CALLS_PER_MOUNT = 2
 CALLS_PER_LOCAL_MOUNT = 16  # more: a link that leads from it to a file system that hangs counts here

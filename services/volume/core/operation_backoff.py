@@ -7,7 +7,7 @@ reconciler compares desired and actual state again, and this only shows which op
 from dataclasses import dataclass, field
 
 from services.volume.core.operations import Kind, Operation, kind_of
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=122.0)
 

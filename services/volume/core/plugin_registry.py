@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.volume import RegisteredPlugin
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=122.0)
 # Failures after which a socket counts as one without a plugin, about 4 minutes after the first attempt. A driver that

@@ -14,7 +14,7 @@ from services.volume.core.object_key import ObjectKey
 from services.volume.core.pod_fields import dictionaries, dictionary, number, text
 from services.volume.core.trust_bundles import certificates_of, pem
 from shared.model.objects import Object
-from shared.timestamps import parse_rfc3339
+from shared.time.timestamps import parse_rfc3339
 
 REQUEST = "PodCertificateRequest"
 NOT_ISSUED = "credential bundle is not issued yet"

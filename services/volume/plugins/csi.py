@@ -41,12 +41,12 @@ from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, require_unmounted
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import containing
 from shared.model.objects import Object
-from shared.mountinfo import containing
 from shared.plugin_grpc.connection import PluginCallError
-from shared.pod_directory import make_directory
+from shared.pods.directory import make_directory
 from shared.podspec.names import dns_subdomain
-from shared.tree_removal import RemovalProgress
 
 _TARGET = "mount"
 _SET_UP = f"{PREFIX}mounter.SetUpAt failed"

@@ -19,7 +19,7 @@ from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import PREFIX, CsiVolume, publish_context
 from services.volume.core.payload import SetUpInputs
 from shared.plugin_grpc.connection import PluginCallError
-from shared.pod_directory import make_directory
+from shared.pods.directory import make_directory
 
 _NO_CLIENT = "failed to get CSI client"
 

@@ -18,9 +18,9 @@ from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import PREFIX, CsiVolume
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.csi_block import CsiBlockVolumes
-from shared.mountinfo import references
+from shared.host.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError
-from shared.pod_directory import make_directory
+from shared.pods.directory import make_directory
 
 _GLOBAL = "globalmount"
 

@@ -8,9 +8,9 @@ from services.volume.core.payload import SetUpInputs
 from services.volume.core.pod_fields import fs_group, tmpfs_size
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
+from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
-from shared.tree_removal import RemovalProgress
 
 MEMORY = "Memory"
 

@@ -18,9 +18,9 @@ from services.volume.core.payload_paths import top_components
 from services.volume.core.pod_fields import fs_group, fs_user, number, tmpfs_size
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
+from shared.files.tree_removal import RemovalProgress
 from shared.model import objects
 from shared.model.objects import Object
-from shared.tree_removal import RemovalProgress
 
 
 class FilesPlugin(VolumePlugin[Files]):

@@ -13,8 +13,8 @@ from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
+from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
-from shared.tree_removal import RemovalProgress
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),

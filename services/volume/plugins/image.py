@@ -6,8 +6,8 @@ from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
+from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
-from shared.tree_removal import RemovalProgress
 
 
 @dataclass(frozen=True)

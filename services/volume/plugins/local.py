@@ -26,10 +26,10 @@ from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import changes_group_always, fs_group, text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
+from shared.files.tree_removal import RemovalProgress
+from shared.host.mountinfo import containing, references
 from shared.model.objects import Object
-from shared.mountinfo import containing, references
-from shared.pod_directory import make_directory
-from shared.tree_removal import RemovalProgress
+from shared.pods.directory import make_directory
 
 _MODE = 0o750
 

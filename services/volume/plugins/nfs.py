@@ -21,9 +21,9 @@ from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import MeasuredVolumePlugin
+from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
-from shared.pod_directory import make_directory
-from shared.tree_removal import RemovalProgress
+from shared.pods.directory import make_directory
 
 _CORRUPTED = frozenset({
     errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.EACCES, errno.EHOSTDOWN, errno.EWOULDBLOCK, errno.ENODEV,

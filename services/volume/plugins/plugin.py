@@ -16,9 +16,9 @@ from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, 
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from shared.clock import Clock
+from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
-from shared.tree_removal import RemovalProgress
+from shared.time.clock import Clock
 
 Source = TypeVar("Source")
 

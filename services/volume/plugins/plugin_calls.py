@@ -30,8 +30,8 @@ from services.volume.plugins.plugin import (
     VolumePlugin,
 )
 from services.volume.plugins.registry import PLUGINS, Plugins
-from shared.clock import Clock
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.time.clock import Clock
 
 
 class PluginCalls:

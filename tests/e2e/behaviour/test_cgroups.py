@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.cgroup_layout import Hierarchies, find_hierarchies
+from shared.host.cgroup_layout import Hierarchies, find_hierarchies
 from shared.model.objects import Object
 from shared.model.quantity import ZERO
 from shared.podspec.qos import QosClass, qos_class

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared import cgroup_layout
+from shared.host import cgroup_layout
 from tests.support.agents.behaviour import Node, container, pod_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]

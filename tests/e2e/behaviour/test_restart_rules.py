@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
-from shared.timestamps import go_duration
+from shared.time.timestamps import go_duration
 from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 from tests.support.clusters.cluster import condition_of

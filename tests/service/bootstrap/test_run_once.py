@@ -12,9 +12,9 @@ from bus.messages.streams import PODS_DESIRED, PODS_STATUS
 from services.bootstrap.adapters.supervisord import Supervisord, SupervisordError
 from services.bootstrap.controllers.run_once import RunOnce
 from services.frame.launch import Context
+from shared.agent.run_once import load_record
 from shared.config.effective import EffectiveConfig
 from shared.model.run_once import Outcome, RunOnceRecord
-from shared.run_once import load_record
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.virtual_time import AtOnce, ended, on_virtual_time, pass_time, virtual_clock
 

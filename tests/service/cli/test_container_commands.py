@@ -16,8 +16,8 @@ import pytest
 from services.cli.agent.local_server import Query, answer
 from services.cli.pods import remote_command
 from services.cli.pods.logs import LogOptions
+from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
-from shared.places import LOCAL_SOCKET
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.spdy_backend import Backend, streaming_backend
 

@@ -10,8 +10,8 @@ import pytest
 
 from services.cli.agent import local_server
 from services.cli.agent.local_server import answer
+from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
-from shared.places import LOCAL_SOCKET
 
 _REFUSAL = b"HTTP/1.1 404 Not Found\r\n"
 

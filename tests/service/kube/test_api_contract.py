@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from shared.clock import Clock
+from shared.time.clock import Clock
 from tests.contracts.api_server import CONTRACTS, Contract
 from tests.fakes.api_resources import NEWEST, V1_20, OlderServer
 from tests.fakes.api_server import FakeApiServer

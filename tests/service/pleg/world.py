@@ -27,11 +27,11 @@ from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.node_observation import MachineReading
 from services.pleg.core.pod_files import DiskUse, PodFiles
 from services.pleg.service import Pleg
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message
 from shared.metrics.registry import Registry, Series
 from shared.model.runtime import Container, RuntimePod
+from shared.time.clock import Clock
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.fakes.runtime import FakeRuntime
 from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import ProbeResults
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState
 from tests.service.podsync.stage import Stage, on_stage

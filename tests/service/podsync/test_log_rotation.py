@@ -21,8 +21,8 @@ from services.podsync.adapters.logs import log_files
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp
 from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.core.logs.log_rotation import LogLimits, written_logs
-from shared.clock import SystemClock
 from shared.config.effective import EmbeddedContainerd
+from shared.time.clock import SystemClock
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import on_stage
 
@@ -264,7 +264,7 @@ import asyncio, sys
 from pathlib import Path
 from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.core.logs.log_rotation import LogLimits
-from shared.clock import SystemClock
+from shared.time.clock import SystemClock
 
 class Runtime:
     async def reopen_container_log(self, container):

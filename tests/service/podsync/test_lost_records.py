@@ -10,7 +10,7 @@ import pytest
 from bus.interface import Change, Deleted, Put
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import PODS_STATUS
-from shared.checkpoint import Checkpoint, RecordLocation
+from shared.files.checkpoint import Checkpoint, RecordLocation
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running

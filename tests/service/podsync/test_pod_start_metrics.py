@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.sources import ApiPodStatus
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running

@@ -21,8 +21,8 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.published import published
 from services.podsync.core.pod.saved import Saved
-from shared.checkpoint import Checkpoint, RecordLocation
-from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
+from shared.files.checkpoint import Checkpoint, RecordLocation
+from shared.process.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
 from shared.tracing.tracer import Tracer
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod

@@ -7,8 +7,8 @@ from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.pod.events import CallFailed, Event
 from services.podsync.core.pod.instructions import Call, InterruptCall, PullImage
-from shared.checkpoint import Checkpoint
-from shared.deadlines import Deadlines
+from shared.files.checkpoint import Checkpoint
+from shared.process.deadlines import Deadlines
 from shared.tracing.tracer import Tracer
 from tests.fakes.memory_bus import MemoryNetwork
 

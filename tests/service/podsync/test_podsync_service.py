@@ -13,8 +13,8 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallSlots
 from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.pod.instructions import RunPodSandbox
-from shared.checkpoint import Checkpoint, RecordLocation
 from shared.cri.interface import Message
+from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage

@@ -11,8 +11,8 @@ import pytest
 
 from services.podsync.adapters.calls import resizing
 from services.podsync.controllers import pod_workers
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
 from shared.podspec.defaults import apply_defaults
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage

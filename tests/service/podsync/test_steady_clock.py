@@ -6,7 +6,7 @@ import pytest
 
 from services.podsync.adapters import steady_clock
 from services.podsync.adapters.steady_clock import RECORD, SteadyClock
-from shared.checkpoint import Checkpoint
+from shared.files.checkpoint import Checkpoint
 from tests.fakes.memory_bus import ManualClock
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from services.server.controllers import explanations
 from services.server.controllers.explanations import MAX_AT_ONCE, MAX_WAITING
-from shared.checkpoint import Checkpoint
-from shared.places import LOCAL_SOCKET
+from shared.agent.places import LOCAL_SOCKET
+from shared.files.checkpoint import Checkpoint
 from shared.story.files import directory_of
 from shared.story.lines import Story
 from tests.service.server.running import Running, configuration, running

@@ -10,7 +10,7 @@ import pytest
 
 from services.server.adapters.listener import listen_at
 from services.server.core.connections import LOCAL
-from shared.places import LOCAL_SOCKET
+from shared.agent.places import LOCAL_SOCKET
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 
 LOGS = f"http://local/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}"

@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from shared.clock import Clock
 from shared.kube.interface import ApiClient, ApiUnansweredError, ApiUnreachableError, WatchEvent
 from shared.kube.rate_limit import TokenBucket
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 CONFIRMED = 9.5  # seconds
 DIAL = 5.0  # seconds until a dial that is not answered is given up

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.sources.core.first_seen import KEY
-from shared.checkpoint import Checkpoint
+from shared.files.checkpoint import Checkpoint
 from shared.kube import paths
 from shared.model import objects
 from tests.fakes.virtual_time import on_virtual_time

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.sources.core import first_seen
-from shared.checkpoint import Checkpoint, RecordLocation
+from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.kube import paths
 from shared.model import objects
 from shared.model.objects import Object

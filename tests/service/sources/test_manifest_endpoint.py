@@ -23,8 +23,8 @@ from services.sources.adapters import manifest_socket
 from services.sources.controllers import manifest_endpoint
 from services.sources.core.submitted import LARGEST, MOST_FILES
 from services.sources.service import build
+from shared.agent.manifests_api import DIRECTORY, PATH, SOCKET
 from shared.config.effective import EffectiveConfig
-from shared.manifests_api import DIRECTORY, PATH, SOCKET
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork

@@ -12,7 +12,7 @@ from services.sources.adapters.manifest_socket import ManifestSocket
 from services.sources.adapters.manifest_store import ManifestStore
 from services.sources.controllers.manifest_endpoint import ManifestEndpoint
 from services.sources.controllers.troubles import Troubles
-from shared.manifests_api import SOCKET
+from shared.agent.manifests_api import SOCKET
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -17,9 +17,9 @@ from services.sources.core import file_source
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.yaml_document import read_document
 from services.sources.service import build
-from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
+from shared.time.clock import Clock, SystemClock
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service

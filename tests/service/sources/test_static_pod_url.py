@@ -18,8 +18,8 @@ from services.sources.controllers import url_pods
 from services.sources.controllers.troubles import Troubles
 from services.sources.core.yaml_document import MAX_BYTES
 from services.sources.service import build
-from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
+from shared.files.checkpoint import Checkpoint
 from shared.model import objects
 from shared.podspec.static_pod import LARGEST_POD
 from tests.fakes.followed import FollowedStream

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.kube import paths
-from shared.timestamps import rfc3339_micro
+from shared.time.timestamps import rfc3339_micro
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.event_stage import event_stage
 

@@ -22,7 +22,7 @@ from services.status.controllers.node_conditions import BOOTSTRAP_IS_SILENT
 from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
-from shared.timestamps import rfc3339_micro
+from shared.time.timestamps import rfc3339_micro
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service

@@ -20,8 +20,8 @@ from bus.messages.volume import MountedVolumes, VolumeState
 from services.frame.launch import Context
 from services.volume.adapters import backing_directory, root_dir
 from services.volume.service import build
-from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
+from shared.time.clock import SystemClock
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service

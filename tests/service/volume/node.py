@@ -16,10 +16,10 @@ from services.volume.adapters import root_dir
 from services.volume.core import orphans
 from services.volume.plugins.registry import PLUGINS
 from services.volume.service import Volume
-from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
-from shared.deadlines import Deadlines
 from shared.metrics.registry import Registry, Series
+from shared.process.deadlines import Deadlines
+from shared.time.clock import SystemClock
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service

@@ -20,7 +20,7 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers import claim_reads, reconciliation
 from services.volume.core import orphans
 from services.volume.service import Volume
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.service.volume.cluster import Cluster
 from tests.support.waits.deadline import WAIT_SECONDS

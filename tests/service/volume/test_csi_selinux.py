@@ -11,7 +11,7 @@ from bus.messages.volume import VolumeState
 from services.volume.adapters import host_resources
 from services.volume.core.selinux_mount import GATE
 from services.volume.plugins import csi
-from shared.mountinfo import MountPoint
+from shared.host.mountinfo import MountPoint
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster
 from tests.unit.volume.claims import PV
 

@@ -8,7 +8,7 @@ import pytest
 from bus.messages.usage import FilesystemUsage, VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.volume.controllers import volume_usage
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.plugin_grpc import csi_pb2
 from tests.fakes.csi_driver import STAGE, STATS
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster

@@ -10,7 +10,7 @@ import pytest
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.threads import Threads
 from services.volume.controllers import reconciliation
-from shared.deadlines import SECONDS, Deadlines
+from shared.process.deadlines import SECONDS, Deadlines
 from tests.service.volume.node import Node, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -14,7 +14,7 @@ from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.adapters import cluster_content
 from services.volume.controllers import reconciliation
 from services.volume.core import operation_backoff, reconciler, token_cache
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 from tests.service.volume.cluster import Cluster, without_mounts
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -14,7 +14,7 @@ from services.volume.controllers import operation_executor
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
-from shared.mountinfo import MountPoint
+from shared.host.mountinfo import MountPoint
 from tests.service.volume.node import Node, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 

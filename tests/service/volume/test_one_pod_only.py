@@ -20,9 +20,9 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Refused, VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
-from shared import tree_removal
+from shared.files import tree_removal
+from shared.files.tree_removal import RemovalPausedError, RemovalProgress
 from shared.model.objects import Object
-from shared.tree_removal import RemovalPausedError, RemovalProgress
 from tests.service.volume.node import TIMEOUT, Node, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 

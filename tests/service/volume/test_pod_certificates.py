@@ -10,7 +10,7 @@ from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
 from bus.messages.status import RequestedPodCertificate, RequestPodCertificate
 from services.volume.core import operation_backoff, pod_certificates
-from shared.backoff import Backoff
+from shared.time.backoff import Backoff
 from tests.service.volume.cluster import FOLDERS, Cluster, without_mounts
 from tests.support.waits.deadline import WAIT_SECONDS
 

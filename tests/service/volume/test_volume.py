@@ -19,7 +19,7 @@ from services.volume.core.payload import SetUpInputs
 from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
 from tests.service.volume.node import Node, started_node
 from tests.support.waits.deadline import WAIT_SECONDS
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
 from tests.support.installed.lacking import lack
 from tools import leftovers
 

@@ -1,6 +1,6 @@
 """What the files of a cgroup have, on either version: CPU share, CPU quota, limit of memory."""
 
-from shared.cgroup_layout import Hierarchies, find_hierarchies
+from shared.host.cgroup_layout import Hierarchies, find_hierarchies
 from shared.podspec.resources import weight
 
 TREES: Hierarchies = find_hierarchies()

@@ -12,7 +12,7 @@ import pytest
 from services.bootstrap.adapters import containerd_process
 from services.bootstrap.adapters.containerd_process import ContainerdProcess, find_containerd
 from shared.config.effective import EmbeddedContainerd
-from shared.process_identity import identity_of
+from shared.process.identity import identity_of
 
 _SLEEP = "import signal, time; signal.signal(signal.SIGTERM, {}); print('ready', flush=True); time.sleep(600)"
 

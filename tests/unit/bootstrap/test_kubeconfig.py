@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve, resolve_in_child
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 from tests.process.supervised import alive
 from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair

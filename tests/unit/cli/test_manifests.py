@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.pods.manifests import apply_manifests, delete_manifests, list_manifests
-from shared.manifests_api import SOCKET
+from shared.agent.manifests_api import SOCKET
 
 
 def test_without_an_agent_the_command_names_the_socket(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from services.cli.preflight.machine import cgroup_findings, disk_findings, port_
 from services.cli.preflight.pod_files import named_pods, static_pods
 from services.cli.systemd import control
 from services.cli.systemd.unit import unit_of
-from shared.cgroup_layout import Hierarchies
 from shared.config.effective import EffectiveConfig
+from shared.host.cgroup_layout import Hierarchies
 from tests.unit.cli.systemd_bus import boot, properties, started_by
 from tests.unit.cli.test_found_configuration import kubeadms_unit
 

@@ -9,8 +9,8 @@ from services.cli.agent.local_agent import local_agent
 from services.cli.systemd import control
 from services.cli.systemd.command_line import unit_flags, unit_variables, use_places_of
 from services.cli.systemd.unit import ServiceUnit, unit_of
+from shared.agent.places import find_places
 from shared.errors import OperatorError
-from shared.places import find_places
 from tests.unit.cli.systemd_bus import boot, properties, started_by
 
 

@@ -24,7 +24,7 @@ from shared.config.layers import (
     lay_own_flags,
 )
 from shared.config.nested import put_value, value_of
-from shared.schema import ListOf, MapOf, Scalar
+from shared.model.schema import ListOf, MapOf, Scalar
 
 EVERY_FIELD = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
 

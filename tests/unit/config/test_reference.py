@@ -11,7 +11,7 @@ from shared.config.field_table import ABOVE_ZERO, FIELDS
 from shared.config.fields import UNSET, Field
 from shared.config.flag_table import FLAGS
 from shared.config.flag_text import value_text
-from shared.schema import ListOf, MapOf, Scalar
+from shared.model.schema import ListOf, MapOf, Scalar
 from tests.support.recorded.differences import assert_same
 
 HERE = Path(__file__).parent

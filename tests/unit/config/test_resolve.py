@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.agent.places import find_arguments, find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
@@ -11,7 +12,6 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import encode_effective, load_effective, load_generation
 from shared.config.nested import value_of
 from shared.errors import OperatorError
-from shared.places import find_arguments, find_places
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 ALONE = HEAD + "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"

@@ -13,7 +13,7 @@ from shared.config.fields import Field
 from shared.config.findings import ERROR, Findings
 from shared.config.gate_table import GATES
 from shared.config.rules import check_clients, check_rules
-from shared.schema import ListOf, MapOf, Scalar, Schema
+from shared.model.schema import ListOf, MapOf, Scalar, Schema
 from tests.unit.config.rule_checks import DEFAULT_GATES, effective, found, warned
 from tests.unit.examples import examples
 

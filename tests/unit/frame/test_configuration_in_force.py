@@ -12,7 +12,7 @@ from services.frame.configuration_in_force import ConfigurationInForce
 from shared.config.effective import EffectiveConfig
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from tests.support.waits.deadline import WAIT_SECONDS
 
 GENERATION = "boot/17/1"

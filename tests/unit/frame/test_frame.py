@@ -11,12 +11,12 @@ import pytest
 
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from services.frame.configuration_wait import ConfigurationWait
-from shared import crash
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import encode_effective
-from shared.deadlines import Deadlines
-from shared.files import write_atomically
-from shared.watchdog import StallDetector, Watchdog
+from shared.files.atomic import write_atomically
+from shared.process import crash
+from shared.process.deadlines import Deadlines
+from shared.process.watchdog import StallDetector, Watchdog
 
 CONFIG = EffectiveConfig(node_name="n", root_dir="/r", run_dir="/x", log_dir="/l", cert_dir="/c")
 
@@ -130,7 +130,7 @@ def test_a_crash_point_covers_what_is_below_it(
 
 
 def test_a_crash_point_kills_once_per_run_directory(tmp_path: Path) -> None:
-    program = "from shared.crash import crash_point; crash_point('a.b'); print('alive')"
+    program = "from shared.process.crash import crash_point; crash_point('a.b'); print('alive')"
     environment = {"CRASH_AT": "a", "BULKHEAD_RUN_DIR": str(tmp_path)}
     command = [sys.executable, "-P", "-c", program]
     first = subprocess.run(command, env=environment, capture_output=True, check=False)

@@ -19,7 +19,7 @@ from services.frame.generation import generation_of
 from services.frame.signals import HAND_OVER
 from services.frame.takeover import GRACE, SHORT_GRACE, send_signal, signal_orphans, supervisord_watched, take_over
 from shared.errors import OperatorError
-from shared.process_identity import identity_of
+from shared.process.identity import identity_of
 
 _HOLDER = """
 import os, signal, sys, time

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.http2_frames import error_name
 from shared.http_get.http2 import MAX_FRAMES, MOST_BYTES, MOST_HEADERS, Exchange, ProtocolError, StreamRefusedError
+from shared.http_get.http2_frames import error_name
 from tests.unit.http_get.frames import (
     ACK,
     END_HEADERS,

@@ -11,11 +11,11 @@ from typing import Any
 
 from aiohttp import web
 
-from shared.clock import SystemClock
-from shared.files import write_atomically
+from shared.files.atomic import write_atomically
 from shared.kube.client import KubeClient, kube_client
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
 from shared.metrics.registry import Registry
+from shared.time.clock import SystemClock
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from services.sources.controllers import bounded_objects
 from services.sources.controllers.volume_claims import UNBOUND_READS_SHARE
-from shared import http2_frames
+from shared.http_get import http2_frames
 from shared.kube import http2_connection, http2_session
 from shared.kube.interface import LONGEST_RETRY_AFTER
 

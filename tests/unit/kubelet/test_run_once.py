@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from services.kubelet.run_once import report
+from shared.agent.run_once import RUN_ONCE_FILE, load_record, save_record
 from shared.model.run_once import Outcome, PodResult, RunOnceRecord
-from shared.run_once import RUN_ONCE_FILE, load_record, save_record
 
 JOB = PodResult(namespace="default", name="job-here", uid="1", outcome=Outcome.SUCCEEDED)
 WEB = PodResult(namespace="default", name="web-here", uid="2", outcome=Outcome.READY)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.klog import folded_text, go_quote, json_line, shortened_json, structured, text_body, text_header
+from shared.log.klog import folded_text, go_quote, json_line, shortened_json, structured, text_body, text_header
 from tests.unit.examples import examples
 
 

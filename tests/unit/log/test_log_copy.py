@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.log_copy import _WAITING, CopyTarget, StreamCopy, adopt_stream
+from shared.log.log_copy import _WAITING, CopyTarget, StreamCopy, adopt_stream
 
 DEADLINE = 60.0
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from shared.klog import structured
-from shared.log_lines import JsonFormat, TextFormat, entry_of, form_of
+from shared.log.klog import structured
+from shared.log.log_lines import JsonFormat, TextFormat, entry_of, form_of
 
 
 def record(text: object, level: int = logging.INFO, args: tuple[object, ...] = ()) -> logging.LogRecord:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from shared.log_verbosity import Verbosity, verbose
+from shared.log.log_verbosity import Verbosity, verbose
 
 
 def record(level: int, name: str = "services.x", file: str = "/a/worker.py") -> logging.LogRecord:

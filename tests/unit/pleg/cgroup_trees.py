@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shared.cgroup_layout import Hierarchies
+from shared.host.cgroup_layout import Hierarchies
 
 UID = "0d8f6c3a-5b1e-4c7f-9a11-2f6b6f1c7e55"
 CONTAINER = "3f1c9a"

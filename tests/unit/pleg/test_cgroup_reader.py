@@ -11,7 +11,7 @@ import pytest
 from bus.messages.usage import CgroupUsage, Pressure, PressureShare
 from services.pleg.adapters.cgroup_reader import place_of, place_of_process, read_usage
 from services.pleg.core.cgroup_values import key_numbers, number, pressure
-from shared.cgroup_layout import Hierarchies
+from shared.host.cgroup_layout import Hierarchies
 from tests.unit.pleg.cgroup_trees import CONTAINER, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2
 
 MIB = 2**20

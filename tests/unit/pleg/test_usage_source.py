@@ -9,8 +9,8 @@ import pytest
 from bus.messages.usage import FilesystemUsage, PodUsage
 from services.pleg.adapters import disk_usage
 from services.pleg.adapters.usage_source import HostUsage
-from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
+from shared.time.clock import SystemClock
 
 DEADLINE = 60.0  # seconds
 

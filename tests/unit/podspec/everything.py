@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from shared.model.objects import Object
+from shared.model.schema import ListOf, MapOf, Scalar, Schema
 from shared.podspec.schema import POD, join
-from shared.schema import ListOf, MapOf, Scalar, Schema
 
 Path = tuple[str | int, ...]
 

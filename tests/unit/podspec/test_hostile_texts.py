@@ -23,13 +23,13 @@ from services.podsync.core.node.node_facts import NodeFacts
 from services.server.core import go_text, log_format, log_query
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
 from services.volume.core import payload_paths
-from shared import mountinfo
 from shared.config.durations import parse_duration
+from shared.host import mountinfo
 from shared.http_get.response import parse_head
 from shared.model import quantity
 from shared.podspec import expansion, field_ref, hashing, image_name, names, node_selector, ports
 from shared.podspec.exec_space import LONGEST_STRING
-from shared.timestamps import parse_rfc3339
+from shared.time.timestamps import parse_rfc3339
 from tests.unit.examples import examples
 
 LONGEST = 128 << 10  # characters

@@ -16,7 +16,7 @@ from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
 from services.podsync.core.pod.instructions import ReportInternalError
 from services.podsync.core.pod.record import PodRecord
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of
 

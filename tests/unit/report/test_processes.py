@@ -8,7 +8,7 @@ import pytest
 
 from services.report import processes
 from services.report.processes import lock_path, process_of
-from shared.process_identity import identity_of
+from shared.process.identity import identity_of
 
 
 def test_the_memory_is_read_again_only_for_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

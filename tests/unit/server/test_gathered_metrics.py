@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from bus.messages.metrics import MetricFamily, Metrics
 from services.server.core.gathered_metrics import Counters, GatheredMetrics, with_sums
 from services.server.core.metrics_text import metrics_text
-from shared.json_text import json_bytes
 from shared.metrics.family import Kind
+from shared.text.json_text import json_bytes
 
 
 def counted(value: float, incarnation: str = "1", name: str = "calls_total", kind: Kind = Kind.COUNTER) -> Metrics:

@@ -12,7 +12,7 @@ from services.status.core.node_conditions import (
     transitions,
     with_changes,
 )
-from shared.timestamps import go_duration, rfc3339, rfc3339_micro
+from shared.time.timestamps import go_duration, rfc3339, rfc3339_micro
 
 PRESSURE = {
     "type": "MemoryPressure",

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from services.cli.command import main
-from shared.checkpoint import Checkpoint
+from shared.files.checkpoint import Checkpoint
 from shared.story.files import directory_of
 
 NOW = 2_000_000_000.0

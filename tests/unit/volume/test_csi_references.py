@@ -7,8 +7,8 @@ import pytest
 from services.volume.adapters.csi_records import save_record
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.plugins import csi, csi_staging
-from shared.clock import SystemClock
-from shared.mountinfo import MountPoint
+from shared.host.mountinfo import MountPoint
+from shared.time.clock import SystemClock
 
 
 def test_a_device_that_is_mounted_elsewhere_is_not_unstaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Node
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
-from shared.clock import SystemClock
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.time.clock import SystemClock
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.unit.volume.killing import STEPS, killed
 

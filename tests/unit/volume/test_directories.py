@@ -12,8 +12,8 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.host_path import HostPath, check_host_path
-from shared.clock import SystemClock
-from shared.tree_removal import RemovalProgress, remove_tree
+from shared.files.tree_removal import RemovalProgress, remove_tree
+from shared.time.clock import SystemClock
 
 
 @pytest.fixture

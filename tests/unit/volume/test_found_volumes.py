@@ -10,8 +10,8 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_spec import Node
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
-from shared.clock import SystemClock
-from shared.pod_directory import make_directory
+from shared.pods.directory import make_directory
+from shared.time.clock import SystemClock
 
 
 def test_a_published_csi_volume_may_be_attached_and_files_of_a_pod_are_not(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT, MountShares, Share
-from shared.mountinfo import MountPoint
+from shared.host.mountinfo import MountPoint
 
 TABLE = [
     ("/", "nfs4"),

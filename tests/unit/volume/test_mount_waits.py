@@ -13,7 +13,7 @@ from services.volume.core.operations import (
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 from shared.model.objects import Object
-from shared.pod_failures import RETRIES, PodFailures
+from shared.pods.failures import RETRIES, PodFailures
 from tests.unit.volume.reconciling import World
 
 MISSING = "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], "

@@ -8,7 +8,7 @@ import pytest
 
 from services.volume.adapters.ownership import REPORT_SECONDS, SLOW_AFTER, OwnershipChange, give_to_group
 from services.volume.core.outcome import PluginEvent
-from shared.clock import SystemClock
+from shared.time.clock import SystemClock
 
 
 class SetClock(SystemClock):

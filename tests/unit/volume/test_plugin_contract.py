@@ -21,8 +21,8 @@ from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins import csi_staging, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
-from shared.clock import SystemClock
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.time.clock import SystemClock
 from tests.fakes.csi_driver import CsiDriver
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.unit.volume.killing import STEPS, killed

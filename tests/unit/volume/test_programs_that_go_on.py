@@ -16,8 +16,8 @@ from services.volume.adapters.programs import running_on
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins import nfs
 from services.volume.plugins.nfs import Nfs, NfsPlugin
-from shared.clock import SystemClock
-from shared.tree_removal import RemovalProgress
+from shared.files.tree_removal import RemovalProgress
+from shared.time.clock import SystemClock
 
 DEADLINE = 60.0  # seconds
 SOURCE = Nfs("storage:/export")
@@ -27,8 +27,8 @@ import sys
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.payload import SetUpInputs
 from services.volume.plugins import nfs
-from shared.clock import SystemClock
-from shared.tree_removal import RemovalProgress
+from shared.time.clock import SystemClock
+from shared.files.tree_removal import RemovalProgress
 nfs.is_mount_point = lambda _: sys.argv[2] == "umount"
 plugin = nfs.NfsPlugin(PodDirectories(sys.argv[1]), SystemClock())
 if sys.argv[2] == "umount":

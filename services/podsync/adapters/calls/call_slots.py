@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
-from shared.deadlines import SECONDS, waiting_for
+from shared.process.deadlines import SECONDS, waiting_for
 
 AT_LEAST = 4
 PER_CORE = 2

@@ -30,12 +30,12 @@ from services.podsync.core.cri.security_context import refuse_user_namespace
 from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.allocation import Allocation
-from shared.clock import Clock
 from shared.cri.interface import Message, Runtime, RuntimeCallError
-from shared.deadlines import WorkThreads
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
 from shared.podspec.containers import find_container, is_large
+from shared.process.deadlines import WorkThreads
+from shared.time.clock import Clock
 
 T = TypeVar("T")
 

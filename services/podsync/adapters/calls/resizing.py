@@ -14,8 +14,8 @@ from services.podsync.core.cri.resize_writes import (
 )
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.instructions import ResizePod
-from shared.crash import crash_point
 from shared.cri.interface import RuntimeCallError
+from shared.process.crash import crash_point
 
 
 async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: ResizePod, view: PodView) -> None:

@@ -53,13 +53,13 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from services.podsync.core.pod.results import NodeRead, PartListed, PodListed, PodResized
-from shared import cgroup_layout
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
-from shared.deadlines import waiting_for
+from shared.host import cgroup_layout
 from shared.metrics.registry import Registry
 from shared.model.runtime import RuntimePod
+from shared.process.deadlines import waiting_for
+from shared.time.clock import Clock
 
 __all__ = ["PodView", "RuntimeCalls", "calls_over"]
 

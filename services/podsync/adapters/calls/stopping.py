@@ -17,8 +17,8 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.instructions import ContainerStop, EndTasks, KillPod, RemoveContainers, RemoveSandboxes
 from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
 from shared.cri.interface import RuntimeCallError
-from shared.deadlines import waiting_for
 from shared.model.runtime import ContainerState
+from shared.process.deadlines import waiting_for
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.systemd_units import SystemdUnits
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cgroups.systemd_properties import limit_properties, slice_properties, unit_of
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import CGROUPFS, SYSTEMD
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import CGROUPFS, SYSTEMD
 
 
 class Driver(Protocol):

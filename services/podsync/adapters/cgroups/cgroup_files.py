@@ -9,7 +9,7 @@ from pathlib import Path
 
 from services.podsync.core.cgroups.cgroup_files import FileText, v1_files, v2_files
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_layout import Hierarchies, controllers_of
+from shared.host.cgroup_layout import Hierarchies, controllers_of
 
 
 def make(hierarchies: Hierarchies, name: str) -> None:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_layout import Hierarchies
+from shared.host.cgroup_layout import Hierarchies
 from shared.podspec.resources import MAX_SHARES, MIN_SHARES
 
 NO_V1_LIMIT = 1 << 62  # bytes; v1 shows a limit in pages near 1 << 63 where there is none

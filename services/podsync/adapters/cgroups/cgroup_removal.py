@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from shared.backoff import Backoff
-from shared.cgroup_layout import Hierarchies, processes_in
-from shared.tree_walk import walk_bottom_up
+from shared.files.tree_walk import walk_bottom_up
+from shared.host.cgroup_layout import Hierarchies, processes_in
+from shared.time.backoff import Backoff
 
 log = logging.getLogger(__name__)
 

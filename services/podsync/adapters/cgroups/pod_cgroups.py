@@ -26,17 +26,17 @@ from services.podsync.core.cgroups.pod_cgroup import (
 )
 from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.node.node_facts import NodeFacts
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
-from shared.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
-from shared.clock import Clock
 from shared.cri.interface import Runtime
-from shared.deadlines import in_turn
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
+from shared.host.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 from shared.podspec.resources import status_resources
+from shared.process.deadlines import in_turn
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from services.podsync.adapters.cgroups import cgroup_files
 from services.podsync.core.cgroups.process_cgroup import cgroup_of_process
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies, processes_in
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies, processes_in
 
 ROUNDS = 11  # over the root cgroup, while processes turn up in it, as in the kubelet
 _FIRST = 1  # the process that the kernel started stays where it is

@@ -15,7 +15,7 @@ from dbus_fast import BusType, DBusFastError, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from services.podsync.core.cgroups.systemd_properties import Property, version_number
-from shared.deadlines import in_turn
+from shared.process.deadlines import in_turn
 
 log = logging.getLogger(__name__)
 

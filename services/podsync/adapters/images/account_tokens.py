@@ -9,10 +9,10 @@ from typing import Any
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.core.images.credential_plugin import AccountIdentity, wanted_annotations
 from services.podsync.core.images.keyring import AccountSource
-from shared.clock import Clock
 from shared.config.effective import CredentialProvider
 from shared.model.objects import Object
-from shared.timestamps import parse_rfc3339
+from shared.time.clock import Clock
+from shared.time.timestamps import parse_rfc3339
 
 _LIFETIME_USED = 0.8
 

@@ -25,10 +25,10 @@ from services.podsync.core.images.credential_plugin import (
 )
 from services.podsync.core.images.docker_config import DockerConfig
 from services.podsync.core.images.keyring import SourcedConfig
-from shared.child_process import OutputTooLargeError, run_child
-from shared.clock import Clock
 from shared.config.effective import CredentialProvider
 from shared.model.objects import Object
+from shared.process.child_process import OutputTooLargeError, run_child
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

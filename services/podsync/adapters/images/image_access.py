@@ -22,11 +22,11 @@ from services.podsync.core.images.image_records import (
 )
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import TrackedCredential
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
 from shared.cri.interface import ImageStatus, Runtime
-from shared.timestamps import rfc3339
+from shared.process.crash import crash_point
+from shared.time.clock import Clock
+from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from services.podsync.adapters.images.pull_credentials import PullCredentials, P
 from services.podsync.adapters.images.registry_hosts import find_damaged_hosts
 from services.podsync.core.images.image_reference import with_default_tag
 from services.podsync.core.images.keyring import TrackedCredential
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import ImageStatus, Message, Runtime, RuntimeCallError
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 UNANSWERED = frozenset({"Unavailable", "DeadlineExceeded", "Canceled"})  # the runtime may have done it all the same
 

@@ -17,7 +17,7 @@ from services.podsync.core.images.image_records import (
     encode_record,
     file_name,
 )
-from shared.files import sync_directory, write_atomically
+from shared.files.atomic import sync_directory, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from services.podsync.core.images.docker_config import DockerConfig, DockerConfigError, read_config_json, read_dockercfg
-from shared.clock import Clock
+from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from services.podsync.adapters.images.node_docker_config import NodeDockerConfig
 from services.podsync.core.images.docker_config import DockerConfigError, read_config_json, read_dockercfg
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import SecretSource, SourcedConfig, TrackedCredential, lookup, narrowed
-from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
+from shared.time.clock import Clock
 
 Warnings = tuple[tuple[str, str], ...]  # reason and message of Warning events of the pod
 _KINDS = {  # type of a Secret -> its key, and how that is read

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from services.podsync.core.logs.log_rotation import ASIDE, removable_directories, removable_links
 from shared.config.effective import EffectiveConfig
-from shared.crash import crash_point
-from shared.tree_removal import remove_tree
+from shared.files.tree_removal import remove_tree
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

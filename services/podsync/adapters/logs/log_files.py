@@ -22,7 +22,7 @@ from services.podsync.core.logs.log_rotation import (
     rotated_of,
     unfinished_files,
 )
-from shared.crash import crash_point
+from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from services.podsync.core.pod.gated_fields import gates_off
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.config.nested import value_of
-from shared.host import architecture, default_route_addresses, meminfo
-from shared.selinux import selinux_enabled
+from shared.host.machine import architecture, default_route_addresses, meminfo
+from shared.host.selinux import selinux_enabled
 
 _LARGEST_RESOLV_CONF = 10 << 20  # bytes, of which the rest is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.pod_directory import (
+from shared.files.tree_removal import remove_tree
+from shared.pods.directory import (
     CONTAINERS,
     ETC_HOSTS,
     MODE,
@@ -19,7 +20,6 @@ from shared.pod_directory import (
     make_pod_directory,
     pod_directory,
 )
-from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from services.podsync.core.cri.user_namespaces import (
     recorded,
     restored,
 )
-from shared.files import sync_directory, write_atomically
-from shared.pod_directory import USER_NAMESPACE, pod_directory, pods_directory
+from shared.files.atomic import sync_directory, write_atomically
+from shared.pods.directory import USER_NAMESPACE, pod_directory, pods_directory
 
 log = logging.getLogger(__name__)
 

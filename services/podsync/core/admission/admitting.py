@@ -15,7 +15,7 @@ from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from services.podsync.core.admission.taken import Taken, taken_by
 from services.podsync.core.pod.allocation import Resources, allocation_of, with_allocation
 from services.podsync.core.pod.record import PodRecord
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.podspec.resources import ResourceList, pod_requests, resource_list
 
 

@@ -24,7 +24,7 @@ from services.podsync.core.pod.allocation import (
 from services.podsync.core.pod.instructions import Call, CreateContainer, PreparePod, ResizePod
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 FIRST_RETRY_SECONDS = 30.0
 RETRY_SECONDS = 180.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from services.podsync.core.cgroups.class_requests import ClassRequests
 from services.podsync.core.cgroups.memory_qos import class_limit, class_protection, protected
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cgroup_name import SLICE, SYSTEMD, cgroup_name
+from shared.host.cgroup_name import SLICE, SYSTEMD, cgroup_name
 from shared.model.objects import Object, uid
 from shared.model.quantity import ZERO
 from shared.podspec.qos import QosClass, qos_class

@@ -8,7 +8,7 @@ from typing import Any
 
 from services.podsync.core.cgroups.cgroup_files import DEFAULT_PERIOD
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_name import SLICE
+from shared.host.cgroup_name import SLICE
 from shared.podspec.resources import weight
 
 Property = tuple[str, str, Any]  # name, D-Bus signature, value

@@ -12,7 +12,7 @@ from services.podsync.core.cri.container_resources import container_resources
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.instructions import ContainerUpdate
 from shared.cri.interface import Message
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.quantity import ZERO, Quantity
 from shared.podspec.containers import find_container

@@ -3,7 +3,7 @@
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.core.cri.user_namespaces import needs_user_namespace
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.containers import every_container
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from bus.messages.podsync import NodePressure
 from shared.model.conditions import PRESSURE_CONDITIONS
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 TEXTS = {
     "MemoryPressure": (

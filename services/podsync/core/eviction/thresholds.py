@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from services.podsync.core.eviction.signals import Layout, SignalObservation
-from shared.frozen_copy import replace
 from shared.model.eviction import SIGNALS, reclaim_amount, threshold_amount
+from shared.model.frozen_copy import replace
 
 MEMORY, ALLOCATABLE_MEMORY = "memory.available", "allocatableMemory.available"
 _COPIED = ("available", "inodesFree")

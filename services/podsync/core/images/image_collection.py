@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import ImageStatus
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 
 @dataclass(frozen=True, kw_only=True)

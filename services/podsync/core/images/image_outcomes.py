@@ -10,8 +10,8 @@ from services.podsync.core.pod.progress import Progress
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.results import ImageInspected, ImagePulled
 from shared.cri.interface import ImageStatus
-from shared.frozen_copy import replace
-from shared.timestamps import go_duration
+from shared.model.frozen_copy import replace
+from shared.time.timestamps import go_duration
 
 
 def inspected(record: PodRecord, call: InspectImage, found: ImageInspected) -> PodRecord:

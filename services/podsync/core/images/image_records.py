@@ -13,7 +13,7 @@ import orjson
 
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import AccountSource, SecretSource, TrackedCredential
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 INTENT, PULLED = "ImagePullIntent", "ImagePulledRecord"
 _GROUP = "kubelet.config.k8s.io"

@@ -11,7 +11,7 @@ from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_un
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, StepInputs
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
 

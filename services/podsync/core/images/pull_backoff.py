@@ -2,8 +2,8 @@
 
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import ImageBackoff
-from shared.backoff import Backoff
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
+from shared.time.backoff import Backoff
 
 PULLS = Backoff(initial=10.0, cap=300.0, reset_after=600.0)
 

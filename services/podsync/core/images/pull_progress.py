@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import Blob
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 MANIFEST_BYTES = 4 * 1024 * 1024
 RATE_SECONDS = 10.0  # the rate is that of the last 10 s

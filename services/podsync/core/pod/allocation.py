@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.podspec.go_json import go_json
 from shared.podspec.resources import is_pod_level, main_containers, resource_list

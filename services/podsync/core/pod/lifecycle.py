@@ -9,8 +9,8 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.performed import PodSetup
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.pod.saved import Saved, with_containers
-from shared.frozen_copy import replace
-from shared.timestamps import parse_rfc3339, rfc3339
+from shared.model.frozen_copy import replace
+from shared.time.timestamps import parse_rfc3339, rfc3339
 
 LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
     {

@@ -9,9 +9,9 @@ from services.podsync.core.pod.allocation import PendingResize, allocation_of, a
 from services.podsync.core.pod.api_baseline import valid_status
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
 from services.podsync.core.pod.saved import Pod, Saved
-from shared.frozen_copy import replace
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
+from shared.model.frozen_copy import replace
 from shared.model.runtime import RuntimePod
 from shared.podspec.containers import every_container
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from services.podsync.core.pod.saved import Attempts, Saved
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bus.messages.pleg import ProbeResults
 from shared.cri.interface import ImageStatus
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 # The kubelet records the events of a wait at each sync of the pod, so that they outlive an hour at the API server; more
 # often than this is of no use, as similar events of a pod are filtered.

@@ -19,7 +19,7 @@ from services.podsync.core.pod.performed import LastWritten, PodSetup, PodVersio
 from services.podsync.core.pod.progress import InstanceFacts, Progress
 from services.podsync.core.pod.retry import Retry
 from services.podsync.core.pod.saved import Attempts, Saved
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
     ContainerKind,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.saved import without
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 
 @dataclass(frozen=True, kw_only=True)

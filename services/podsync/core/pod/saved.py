@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress, Resources
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 Pod = dict[str, Any]
 _K = TypeVar("_K")

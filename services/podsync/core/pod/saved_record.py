@@ -20,7 +20,7 @@ from services.podsync.core.pod.saved import (
     SavedContainer,
     with_containers,
 )
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
 _Part = TypeVar("_Part", Saved, Attempts)

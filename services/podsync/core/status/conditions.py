@@ -14,7 +14,7 @@ from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.restart_rules import may_restart_all
 from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS
 from shared.podspec.resources import is_sidecar
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 Json = dict[str, Any]
 RESTARTING_ALL = "AllContainersRestarting"

@@ -6,7 +6,7 @@ Knows instances and states; not which container of a pod they belong to, nor wha
 from typing import Any
 
 from shared.model.runtime import Container, ContainerState
-from shared.timestamps import rfc3339
+from shared.time.timestamps import rfc3339
 
 Json = dict[str, Any]
 NANOSECONDS = 1_000_000_000

@@ -13,10 +13,10 @@ from typing import Any
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import CrashBackoff, with_container
-from shared.backoff import Backoff
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.hashing import backoff_key
+from shared.time.backoff import Backoff
 
 # The cap is of the configuration. The reset counts from the newest start that was counted, whether the container ran or
 # waited since.

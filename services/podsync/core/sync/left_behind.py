@@ -11,7 +11,7 @@ from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step
 from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.stopping import kill_everything
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 REFUSALS = 2  # in a row, until the tasks are ended
 ENDINGS = 3  # of the tasks without a removal that succeeded, until the container is left behind

@@ -6,7 +6,7 @@ The kubelet reads the runtime again after the sync that ran the hook, so until t
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import with_container
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from services.podsync.core.pod.instructions import Call, ContainerStop, KillContainer, KillPod
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import without
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 
 CallOrNone = TypeVar("CallOrNone", Call, Call | None)
 

@@ -8,7 +8,7 @@ from services.podsync.core.pod.allocation import RESTART, resize_event
 from services.podsync.core.pod.instructions import ContainerUpdate, ResizePod
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, StepInputs
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.resources import pod_level, resource_list

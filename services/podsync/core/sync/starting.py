@@ -16,11 +16,11 @@ from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
 from services.podsync.core.sync.post_start import with_start_over
 from shared.cri.interface import ImageStatus
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind
 from shared.podspec.hashing import container_hash
-from shared.timestamps import go_duration
+from shared.time.timestamps import go_duration
 
 
 def hook_owed(record: PodRecord) -> Step:

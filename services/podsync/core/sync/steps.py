@@ -34,7 +34,7 @@ from services.podsync.core.sync.stopping import (
     restart_all,
     terminating,
 )
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from shared.podspec.containers import ContainerKind, every_container
 

@@ -11,7 +11,7 @@ from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.situation import Step, StepInputs
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
 from services.podsync.core.sync.restart_rules import restarts_all
-from shared.frozen_copy import replace
+from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, SandboxState
 
 

@@ -15,7 +15,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
     qos_cgroup_values,
 )
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cgroup_name import cgroup_name
+from shared.host.cgroup_name import cgroup_name
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 

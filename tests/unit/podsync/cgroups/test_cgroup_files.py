@@ -7,7 +7,7 @@ import pytest
 from services.podsync.adapters.cgroups import cgroup_files
 from services.podsync.core.cgroups.cgroup_files import FileText, v1_files, v2_files
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_layout import Hierarchies
+from shared.host.cgroup_layout import Hierarchies
 
 SIZES = ("2MB", "1GB")
 

@@ -6,7 +6,7 @@ import pytest
 
 from services.podsync.adapters.cgroups.cgroup_reads import read_values
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_layout import Hierarchies
+from shared.host.cgroup_layout import Hierarchies
 
 FILES = {"cpu.max": "20000 100000", "cpu.weight": "4", "memory.max": "268435456", "memory.min": "0", "memory.low": "64"}
 READ = CgroupValues(

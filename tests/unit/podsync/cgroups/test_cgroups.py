@@ -9,8 +9,8 @@ import pytest
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.cgroup_drivers import must_be_written
 from services.podsync.core.cgroups.pod_cgroup import pod_uid_of
-from shared import cgroup_layout
-from shared.cgroup_layout import Hierarchies
+from shared.host import cgroup_layout
+from shared.host.cgroup_layout import Hierarchies
 
 V1 = "30 20 0:25 / {root}/cpu rw - cgroup cgroup rw,cpu\n31 20 0:26 / {root}/memory rw - cgroup cgroup rw,memory\n"
 NAMED = "32 20 0:27 / {root}/systemd rw - cgroup cgroup rw,name=systemd\n"

@@ -10,10 +10,10 @@ from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cgroup_layout import Hierarchies
-from shared.clock import SystemClock
-from shared.frozen_copy import replace
+from shared.host.cgroup_layout import Hierarchies
 from shared.metrics.registry import Registry
+from shared.model.frozen_copy import replace
+from shared.time.clock import SystemClock
 from tests.fakes.runtime import FakeRuntime
 from tests.unit.podsync.pods import a_container, a_pod
 

@@ -12,9 +12,9 @@ from services.podsync.adapters.cgroups import process_placement
 from services.podsync.adapters.cgroups.process_placement import place, place_root_processes
 from services.podsync.controllers import process_placement as controller
 from services.podsync.core.cgroups.process_cgroup import cgroup_of_process, placement_name
-from shared.cgroup_layout import Hierarchies
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
-from shared.process_identity import identity_of
+from shared.host.cgroup_layout import Hierarchies
+from shared.process.identity import identity_of
 from tests.unit.podsync.cgroups.test_cgroups import v1, v2
 
 SPLIT = "4:memory:/a\n3:cpu,cpuacct:/b\n1:name=systemd:/a\n0::/\n"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
+from shared.host.cgroup_name import CGROUPFS, SYSTEMD, cgroup_components, cgroup_name
 from tests.unit.podsync.cgroups.test_node_cgroups import GIB, Stage
 
 DAEMONS: dict[str, Any] = {

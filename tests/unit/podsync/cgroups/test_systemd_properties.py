@@ -13,7 +13,7 @@ from services.podsync.core.cgroups.systemd_properties import (
     version_number,
 )
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cgroup_name import cgroup_name
+from shared.host.cgroup_name import cgroup_name
 
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice"
 UID = "9ea24d2a-9ed0-4ef8-8b10-26bb85a3e6d3"

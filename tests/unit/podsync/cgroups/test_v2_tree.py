@@ -14,7 +14,7 @@ from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.core.cgroups.node_cgroup import NodeCapacity, kubepods_values
 from services.podsync.core.cgroups.systemd_properties import Property
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cgroup_layout import Hierarchies
+from shared.host.cgroup_layout import Hierarchies
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from tests.unit.podsync.cgroups.test_node_cgroups import Clock, Runtime

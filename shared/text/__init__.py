@@ -1,0 +1,1 @@
+"""Values as text that people read, or that JSON can hold. Pure."""

@@ -1,0 +1,1 @@
+"""Clocks as arguments, moments as Kubernetes writes them, and delays that grow."""
