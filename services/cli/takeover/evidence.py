@@ -14,6 +14,7 @@ from services.cli.systemd.unit import ServiceUnit
 from shared.errors import OperatorError
 from shared.text.plain_text import plain
 
+_FILE_CLOCK_LAG_SECONDS = 0.1  # the clock that the kernel stamps files with is up to a tick behind
 _TAIL = 64 << 10  # bytes of each log file that are read
 _LONGEST = 300  # characters of the line that is shown
 _ERRORS = ("E", "F")  # with which a line of klog begins
@@ -82,7 +83,7 @@ def _shown(where: str, line: str, *, is_error: bool = False) -> LastLine:
 def _tail(path: Path, since: float) -> Iterator[bytes]:
     """The last lines of a file that was written since then; none where it cannot be read."""
     try:
-        if path.stat().st_mtime < since:
+        if path.stat().st_mtime < since - _FILE_CLOCK_LAG_SECONDS:
             return
         with path.open("rb") as file:
             size = file.seek(0, 2)
