@@ -13,7 +13,7 @@ from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
 from services.podsync.adapters.node.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
-from services.podsync.adapters.pod.subpaths import VolumeSubpaths
+from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
 from services.podsync.controllers.core_reads import CoreReads
@@ -73,7 +73,7 @@ class PodSyncService:
             facts,
             node=node_reads,
             cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else LocalReads(bus, config.node_name),
-            subpaths=VolumeSubpaths(bus),
+            subpaths=Subpaths(bus),
             record=events.record,
             watch_pull=self._pull_watch.watched,
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.images.credential_plugins import MOST_OUTPUT, CredentialPlugins
+from services.podsync.adapters.images.credential_plugins import MAX_OUTPUT_BYTES, CredentialPlugins
 from services.podsync.core.images.keyring import AccountSource
 from shared.config.effective import CredentialProvider
 from shared.time.clock import SystemClock
@@ -119,7 +119,7 @@ async def test_a_run_goes_on_when_one_of_them_gives_up(bench: Bench) -> None:
     assert len(bench.requests) == 1
 
 
-HUGE = f"sys.stdout.write('hush' * {MOST_OUTPUT})\nsys.stdout.flush()\ntime.sleep(60)"
+HUGE = f"sys.stdout.write('hush' * {MAX_OUTPUT_BYTES})\nsys.stdout.flush()\ntime.sleep(60)"
 FORKED = "if os.fork() == 0:\n    time.sleep(60)\nos._exit(0)"
 
 
@@ -133,7 +133,7 @@ FORKED = "if os.fork() == 0:\n    time.sleep(60)\nos._exit(0)"
         (GOOD, {"apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1"}, "its apiVersion is not"),
         (GOOD, {"cacheKeyType": "hush"}, "its cacheKeyType is none of"),
         (GOOD, {"auth": ["hush"]}, "its auth is no object"),
-        (HUGE, {}, f"it wrote more than {MOST_OUTPUT} bytes"),
+        (HUGE, {}, f"it wrote more than {MAX_OUTPUT_BYTES} bytes"),
         (GOOD + "sys.exit(1)", {}, "it ended with exit code 1"),
     ],
 )

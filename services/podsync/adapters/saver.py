@@ -1,6 +1,5 @@
-"""Saves records in a thread, all that wait in one go: pods that change together share one sync of the directory.
-
-Knows nothing of what a record means, nor of what waits for it to be saved.
+"""Saves records in a thread, all waiting ones as one batch: pods that change together share one sync of the directory.
+Knows neither what a record means nor what waits for it.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ Waiting = tuple[str, dict[str, Any], "asyncio.Future[RecordLocation]"]
 
 
 class Saver:
-    """One checkpoint's writer. While one batch is written the next one gathers."""
+    """Writes the records of one checkpoint. While one batch is written, the next one gathers."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -22,13 +21,13 @@ class Saver:
         self._writing: asyncio.Task[None] | None = None
 
     async def save(self, key: str, data: dict[str, Any]) -> RecordLocation:
-        """As `Checkpoint.save`; returns once the record is where the result states. The caller waits for the disk,
-        however long that lasts: a restart would not make the disk faster. Raises OSError."""
+        """Save a record as `Checkpoint.save` does, and return its location once it is there. The wait for the disk has
+        no limit: a restart would not make the disk faster. Raises OSError."""
         loop = asyncio.get_running_loop()
         saved: asyncio.Future[RecordLocation] = loop.create_future()
         self._waiting.append((key, data, saved))
         if self._writing is None:
-            # It writes for all pods, and is not the work of the one that was first.
+            # An empty context: the task writes for all pods, and belongs to no trace of the first one.
             self._writing = loop.create_task(self._write_all(), name="save", context=Context())
         with waiting_for(f"a write to {self._checkpoint.directory}", reported=True):
             return await saved

@@ -1,7 +1,6 @@
-"""The clock podsync decides by: the wall clock's time at its first start since the machine started, steady since.
-
-A change of the wall clock must neither fire nor delay back-offs and deadlines, nor must a change between two processes;
-so the base is on disk, with the start number and the start of the machine that it belongs to.
+"""Has the clock that podsync decides by: the wall clock at podsync's first start after a boot, and monotonic from then.
+A change of the wall clock, also between two processes, must neither end nor delay back-offs and deadlines. So the base
+is on disk, with the start number and the boot that it belongs to.
 """
 
 import logging
@@ -14,16 +13,15 @@ from shared.time.clock import Clock
 log = logging.getLogger(__name__)
 
 RECORD = "boot"
-SKEW_SECONDS = 2.0  # a wall clock that goes away from the steady one by more was set
+MAX_SKEW_SECONDS = 2.0  # between wall clock and steady clock; beyond that the wall clock was set
 
 
 class SteadyClock:
-    """One per process. `boot`: the start number, larger than any before. `machine_started`: the machine was started
-    since the previous process. `skew`: seconds by which the wall clock has been set away from this one, as of the last
-    `now`."""
+    """Returns steady seconds. `boot`: the start number, larger than any before. `machine_started`: the machine booted
+    since the previous process. `skew`: seconds of the wall clock ahead of this clock, at the last `now`."""
 
     def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any]) -> None:
-        """`last`: the record of the previous process, {} = none."""
+        """Continue the clock of the record `last` of the previous process, {} = none."""
         self._clock = clock
         base, machine = last.get("base"), boot_id()
         same = isinstance(base, float) and last.get("machine") == machine
@@ -34,13 +32,13 @@ class SteadyClock:
         self.boot = count + 1 if isinstance(count, int) else int(clock.wall())
         saved = {"count": self.boot, "base": self._base, "machine": machine}
         if checkpoint.save(RECORD, saved) is not RecordLocation.ON_DISK:
-            self.boot = max(self.boot, int(clock.wall()))  # larger than any before though it cannot be written down
+            self.boot = max(self.boot, int(clock.wall()))  # larger than any before although it cannot be saved
 
     def now(self) -> float:
-        """Seconds of this clock. Logs a warning when the wall clock was set."""
+        """Return the seconds of this clock. Log a warning when the wall clock was set."""
         now = self._base + self._clock.monotonic()
         self.skew = self._clock.wall() - now
-        if abs(self.skew - self._reported) > SKEW_SECONDS:
+        if abs(self.skew - self._reported) > MAX_SKEW_SECONDS:
             by = self.skew - self._reported
             log.warning("the clock was set by %+.0f s: deadlines and back-offs go on as they were", by)
             self._reported = self.skew

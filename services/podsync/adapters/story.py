@@ -1,6 +1,5 @@
-"""Writes the story of each pod: the lines of `core.story` with their time, bounded on disk.
-
-Nothing is decided from a story, so a line lost to a full disk or a crash is missing in `bulkhead explain` alone.
+"""Writes the story of each pod: the lines of `core.story` with their time, in files of bounded size.
+Nothing is decided from a story: a line that a full disk or a crash loses is missing in `bulkhead explain` alone.
 """
 
 import contextlib
@@ -20,46 +19,46 @@ from shared.text.json_text import json_bytes
 
 log = logging.getLogger(__name__)
 
-BYTES_PER_FILE = 128 * 1024  # two files per pod at most: the present one and the one before
-LINES_WAITING = 10_000
+MAX_FILE_BYTES = 128 * 1024  # a pod has two files at most: the present one and the one before
+MAX_WAITING_LINES = 10_000
 GATHER_SECONDS = 0.2
-STORIES_KEPT = 200  # of pods that are gone
+MAX_OLD_STORIES = 200  # of pods that are gone
 
 
 class StoryFiles:
-    """One `<uid>.jsonl` per pod in a directory. `boot`, `machine_started`: as `StoryLines` has them."""
+    """Writes one `<uid>.jsonl` per pod into a directory. `boot`, `machine_started`: as in `StoryLines`."""
 
     def __init__(self, directory: Path, boot: int = 0, *, machine_started: bool = False) -> None:
         self.directory = directory
         self._story_lines = StoryLines(boot, machine_started=machine_started)
         self._broken = False
-        self._forgotten = STORIES_KEPT // 2  # pods, since the directory was listed last
-        self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(LINES_WAITING)
+        self._forgotten = MAX_OLD_STORIES // 2  # pods, since the directory was listed last
+        self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(MAX_WAITING_LINES)
         self._writer: threading.Thread | None = None
         self._closing = threading.Event()
 
     def add(self, uid: str, now: float, what: Event | Instruction) -> None:
         """Write the lines of this event or instruction soon; `now` is wall seconds. A thread writes, so that a disk
-        that hangs delays no caller. Lines beyond LINES_WAITING are dropped."""
-        self._write_down(uid, now, lambda: self._story_lines.of(uid, what))
+        that hangs delays no caller. Lines beyond MAX_WAITING_LINES are dropped."""
+        self._queue_lines(uid, now, lambda: self._story_lines.of(uid, what))
 
     def add_wait(self, uid: str, now: float, waits_for: str) -> None:
-        """Likewise what the pod waits for, "" = nothing any more."""
-        self._write_down(uid, now, lambda: self._story_lines.waits(uid, waits_for))
+        """Write soon what the pod waits for, "" = nothing any more."""
+        self._queue_lines(uid, now, lambda: self._story_lines.waits(uid, waits_for))
 
     def add_pull(self, uid: str, now: float, pull: Mapping[str, Any]) -> None:
-        """Likewise how far the pull is that it waits for: the fields of an item of `pods.pulls`."""
-        self._write_down(uid, now, lambda: self._story_lines.pulling(uid, pull))
+        """Write soon how far the pull is that the pod waits for: the fields of an item of `pods.pulls`."""
+        self._queue_lines(uid, now, lambda: self._story_lines.pulling(uid, pull))
 
     def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
-        """Go on with the story of a pod of an earlier process."""
+        """Continue the story of a pod of an earlier process."""
         self._story_lines.take_up(uid, name=name, namespace=namespace, source=source)
 
     def forget(self, uid: str) -> None:
-        """Nothing more comes of this pod."""
+        """Drop what is kept in memory of this pod, which has no more lines."""
         self._story_lines.forget(uid)
 
-    def _write_down(self, uid: str, now: float, lines_of: Callable[[], list[Line]]) -> None:
+    def _queue_lines(self, uid: str, now: float, lines_of: Callable[[], list[Line]]) -> None:
         try:
             lines = [json_bytes({"at": round(now, 3), **line}) for line in lines_of()]
             head = json_bytes(self._story_lines.head(uid)) if lines else b""
@@ -90,7 +89,7 @@ class StoryFiles:
         while not ended:
             entries = [self._lines.get()]
             if entries[0] is not None:
-                self._closing.wait(GATHER_SECONDS)  # one file is opened once for all lines of a pod meanwhile
+                self._closing.wait(GATHER_SECONDS)  # so that a file is opened once for all lines of a pod meanwhile
             with contextlib.suppress(queue.Empty):
                 while True:
                     entries.append(self._lines.get_nowait())
@@ -106,24 +105,24 @@ class StoryFiles:
                 self._write(uid, of_pod, heads[uid])
 
     def _write(self, uid: str, lines: list[bytes], head: bytes) -> None:
-        """Never raises for a disk that refuses; logs it once."""
+        """Append the lines to the pod's file, which is rotated when it is full. An OSError is logged once."""
         path = self.directory / f"{uid}.jsonl"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             while lines:
                 size = path.stat().st_size if path.exists() else 0
                 part = b""
-                if size and size + len(lines[0]) + 1 > BYTES_PER_FILE:
+                if size and size + len(lines[0]) + 1 > MAX_FILE_BYTES:
                     path.replace(path.with_suffix(".1.jsonl"))
                     size, part = 0, b'"part":true,'
                 if size == 0 and len(head) > 2:
                     lines = [b"{" + part + head[1:], *lines]
                 fitting = 1
                 size += len(lines[0]) + 1
-                while fitting < len(lines) and size + len(lines[fitting]) + 1 <= BYTES_PER_FILE:
+                while fitting < len(lines) and size + len(lines[fitting]) + 1 <= MAX_FILE_BYTES:
                     size += len(lines[fitting]) + 1
                     fitting += 1
-                with open(path, "ab", opener=_for_root_alone) as file:
+                with open(path, "ab", opener=_open_for_root) as file:
                     file.write(b"\n".join([*lines[:fitting], b""]))
                 lines = lines[fitting:]
             self._broken = False
@@ -133,35 +132,35 @@ class StoryFiles:
             self._broken = True
 
     def keep_newest(self, present: Collection[str]) -> None:
-        """Call when a pod is forgotten: of pods other than `present` (UIDs) removes the oldest stories. Lists the
+        """Remove the oldest stories of pods other than `present` (UIDs); called when a pod is forgotten. It lists the
         directory at every hundredth call only, so that deleting many pods stays linear."""
         self._forgotten += 1
-        if self._forgotten < STORIES_KEPT // 2:
+        if self._forgotten < MAX_OLD_STORIES // 2:
             return
         self._forgotten = 0
         try:
             every = self.directory.glob("*.jsonl")
             gone = [path for path in every if not any(uid in present for uid in _uids_of(path))]
             gone.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-            for path in gone[2 * STORIES_KEPT :]:
+            for path in gone[2 * MAX_OLD_STORIES :]:
                 path.unlink(missing_ok=True)
         except OSError as error:  # what stays is tried again when the next pod is forgotten
             log.debug("stories in %s stay: %s", self.directory, error)
 
 
-def _for_root_alone(path: str, flags: int) -> int:
-    """The file contains what probes and hooks wrote."""
+def _open_for_root(path: str, flags: int) -> int:
+    """Open a file that only root may read, for it contains what probes and hooks wrote."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _uids_of(path: Path) -> set[str]:
-    """The pods whose story the file may be: dots are allowed in a UID."""
+    """Return the UIDs whose story the file may be: a UID may contain dots."""
     stem = path.name.removesuffix(".jsonl")
     return {stem, stem.removesuffix(".1")}
 
 
 def uid_of(what: Event | Instruction) -> str:
-    """The pod an event or instruction is about, "" for none."""
+    """Return the UID of the pod that an event or instruction is about, "" for none."""
     if isinstance(what, PodObserved):
         return what.observation.uid
     if isinstance(what, PublishAdmitted):

@@ -1,5 +1,5 @@
-"""Has dead containers removed beyond those that each pod removes by itself: by the limits of the node every minute, and
-all of finished pods before a pod is evicted for a full filesystem (node.md 5.4, 6.2)."""
+"""Removes dead containers beyond those that each pod removes itself: every minute by the limits of the node, and all of
+finished pods before a pod is evicted for a full filesystem (node.md 5.4, 6.2)."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,13 @@ from services.podsync.core.sync.container_garbage import GarbageLimits, garbage
 log = logging.getLogger(__name__)
 
 COLLECT_SECONDS = 60.0
-REMOVAL_SECONDS = 10.0  # to wait for the removal under pressure
-SHOWN_ERRORS = 3
+REMOVAL_SECONDS = 10.0  # of the wait for the removal under pressure
+MAX_SHOWN_ERRORS = 3
 
 
 class ContainerCollection:
-    """`handle` takes events for the core; `record` records an Event of the node."""
+    """Finds dead containers and gives them to the core, which removes them. `handle` takes events for the core;
+    `record` records an Event of the node."""
 
     def __init__(
         self,
@@ -46,10 +47,10 @@ class ContainerCollection:
             self.collect()
 
     def collect(self) -> None:
-        """Have what exceeds the limits removed, and report what could not be removed before."""
+        """Begin to remove what exceeds the limits, and report what could not be removed before."""
         errors = {record.retry.removal_error for record in self._core.records.values()} - {""}
         if errors:
-            text = "; ".join(sorted(errors)[:SHOWN_ERRORS])
+            text = "; ".join(sorted(errors)[:MAX_SHOWN_ERRORS])
             log.warning("dead containers cannot be removed: %s", text)
             self._record(
                 KubeEvent(type="Warning", reason="ContainerGCFailed", message=text, kind="Node", name=self._node_name)
@@ -57,32 +58,32 @@ class ContainerCollection:
         self._find(pressed=False)
 
     async def remove_all(self) -> None:
-        """Remove all dead containers of finished pods. Returns when they are gone, at the latest after 10 s."""
-        found = self._find(pressed=True)
+        """Remove all dead containers of finished pods. Return when they are gone, at the latest after 10 s."""
+        dead = self._find(pressed=True)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REMOVAL_SECONDS):
-                while self._left(found):
+                while self._count_left(dead):
                     self._pod_changed.clear()
                     await self._pod_changed.wait()
-        if left := self._left(found):
+        if left := self._count_left(dead):
             log.warning("dead containers of %d pods are still there after %d s", left, REMOVAL_SECONDS)
 
     def pods_changed(self) -> None:
-        """The runtime's containers may have changed."""
+        """Check again whether the containers are gone: the runtime's containers may have changed."""
         self._pod_changed.set()
 
     def _find(self, *, pressed: bool) -> Mapping[str, frozenset[str]]:
-        found = garbage(self._core.records.values(), self._limits, self._clock.wall(), pressed=pressed)
-        if found:
-            log.info("removing %d dead containers of %d pods", sum(map(len, found.values())), len(found))
+        dead = garbage(self._core.records.values(), self._limits, self._clock.wall(), pressed=pressed)
+        if dead:
+            log.info("removing %d dead containers of %d pods", sum(map(len, dead.values())), len(dead))
             cause = "a filesystem is full" if pressed else "there are more dead containers than the limits permit"
-            self._handle(GarbageFound(containers=found, cause=cause))
-        return found
+            self._handle(GarbageFound(containers=dead, cause=cause))
+        return dead
 
-    def _left(self, found: Mapping[str, frozenset[str]]) -> int:
-        """How many of these pods still have one of these containers."""
+    def _count_left(self, dead: Mapping[str, frozenset[str]]) -> int:
+        """Return how many of these pods still have one of these containers."""
         records = self._core.records
         return sum(
             uid in records and not ids.isdisjoint(container.id for container in records[uid].instances)
-            for uid, ids in found.items()
+            for uid, ids in dead.items()
         )

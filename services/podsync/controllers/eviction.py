@@ -1,10 +1,10 @@
 """Evaluates the eviction thresholds at each reading of the node, publishes `node.pressure`, and evicts pods, one at a
 time (node.md 5.3).
 
-A threshold that is met for long enough is acted on in this order: an event of the node; on a full filesystem dead
-containers of finished pods, then unused images are removed; if that is not enough, the first pod of the ranking is
-evicted, and the next one only when it has ended or 30 s later. What was decided is in the records of the pods: after a
-kill the eviction of a pod continues.
+When a threshold is met for long enough, these steps follow: an event of the node; on a full filesystem the removal of
+dead containers of finished pods, then of unused images; if that is not enough, the eviction of the first pod of the
+ranking, and of the next one when the first has ended, or 30 s later. The records of the pods have the decision: after
+a kill the eviction of a pod continues.
 """
 
 import asyncio
@@ -44,15 +44,16 @@ log = logging.getLogger(__name__)
 
 HARD_GRACE_SECONDS = 1
 WAIT_SECONDS = 30.0  # for an evicted pod to end, before the next one is evicted
-REST_SECONDS = 10.0  # after a threshold on which nothing could be done
-FRESH_SECONDS = 1.0  # how old the readings may be that a pod is chosen by
+REST_SECONDS = 10.0  # after a threshold for which nothing could be done
+MAX_READING_AGE_SECONDS = 1.0  # of the readings that a pod is chosen by
 
 EVICTIONS = counter("kubelet_evictions", "Evicted pods by the signal or limit that was crossed.", "eviction_signal")
 
 
 class Eviction:
-    """`now`: steady seconds; `handle` takes events for the core; `remove_images` removes unused images; `save` saves
-    the transitions of the conditions, `saved` are those of an earlier process. Owns the stream `node.pressure`."""
+    """Evicts pods, and owns the stream `node.pressure`. `now` returns steady seconds; `handle` takes events for the
+    core; `remove_images` removes unused images; `save` saves the transitions of the conditions, `saved` are those of an
+    earlier process."""
 
     def __init__(
         self,
@@ -66,9 +67,15 @@ class Eviction:
         saved: Any,
         save: Callable[[dict[str, Any]], None],
     ) -> None:
-        config, bus, self._clock = context.config, context.bus, context.clock
-        self._bus, self._core, self._now, self._handle = bus, core, now, handle
-        self._events, self._remove_images, self._save = events, remove_images, save
+        config = context.config
+        self._clock = context.clock
+        self._bus = context.bus
+        self._core = core
+        self._now = now
+        self._handle = handle
+        self._events = events
+        self._remove_images = remove_images
+        self._save = save
         self._node_name = config.node_name
         self._configured = EvictionConfiguration(
             hard=config.eviction_hard,
@@ -77,7 +84,7 @@ class Eviction:
             minimum_reclaim=config.eviction_minimum_reclaim,
             enforce_pods="pods" in config.enforce_node_allocatable,
         )
-        self._longest_grace = config.eviction_max_pod_grace_period
+        self._max_grace = config.eviction_max_pod_grace_period
         self._transition_seconds = config.eviction_pressure_transition_period
         self._limits_storage = config.local_storage_capacity_isolation
         self._evictions = context.metrics.counter(EVICTIONS)
@@ -86,22 +93,24 @@ class Eviction:
         self._thresholds: tuple[Threshold, ...] = ()
         self._memory = cycle.CycleState()
         self._act_on: tuple[Threshold, ...] = ()  # of the newest reading, not yet acted on
-        self._read_at = self._rest_until = float("-inf")
+        self._read_at = float("-inf")
+        self._rest_until = float("-inf")
         self._readings: Mapping[str, Any] = {}
         self._transitions = read_transitions(saved)
-        self._conditions = bus.own(NODE_PRESSURE)
-        bus.follow(NODE_USAGE, self._on_node)
+        self._conditions = self._bus.own(NODE_PRESSURE)
+        self._bus.follow(NODE_USAGE, self._on_node)
         self.dead_containers = ContainerCollection(context, core, handle, events.record)
-        self._act_now, self._pod_changed = asyncio.Event(), asyncio.Event()
+        self._act_now = asyncio.Event()
+        self._pod_changed = asyncio.Event()
 
     def start(self) -> None:
-        """Restore the conditions that an earlier process saw: pods are admitted by them until the node is read."""
+        """Restore the conditions of an earlier process: pods are admitted by them until the node is read."""
         pressed = tuple(kind for kind, (status, _) in self._transitions.items() if status == "True")
         if pressed:
             self._handle(NodePressureChanged(conditions=pressed, cause="podsync started"))
 
     def pods_changed(self) -> None:
-        """A pod may have ended."""
+        """Check again whether evicted pods have ended: a pod may have."""
         self._pod_changed.set()
         self.dead_containers.pods_changed()
 
@@ -121,7 +130,8 @@ class Eviction:
                 pass
 
     async def _cycle(self) -> bool:
-        """Enforce limits, then act on the first threshold; whether to do so again at once, with a newer reading."""
+        """Enforce limits, then act on the first threshold. Return whether to do so again at once, with a newer
+        reading."""
         evicted = await self._enforce_storage_limits()
         if await self._wait_for_evicted() or evicted:  # the last reading is from before they ended
             await self._read_again()
@@ -139,7 +149,7 @@ class Eviction:
             self._evaluate(change.value)
 
     async def _enforce_storage_limits(self) -> bool:
-        """Evict the pods that exceed a limit of local storage (node.md 5.8); whether there were any."""
+        """Evict the pods that exceed a limit of local storage (node.md 5.8). Return whether there were any."""
         limited = [record.uid for record in self._running() if has_limit(record.saved.pod)]
         if not limited or not self._limits_storage or self._layout is None:
             return False
@@ -159,7 +169,7 @@ class Eviction:
         return [record for record in active if record.saved.state is PodState.SYNC]
 
     def _evaluate(self, usage: NodeUsage) -> None:
-        """Take in a reading. One that comes twice, by the stream and as an answer, counts once."""
+        """Evaluate a reading. One that arrives twice, by the stream and as an answer, counts once."""
         if usage.read_at <= self._read_at:
             return
         self._read_at = usage.read_at
@@ -169,17 +179,17 @@ class Eviction:
                 self._thresholds = thresholds_of(self._configured, self._layout)
         self._readings = readings(usage)
         now = self._clock.monotonic()
-        found = cycle.evaluate(self._memory, self._thresholds_now(), self._readings, now, self._transition_seconds)
-        self._memory, self._act_on = found.memory, found.act_on
-        self._publish(found.conditions)
+        evaluated = cycle.evaluate(self._memory, self._thresholds_now(), self._readings, now, self._transition_seconds)
+        self._memory, self._act_on = evaluated.memory, evaluated.act_on
+        self._publish(evaluated.conditions)
         self._act_now.set()
 
     def _thresholds_now(self) -> tuple[Threshold, ...]:
-        """All thresholds; until the filesystems are known those of other resources."""
+        """Return all thresholds, but those of filesystems only once the layout of these is known."""
         if self._layout is not None:
             return self._thresholds
-        found = thresholds_of(self._configured, Layout.SINGLE)
-        return tuple(threshold for threshold in found if not cycle.is_of_filesystem(threshold))
+        thresholds = thresholds_of(self._configured, Layout.SINGLE)
+        return tuple(threshold for threshold in thresholds if not cycle.is_of_filesystem(threshold))
 
     def _publish(self, conditions: Set[str]) -> None:
         before = self._transitions
@@ -192,7 +202,7 @@ class Eviction:
         self._conditions.mark_complete()
 
     async def _act(self, first: Threshold) -> bool:
-        """Relieve the node of this threshold; whether a pod was evicted."""
+        """Relieve the node of this threshold. Return whether a pod was evicted."""
         log.warning("the node is low on %s: %s", first.signal, node_event(first))
         self._warn("EvictionThresholdMet", node_event(first), kind="Node", name=self._node_name)
         files = cycle.is_of_filesystem(first)
@@ -201,15 +211,15 @@ class Eviction:
             await self.dead_containers.remove_all()
         if files and may_reclaim_images(first, layout):
             await self._remove_images()
-        fresh = GetUsage(max_age_seconds=0.0 if files else FRESH_SECONDS, max_age_files_seconds=0.0 if files else None)
-        found = await self._ask(fresh)
-        if found is None or not found.complete:
+        max_age = 0.0 if files else MAX_READING_AGE_SECONDS
+        usage = await self._ask(GetUsage(max_age_seconds=max_age, max_age_files_seconds=0.0 if files else None))
+        if usage is None or not usage.complete:
             return False
-        self._evaluate(found.node)
+        self._evaluate(usage.node)
         act_on, self._act_on = self._act_on, ()
         if first not in self._memory.acted_on:
             return False
-        usages = {usage.uid: usage for usage in found.pods}
+        usages = {pod.uid: pod for pod in usage.pods}
         by_uid = {record.uid: record for record in self._running()}
         candidates = [Candidate(uid=uid, pod=r.saved.pod, usage=usages.get(uid)) for uid, r in by_uid.items()]
         for candidate in rank(first.signal, candidates, layout):
@@ -217,8 +227,7 @@ class Eviction:
             if candidate.critical:
                 log.error("cannot evict the critical pod %s", record.description)
                 continue
-            met = (first, *act_on)
-            message, annotations = eviction_text(candidate, first, met, self._readings)
+            message, annotations = eviction_text(candidate, first, (first, *act_on), self._readings)
             self._evict(record, message, first.signal, self._grace(first, record), annotations, message)
             return True
         log.error("no pod can be evicted to relieve %s", first.signal)
@@ -253,23 +262,23 @@ class Eviction:
         self._events.record(KubeEvent(type="Warning", reason=reason, message=message, **about))
 
     def _grace(self, threshold: Threshold, record: PodRecord) -> int:
-        """Seconds; the least is applied where the pod ends."""
+        """Return the most seconds that the pod gets; a shorter grace period of an end already begun stays."""
         if threshold.hard:
             return HARD_GRACE_SECONDS
         own = record.spec.get("terminationGracePeriodSeconds")
-        return min(self._longest_grace, own) if isinstance(own, int) else self._longest_grace
+        return min(self._max_grace, own) if isinstance(own, int) else self._max_grace
 
     async def _usages(self, request: GetUsage) -> Mapping[str, PodUsage] | None:
-        """By UID; None = not known: then no pod is evicted."""
-        found = await self._ask(request)
-        return {usage.uid: usage for usage in found.pods} if found is not None and found.complete else None
+        """Return the usage of pods by UID; None = not known: then no pod is evicted."""
+        answer = await self._ask(request)
+        return {usage.uid: usage for usage in answer.pods} if answer is not None and answer.complete else None
 
     async def _read_again(self) -> bool:
-        """Evaluate a new reading; False = there is none."""
-        found = await self._ask(GetUsage(max_age_seconds=0.0, pods=False))
-        if found is not None:
-            self._evaluate(found.node)
-        return found is not None
+        """Request a new reading and evaluate it. Return whether there was one."""
+        answer = await self._ask(GetUsage(max_age_seconds=0.0, pods=False))
+        if answer is not None:
+            self._evaluate(answer.node)
+        return answer is not None
 
     async def _ask(self, request: GetUsage) -> FoundUsage | None:
         try:
@@ -279,7 +288,8 @@ class Eviction:
             return None
 
     async def _wait_for_evicted(self) -> bool:
-        """Wait until every evicted pod freed what it held, 30 s at most after its end began; whether one had not."""
+        """Wait until every evicted pod freed what it held, at most 30 s after its end began. Return whether one had not
+        when this began."""
         waited = False
         while (left := self._longest_wait()) > 0:
             waited = True
@@ -296,7 +306,7 @@ class Eviction:
 
 
 def _is_ending(record: PodRecord) -> bool:
-    """The pod was evicted and still holds volumes, or dead containers, which are a part of what is to be freed."""
+    """Return whether the pod was evicted and still has volumes or dead containers, whose space is to be freed."""
     if not record.evicted or record.saved.state is PodState.SYNC:
         return False
     return record.saved.state is not PodState.FINISHED or bool(record.instances)

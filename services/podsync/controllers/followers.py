@@ -32,8 +32,8 @@ from shared.model.runtime import RuntimePod
 
 
 class Followers:
-    """Every stream that podsync follows. `on_complete` is called once, when `pods.desired` and `runtime.pods` are
-    complete and the runtime's features, on which admission depends, are known."""
+    """Follows the streams that are events for the core. `on_complete` is called once, when `pods.desired` and
+    `runtime.pods` are complete and the runtime's features, on which admission depends, are known."""
 
     def __init__(
         self,
@@ -50,7 +50,8 @@ class Followers:
         self._node = bus.follow(NODE_OBJECT, self._on_node_object)
         bus.follow(PROBES_RESULTS, self._on_probes)
         self._probed: dict[str, str] = {}  # container id -> pod UID
-        self._runtime_known = self._complete = False
+        self._runtime_known = False
+        self._complete = False
 
     def _on_desired(self, change: Change[DesiredPod]) -> None:
         match change:
@@ -92,8 +93,8 @@ class Followers:
 
     def _on_node_object(self, change: Change[NodeObject]) -> None:
         match change:
-            case Put(value=found):
-                self._handle(NodeChanged(node=found.node, cause="our Node changed"))
+            case Put(value=published):
+                self._handle(NodeChanged(node=published.node, cause="our Node changed"))
             case Deleted():
                 self._handle(NodeChanged(node=None, cause="our Node was deleted"))
             case Freshness(complete=True, stale=False) if not self._node.state:

@@ -1,7 +1,6 @@
-"""The periodic work of podsync that is about no single pod: the cgroups of node, QoS classes and daemons, the rotation
-of logs, the removal of what deleted pods and images left.
-
-Connects this work to the core's state; "not known" counts only once sources and runtime are complete and fresh.
+"""Runs the periodic work of podsync that is about no single pod: cgroups of node, QoS classes and daemons, rotation of
+logs, removal of what deleted pods and images left.
+Connects this work to the core's state: a pod counts as gone only once sources and runtime are complete and fresh.
 """
 
 import asyncio
@@ -27,12 +26,13 @@ from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
 
-PRUNE_SECONDS = 300.0  # as the kubelet's image garbage collection
+PRUNE_SECONDS = 300.0  # as the period of the kubelet's image garbage collection
 CLEAN_UP_SECONDS = 60.0
 
 
 class Housekeeping:
-    """`all_known` is set once the streams of sources and runtime were complete in this process."""
+    """Runs the periodic work. `all_known` is set once the streams of sources and runtime were complete in this
+    process."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Housekeeping:
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
         self._images = calls.pulls.access
         self.image_collection = ImageCollection(context, runtime, self._used_images, events.record)
-        # Of the embedded containerd, which does not pin it and has no registry to pull it from.
+        # The embedded containerd does not pin its sandbox image, and has no registry to pull it from again.
         embedded = config.embedded_containerd
         self._sandbox_images = names_of(embedded.sandbox_image) if embedded is not None else set()
         self._log_interval = config.container_log_monitor_interval
@@ -61,7 +61,7 @@ class Housekeeping:
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
 
     def start(self) -> "asyncio.Task[None]":
-        """Run as a task until it is cancelled. Its end by an exception is logged and reported."""
+        """Run in a task until it is cancelled. Its end by an exception is logged and reported."""
         task = asyncio.create_task(self.run())
         task.add_done_callback(self._report_end)
         return task
@@ -74,7 +74,7 @@ class Housekeeping:
             )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run all parts until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cgroups.run())
             tasks.create_task(self._placement.run())
@@ -91,13 +91,15 @@ class Housekeeping:
         return self._core.records.keys() if self.all_known else None
 
     def _fresh(self) -> Set[str] | None:
-        """UIDs of pods whose files stay; None until sources and runtime are complete, and while they are stale."""
+        """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are
+        stale."""
         known = self._core.node_state
         fresh = self.all_known and known.admissions.sources_complete and known.runtime_listed
         return self._core.records.keys() if fresh else None
 
     def _used_images(self) -> Set[str] | None:
-        """Ids and names of images that containers, volumes and starts in progress refer to; None as for `_fresh`."""
+        """Return ids and names of images that containers, volumes and starts in progress refer to; None as in
+        `_fresh`."""
         if self._fresh() is None:
             return None
         used = set(self._sandbox_images)
@@ -105,8 +107,8 @@ class Housekeeping:
         for container in (*(c for record in self._core.records.values() for c in record.instances), *unclaimed):
             used |= {container.image_id, container.image}
         for record in self._core.records.values():
-            found = (*record.starts.values(), *record.volume_images.values())
-            used |= {progress.image.id for progress in found if progress.image is not None}
+            starts = (*record.starts.values(), *record.volume_images.values())
+            used |= {progress.image.id for progress in starts if progress.image is not None}
             if record.saved.state is not PodState.FINISHED:
                 volumes = [volume["image"] for volume in record.spec.get("volumes") or () if volume.get("image")]
                 used = used.union(*(names_of(str(image["reference"])) for image in volumes if image.get("reference")))
@@ -116,7 +118,7 @@ class Housekeeping:
         return written_logs(c for record in self._core.records.values() for c in record.instances)
 
     def _existing_containers(self) -> Set[str] | None:
-        """Containers that have not exited; None likewise."""
+        """Return the ids of containers that have not exited; None as in `_fresh`."""
         if self._fresh() is None:
             return None
         everything = (c for record in self._core.records.values() for c in record.instances)

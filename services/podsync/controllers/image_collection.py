@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 
 COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that were removed: age or space.", "reason")
 COLLECT_SECONDS = 300.0
-LIST_SECONDS = 5.0  # after the start: the first list
-FIRST_SECONDS = 60.0  # after the start, whose work on pods goes first
+LIST_SECONDS = 5.0  # from the start to the first list of images
+FIRST_SECONDS = 60.0  # from the start to the first collection, so that the work on pods goes first
 USAGE_ANSWER_SECONDS = 10.0
 
 
 class ImageCollection:
-    """`used` returns the ids and names of the images in use, None while the pods are not all known: then nothing is
-    removed. `record` records an Event of the node."""
+    """Removes unused images. `used` returns the ids and names of the images in use, None while the pods are not all
+    known: then nothing is removed. `record` records an Event of the node."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ImageCollection:
             async with self._one_at_a_time:
                 await self._collect()
         except (RuntimeCallError, CollectionError) as error:
-            if not self._failed_before:  # usually nothing was read yet
+            if not self._failed_before:  # usually only because pleg has not read the node yet
                 log.info("image garbage collection failed: %s", error)
             else:
                 log.error("image garbage collection failed again: %s", error)
@@ -123,7 +123,7 @@ class ImageCollection:
             raise CollectionError(message)
 
     async def _look(self) -> tuple[tuple[ImageStatus, ...], Set[str] | None]:
-        """The images that are present, and what is in use."""
+        """Return the images that are present, and the ids and names in use."""
         images, used = await self._runtime.list_images(), self._used()
         self._histories = updated(self._histories, images, used or frozenset(), self._clock.monotonic())
         return images, used
@@ -134,7 +134,8 @@ class ImageCollection:
     async def _remove(
         self, images: list[ImageStatus], wanted: int | None, reason: str = "space"
     ) -> tuple[int, list[RuntimeCallError]]:
-        """Remove images until so many bytes are free, None = all; an image that came into use meanwhile is kept."""
+        """Remove images until `wanted` bytes are freed, None = all. An image that came into use meanwhile stays. Return
+        the bytes freed, and the errors."""
         freed, errors = 0, []
         for image in images:
             if wanted is not None and freed >= wanted:
@@ -154,13 +155,13 @@ class ImageCollection:
         return freed, errors
 
     async def _filesystem(self) -> tuple[int, int]:
-        """Capacity and available bytes. Raises CollectionError."""
+        """Return the capacity and the available bytes of the image filesystem. Raises CollectionError."""
         try:
             request = GetUsage(max_age_seconds=COLLECT_SECONDS / 10, pods=False)
-            found = await self._bus.ask("pleg", request, FoundUsage, timeout=USAGE_ANSWER_SECONDS)
+            answer = await self._bus.ask("pleg", request, FoundUsage, timeout=USAGE_ANSWER_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             raise CollectionError(f"the image filesystem is not known: {error}") from None
-        usage = found.node.imagefs
+        usage = answer.node.imagefs
         if usage is None or usage.capacity is None or usage.available is None:
             raise CollectionError("the image filesystem cannot be read")
         if usage.capacity == 0:

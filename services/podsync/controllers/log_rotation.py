@@ -1,7 +1,7 @@
-"""Rotates the logs of running containers (pods.md 6.10): files in threads, ReopenContainerLog in between.
-
-A kill at any step leaves what the next look repairs: a log that was renamed and not reopened is missing, and is opened
-again. A full disk prevents the packing, and never the rotation.
+"""Rotates the logs of running containers (pods.md 6.10): renames and packs files in threads, and has the runtime reopen
+the log.
+The next look repairs what a kill at any step left: a log that was renamed and not reopened is missing, and is opened
+again. A full disk prevents the packing, but never the rotation.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 
 class LogRotation:
-    """`logs` returns the logs of running containers: id -> path. At most `workers` are rotated at a time."""
+    """Rotates logs, at most `workers` at a time. `logs` returns the paths of the logs of running containers by id."""
 
     def __init__(
         self, runtime: Runtime, clock: Clock, limits: LogLimits, workers: int, logs: Callable[[], Mapping[str, str]]
     ) -> None:
         self._runtime, self._clock, self._limits, self._logs = runtime, clock, limits, logs
         self._turns = asyncio.Semaphore(workers)
-        # One thread more, so that sizes can be looked at while all workers pack.
+        # One thread more, so that sizes can be read while all workers pack.
         self._threads = ThreadPoolExecutor(workers + 1, thread_name_prefix="logs")
         self._tidied: set[str] = set()  # containers whose files were looked through once by this process
         self._tasks: dict[str, asyncio.Task[None]] = {}  # container id -> its rotation
@@ -46,7 +46,7 @@ class LogRotation:
                 await asyncio.sleep(interval)
                 try:
                     await self.look()
-                except Exception:  # the next look must come
+                except Exception:  # a failed look must not end the next ones
                     log.exception("a look at the container logs failed unexpectedly")
         finally:
             for task in self._tasks.values():
@@ -54,7 +54,7 @@ class LogRotation:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def look(self) -> None:
-        """One look at every log; rotations are begun and not waited for."""
+        """Look at every log once and begin rotations, without waiting for them."""
         if self._limits.size < 0:
             return
         logs = {container: path for container, path in self._logs().items() if container not in self._tasks}
@@ -66,13 +66,13 @@ class LogRotation:
                     self._attend(container, Path(logs[container]), size), name=f"log {container}"
                 )
                 self._tasks[container] = task
-                task.add_done_callback(partial(self._ended, container))
+                task.add_done_callback(partial(self._forget, container))
 
-    def _ended(self, container: str, _: asyncio.Task[None]) -> None:
+    def _forget(self, container: str, _: asyncio.Task[None]) -> None:
         del self._tasks[container]
 
     async def finished(self) -> None:
-        """Wait for the rotations under way."""
+        """Wait until the rotations under way have ended."""
         await asyncio.gather(*self._tasks.values())
 
     async def _attend(self, container: str, path: Path, size: int | None) -> None:
@@ -93,7 +93,8 @@ class LogRotation:
                 log.exception("the rotation of the log of container %s failed unexpectedly", container)
 
     async def _reopen_missing(self, container: str, path: Path) -> None:
-        """A kill, or a user, removed the file: what the container writes is lost until the log is opened again."""
+        """Have the runtime open a missing log again; until then the container's output is lost. A kill during a
+        rotation, or a user, removed the file."""
         try:
             await self._runtime.reopen_container_log(container)
             log.info("the log %s was missing and is opened again", path)
@@ -103,7 +104,7 @@ class LogRotation:
     async def _rotate(self, container: str, path: Path) -> None:
         await self._in_thread(log_files.make_room, path, self._limits)
         if container not in self._logs():
-            return  # it ended while older files were packed; its log stays where readers look for it
+            return  # the container ended while older files were packed; readers look for its log at this path
         rotated = await self._in_thread(log_files.rename, path, self._local_time())
         crash_point("podsync.logs.renamed")
         try:

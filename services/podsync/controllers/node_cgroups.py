@@ -1,7 +1,6 @@
-"""Keeps the cgroups above the pods right, and takes away those of pods that are no more (node.md 4.5-4.9).
-
-kubepods gets node allocatable, tried each minute until it worked once; the QoS cgroups are written each minute; pod
-cgroups without a pod are searched every two seconds, once all pods are known. Decides no value.
+"""Writes the cgroups above the pods, and removes cgroups of pods that are gone (node.md 4.5-4.9).
+Writes node allocatable to kubepods each minute until it works once, and the QoS cgroups each minute. Searches every two
+seconds for pod cgroups without a pod, once all pods are known. Decides no value.
 """
 
 import asyncio
@@ -32,12 +31,13 @@ log = logging.getLogger(__name__)
 
 LOOP_SECONDS = 60.0
 ORPHAN_SECONDS = 2.0
-RUNTIME_SECONDS = 2.0  # until the next question to a runtime that is away, as in the kubelet
+RUNTIME_SECONDS = 2.0  # until the next request to a runtime that does not answer, as in the kubelet
 
 
 class NodeCgroups:
-    """Of one node. `active_pods`: those that are not at their end. `known`: the UIDs of pods whose cgroups
-    stay, or None while not all pods are known. `record` takes an Event; `trouble` what is wrong under a name."""
+    """Keeps the cgroups of one node. `active_pods` returns the pods that have not ended. `known` returns the UIDs of
+    pods whose cgroups stay, or None while not all pods are known. `record` records an Event; `trouble` reports a
+    trouble by name."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class NodeCgroups:
     ) -> None:
         self._cgroups, self._config, self._root_dir = pod_cgroups, config, Path(config.root_dir)
         self._active_pods, self._known, self._record, self._trouble = active_pods, known, record, trouble
-        # An agent with a runtime of its own may be a guest beside a kubelet, whose pods are in the same kubepods then.
+        # An agent with an embedded containerd may run beside a kubelet, whose pods are in the same kubepods then.
         self.removes_orphans = config.embedded_containerd is None or bool(config.cgroup_root.strip("/"))
         self._enforced = False
         self._reservations = enforced_reservations(
@@ -62,7 +62,7 @@ class NodeCgroups:
         self._under_way: dict[str, asyncio.Task[None]] = {}  # cgroup -> its removal
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         if not self._cgroups.facts.cgroups_per_qos:
             return
         if enabled(self._config.feature_gates, "MemoryQoS"):
@@ -70,7 +70,7 @@ class NodeCgroups:
             if warning is not None:
                 log.warning("%s", warning)
         try:
-            await self._runtime_answers()
+            await self._wait_for_runtime()
             async with asyncio.TaskGroup() as loops:
                 loops.create_task(self._each(LOOP_SECONDS, self.write_all))
                 if self.removes_orphans:
@@ -81,8 +81,8 @@ class NodeCgroups:
             for task in self._under_way.values():
                 task.cancel()
 
-    async def _runtime_answers(self) -> None:
-        """Without its word on the driver nothing has a name."""
+    async def _wait_for_runtime(self) -> None:
+        """Wait until the runtime reports its cgroup driver, from which the names of cgroups follow."""
         while True:
             try:
                 await self._cgroups.driver()
@@ -92,7 +92,7 @@ class NodeCgroups:
                 return
 
     async def _each(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
-        """A bug in one turn must not be the end of the next ones."""
+        """Run the turn every `seconds`; a bug in one turn must not end the next ones."""
         while True:
             try:
                 await turn()
@@ -102,7 +102,7 @@ class NodeCgroups:
             await asyncio.sleep(seconds)
 
     async def write_all(self) -> None:
-        """kubepods until it has what it should have, and the QoS cgroups. Raises nothing."""
+        """Write kubepods and the reserved cgroups, until each worked once, and the QoS cgroups. Never raises."""
         if not self._enforced:
             await self._enforce()
         for reservation in list(self._reservations):
@@ -131,7 +131,7 @@ class NodeCgroups:
         self._record_event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
 
     async def _reserve(self, reservation: Reservation) -> None:
-        """Tried each minute until it works once, as for kubepods."""
+        """Write the values of a reserved cgroup; what failed is tried again each minute."""
         try:
             await self._cgroups.write_existing(reservation.cgroup, self._values_of(reservation))
         except OSError as error:
@@ -151,21 +151,20 @@ class NodeCgroups:
         self._record(KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=node))
 
     async def look_for_orphans(self) -> None:
-        """Begin to remove orphan pod cgroups; one whose pod has volumes left only gets less CPU time. Raises
-        nothing."""
+        """Begin to remove orphan pod cgroups; one whose pod has volumes left only gets less CPU time. Never raises."""
         if self._known() is None:
             return
-        found = await self._cgroups.find()
-        known = self._known()  # a cgroup is made after its pod is known: what was found may have become known since
+        cgroups = await self._cgroups.find()
+        known = self._known()  # read after the search: a new pod may have made its cgroup meanwhile
         if known is None:
             return
-        self._slowed &= {name for names in found.values() for name in names}
-        for uid, names in found.items():
+        self._slowed &= {name for names in cgroups.values() for name in names}
+        for uid, names in cgroups.items():
             for name in names if uid not in known else ():
                 if name not in self._under_way:
-                    self._under_way[name] = asyncio.create_task(self._take_away(uid, name))
+                    self._under_way[name] = asyncio.create_task(self._remove_orphan(uid, name))
 
-    async def _take_away(self, uid: str, name: str) -> None:
+    async def _remove_orphan(self, uid: str, name: str) -> None:
         try:
             if await asyncio.to_thread(has_volumes, pod_directory(self._root_dir, uid)):
                 if name not in self._slowed:
@@ -173,7 +172,7 @@ class NodeCgroups:
                     await self._cgroups.slow_down(name)
                     self._slowed.add(name)
                 return
-            known = self._known()  # one of the same UID may have come while its volumes were looked for
+            known = self._known()  # a pod of this UID may have appeared during the search for volumes
             if known is None or uid in known:
                 return
             log.info("removing cgroup %s, of no pod that is known", name)

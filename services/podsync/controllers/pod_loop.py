@@ -1,5 +1,4 @@
-"""The only caller of the core: events go in, instructions go to the workers, waits become a timer.
-
+"""Calls the core, as the only module: gives it events, gives its instructions to the workers, and sets its timer.
 Writes the story of each pod, records Events, and marks the streams of pods complete.
 """
 
@@ -37,7 +36,7 @@ DECISION = "the decision"
 
 
 class PodLoop:
-    """`handle` takes every event of the process; `start` comes first, `close` last."""
+    """Runs the core. `handle` takes every event of the process; `start` comes first, `close` last."""
 
     def __init__(
         self,
@@ -54,12 +53,14 @@ class PodLoop:
         self.core = core
         self._clock, self._steady, self._stories, self._calls = context.clock, steady, stories, calls
         self._events, self._housekeeping, self._streams = events, housekeeping, streams
-        for r in core.records.values():
-            stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.saved.source)
+        for record in core.records.values():
+            stories.take_up(record.uid, name=record.name, namespace=record.namespace, source=record.saved.source)
         for uid, why in core.node_state.unreadable.items():
             log.error("the record of pod %s cannot be used and the pod is admitted again: %s", uid, why)
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
-        self._unshown: set[str] | None = None  # UIDs; None = not all is listed, or every status is published
+        self._unshown: set[str] | None = (
+            None  # UIDs without a published status; None = not all is listed yet, or every status is published
+        )
         starts = PodStartMetrics(context.metrics, context.clock, context.bus, core.records.get)
         self._metrics = PodMetrics(context.metrics, context.clock, starts)
         self.on_handled: Callable[[], None] = lambda: None  # called after each event
@@ -79,20 +80,20 @@ class PodLoop:
         )
 
     def start(self) -> None:
-        """Continue from the checkpoint."""
+        """Run the core's first decisions, which continue from the checkpoint."""
         self._dispatch(self.core.start(self._now()))
 
     def complete(self) -> None:
-        """Sources and runtime have listed all they have: mark the streams of admitted pods complete. Any earlier, after
-        a lost checkpoint, volume would remove the volumes of running pods."""
+        """Mark the streams of admitted pods complete, once sources and runtime have listed all they have. Any earlier,
+        after a lost checkpoint, volume would remove the volumes of running pods."""
         self.workers.when_done(self._streams.complete_admitted)
         self._housekeeping.all_known = True
         self._unshown = set(self.core.records)
         self._complete_statuses()
 
     def handle(self, event: Event) -> None:
-        """Hand an event to the core and its instructions to the workers. An exception of the core is logged and costs
-        only this event: the other pods continue."""
+        """Give an event to the core and its instructions to the workers. An exception of the core is logged and only
+        this event is lost: other pods continue."""
         now = self._now()
         uid = uid_of(event)
         if uid:
@@ -111,12 +112,14 @@ class PodLoop:
             if (record := self.core.records.get(touched)) is not None:
                 self._stories.add_wait(touched, self._clock.wall(), record.waits_for)
             elif touched:
-                self._stories.forget(touched)  # an event of a pod that is gone, such as that its volumes are
+                self._stories.forget(
+                    touched
+                )  # the event was about a pod that is gone, such as that its volumes are gone
         self._complete_statuses()
         self.on_handled()
 
     def _complete_statuses(self) -> None:
-        """Every status is published once each pod of an earlier process was looked at by this one."""
+        """Mark the stream of statuses complete once this process has listed each pod of an earlier process."""
         if self._unshown is None:
             return
         records = (self.core.records.get(uid) for uid in self._unshown)
@@ -180,12 +183,12 @@ class PodLoop:
             self._wake.cancel()
         self._wake_at = when
         delay = max(0.0, when - self._now())
-        self._wake = asyncio.get_running_loop().call_later(delay, self._woken)
+        self._wake = asyncio.get_running_loop().call_later(delay, self._wake_up)
 
-    def _woken(self) -> None:
+    def _wake_up(self) -> None:
         self._wake, self._wake_at = None, float("inf")
         self.handle(TimePassed(cause="a time to wait was over"))
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the work that is under way."""
         await self.workers.close()

@@ -1,6 +1,5 @@
-"""What podsync counts of its pods under the kubelet's names (node.md 9.1): work, starts, failures, rejections.
-
-Sees each event, each instruction and each call; changes nothing. Resizes are counted in `resize_metrics`.
+"""Counts work, starts, failures and rejections of pods under the kubelet's names (node.md 9.1).
+Gets each event, instruction and call, and changes nothing. `resize_metrics` counts resizes.
 """
 
 from collections import Counter
@@ -68,10 +67,10 @@ _OPERATIONS = {PodState.TERMINATING: "kill", PodState.TERMINATED: "terminated", 
 
 @dataclass
 class _Pod:
-    seen: float  # when its first instruction was given; seconds, as all times here
-    began: float | None = None  # the work that is under way
-    called: bool = False  # a call was made for it
-    settled: bool = False  # its first work has ended
+    seen: float  # seconds of CLOCK_MONOTONIC at its first instruction
+    began: float | None = None  # seconds of CLOCK_MONOTONIC when the present work began
+    called: bool = False  # whether a call was made for it
+    settled: bool = False  # whether its first work has ended
     phase: str = ""
     state: PodState = PodState.SYNC
     source: str = ""
@@ -81,7 +80,7 @@ class _Pod:
 
 
 class PodMetrics:
-    """The instruments, and what is needed of each pod to time it."""
+    """Counts and times the pods' work."""
 
     def __init__(self, metrics: Registry, clock: Clock, starts: PodStartMetrics) -> None:
         self._clock, self._starts = clock, starts
@@ -96,7 +95,7 @@ class PodMetrics:
         metrics.before_collecting(self._count_pods)
 
     def instructed(self, uid: str, instruction: Instruction) -> None:
-        """The pod's worker gets this instruction."""
+        """Count an instruction that the pod's worker gets."""
         if isinstance(instruction, ForgetPod):
             self._pods.pop(uid, None)
             self.resizes.forget(uid)
@@ -124,7 +123,7 @@ class PodMetrics:
                 self.resizes.shown(uid, status.status)
 
     def recorded(self, uid: str, event: KubeEvent) -> None:
-        """This event of the pod is recorded, after its record was saved."""
+        """Count an Event of the pod, which is recorded after the pod's record was saved."""
         if event.reason == PREEMPTING:
             pod = self._pods.get(uid)
             self._preempted.inc(pod.short_of if pod is not None else "")
@@ -132,7 +131,7 @@ class PodMetrics:
             self._rejected.inc(rejection(ATTACH_LIMIT))
 
     def settled(self, uid: str) -> None:
-        """Nothing waits for the pod's worker, and no call is under way."""
+        """Time the pod's work, which has ended: nothing waits for its worker, and no call is under way."""
         pod = self._pods.get(uid)
         if pod is not None and pod.began is not None:
             operation = _OPERATIONS.get(pod.state, "sync" if pod.settled else "create")
@@ -140,7 +139,7 @@ class PodMetrics:
             pod.began, pod.settled = None, True
 
     def calling(self, call: Call) -> float:
-        """This call begins. Return its beginning, seconds of CLOCK_MONOTONIC."""
+        """Count the begin of a call, and return its time, seconds of CLOCK_MONOTONIC."""
         now = self._clock.monotonic()
         pod = self._pods.get(call.uid)
         if pod is not None and not pod.called:
@@ -149,7 +148,7 @@ class PodMetrics:
         return now
 
     def called(self, call: Call, pod: Object, outcome: Event, began: float) -> None:
-        """This call of the pod has ended so. `began`: what `calling` returned, in seconds."""
+        """Count a call of the pod and its outcome. `began`: what `calling` returned, in seconds."""
         failure = outcome if isinstance(outcome, CallFailed) else None
         if isinstance(call, PullImage):
             self._starts.pulled(call.uid, self._clock.monotonic() - began)
@@ -184,7 +183,7 @@ class PodMetrics:
 
 
 def _is_delayed(instruction: Instruction) -> bool:
-    """It waits for what may follow, and is no work by itself."""
+    """Return whether the instruction waits for what may follow, and is no work by itself."""
     match instruction:
         case SavePod(urgent=urgent):
             return not urgent

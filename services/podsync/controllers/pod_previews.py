@@ -1,4 +1,4 @@
-"""Answers GetPodPreview: admission and start of a pod as they would be now. Reads, and changes nothing."""
+"""Answers GetPodPreview: admission and start of a pod as they would be now. It reads, and changes nothing."""
 
 import asyncio
 import contextlib
@@ -19,22 +19,22 @@ from shared.model.objects import Object, uid
 from shared.pods.directory import CONTAINERS, DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 from shared.podspec.containers import is_large
 
-SECONDS = 2.0  # that the runtime, or sources, has for an answer: together less than a command waits
-_IMAGES_AT_ONCE = 4
+SECONDS = 2.0  # for an answer of the runtime or of sources: together less than a command waits
+_MAX_INSPECTIONS = 4  # of images at the same time
 
 
 class PodPreviews:
-    """`providers`: the credential provider plugins, in their order."""
+    """Answers requests for previews. `providers`: the credential provider plugins, in their order."""
 
     def __init__(self, bus: Bus, core: PodSync, calls: RuntimeCalls, providers: Sequence[CredentialProvider]) -> None:
         self._core, self._calls, self._providers = core, calls, providers
         bus.answer(GetPodPreview, self.answer)
 
     async def answer(self, request: GetPodPreview) -> PodPreview:
-        """Answer the request. Whatever does not answer in time is not known."""
+        """Answer the request. What does not answer in time counts as not known."""
         pod = request.pod
         (facts, problem), images = await asyncio.gather(self._facts(pod), self._images(image_names(pod)))
-        state = self._core.node_state  # from here on without waiting: one moment of it
+        state = self._core.node_state  # no await from here on, so that all is of one moment
         admissions = state.admissions
         problems = [problem] if problem else []
         if not state.network_ready and not (pod.get("spec") or {}).get("hostNetwork"):
@@ -54,7 +54,7 @@ class PodPreviews:
         return await asyncio.to_thread(preview, inputs) if is_large(pod) else preview(inputs)
 
     async def _facts(self, pod: Object) -> tuple[NodeFacts, str]:
-        """The node's facts for this pod, and what is wrong with its RuntimeClass."""
+        """Return the node's facts for this pod, and the problem with its RuntimeClass, "" = none."""
         facts, handler, problem = self._calls.facts_now(), "", ""
         with contextlib.suppress(RuntimeCallError, TimeoutError):
             async with asyncio.timeout(SECONDS):
@@ -70,19 +70,19 @@ class PodPreviews:
         return for_handler(facts, self._core.node_state.runtime_handlers, handler), problem
 
     async def _images(self, names: Sequence[str]) -> dict[str, ImageStatus | None]:
-        """Which images the runtime has; without those on which it did not answer in time."""
-        found: dict[str, ImageStatus | None] = {}
-        turns = asyncio.Semaphore(_IMAGES_AT_ONCE)
+        """Inspect these images; the result is without those on which the runtime did not answer in time."""
+        statuses: dict[str, ImageStatus | None] = {}
+        turns = asyncio.Semaphore(_MAX_INSPECTIONS)
 
-        async def look(image: str) -> None:
+        async def inspect(image: str) -> None:
             async with turns:
                 with contextlib.suppress(RuntimeCallError):
-                    found[image] = await self._calls.runtime.image_status(image)
+                    statuses[image] = await self._calls.runtime.image_status(image)
 
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SECONDS):
-                await asyncio.gather(*map(look, names))
-        return dict(found)
+                await asyncio.gather(*map(inspect, names))
+        return statuses
 
 
 def _paths(root_dir: str, pod_uid: str) -> PodPaths:
@@ -91,7 +91,7 @@ def _paths(root_dir: str, pod_uid: str) -> PodPaths:
 
 
 def _waits_for(core: PodSync) -> str:
-    """The fact that admission lacks."""
+    """Return which fact admission waits for."""
     admissions = core.node_state.admissions
     if not admissions.runtime_known:
         return "the runtime"

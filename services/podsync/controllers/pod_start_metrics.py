@@ -1,7 +1,7 @@
-"""How long pods take from their creation until the API server shows that they run: the SLI of pod startup (pods.md D).
-
-Only pods that this process saw before the API server had a status.startTime of them are measured. What an earlier
-process pulled for them counts as their start.
+"""Measures the time from the creation of pods until the API server shows that they run: the SLI of pod startup (pods.md
+D).
+Measures only pods that this process saw before the API server had their status.startTime. The time of pulls by an
+earlier process is not subtracted.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from shared.time.timestamps import parse_rfc3339
 # Upper bounds, seconds.
 _MINUTES = (60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600)
 START_BUCKETS = (0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, *_MINUTES)
-MAX_PULLS = 100  # of a pod, of which the times are kept: the newest
+MAX_PULLS = 100  # whose times are kept for a pod: the newest
 
 TOTAL = histogram(
     "kubelet_pod_start_total_duration_seconds",
@@ -40,7 +40,7 @@ FIRST = gauge(
 
 
 class PodStartMetrics:
-    """The instruments, and the pods that have not started. `record_of` gives the record of a pod by its UID."""
+    """Times the pods that have not started. `record_of` returns the record of a pod by its UID."""
 
     def __init__(self, metrics: Registry, clock: Clock, bus: Bus, record_of: Callable[[str], PodRecord | None]) -> None:
         self._clock, self._record_of = clock, record_of
@@ -50,7 +50,7 @@ class PodStartMetrics:
         bus.follow(PODS_API_STATUS, self._on_api_status)
 
     def pulled(self, uid: str, seconds: float) -> None:
-        """A pull for the pod that took so long has ended now."""
+        """Count a pull for the pod that took `seconds` and has ended now."""
         if (pulls := self._pulls.get(uid)) is not None:
             now = self._clock.wall()
             pulls.append((now - seconds, now))
@@ -63,11 +63,11 @@ class PodStartMetrics:
                 if not known.status.get("startTime"):
                     self._pulls[uid] = deque(maxlen=MAX_PULLS)
             case Put(uid, known) if has_started(known.status):
-                self._started(uid, self._pulls.pop(uid))
+                self._measure(uid, self._pulls.pop(uid))
             case Put(uid, known) if known.status.get("phase") in ("Succeeded", "Failed"):
                 del self._pulls[uid]
 
-    def _started(self, uid: str, pulls: Iterable[Interval]) -> None:
+    def _measure(self, uid: str, pulls: Iterable[Interval]) -> None:
         record = self._record_of(uid)
         metadata = {} if record is None else record.saved.pod.get("metadata") or {}
         created = parse_rfc3339(metadata.get("creationTimestamp") or "")

@@ -1,4 +1,4 @@
-"""The streams of pods that podsync owns: what is put on them together, and when they are complete."""
+"""Publishes pods on the streams that podsync owns, and marks these complete."""
 
 from bus.interface import Bus
 from bus.messages.podsync import PodStatus
@@ -7,14 +7,14 @@ from services.podsync.core.pod.published import Published
 
 
 class PodStreams:
-    """Owner of `pods.admitted`, `pods.volumes`, `pods.probes` and `pods.status`."""
+    """Owns `pods.admitted`, `pods.volumes`, `pods.probes` and `pods.status`."""
 
     def __init__(self, bus: Bus) -> None:
         self.admitted, self.volumes = bus.own(PODS_ADMITTED), bus.own(PODS_VOLUMES)
         self.probes, self.statuses = bus.own(PODS_PROBES), bus.own(PODS_STATUS)
 
     def put(self, uid: str, published: Published, cause: str) -> None:
-        """Publish what the pod is admitted with, and how far its end is. What is unchanged is not sent."""
+        """Publish the pod's admission, volumes, probes and end. Unchanged items are not sent."""
         self.admitted.put(uid, published.admitted, cause)
         self.volumes.put(uid, published.volumes, cause)
         if published.probes is not None:
@@ -27,7 +27,7 @@ class PodStreams:
         self.statuses.put(uid, status, cause)
 
     def delete(self, uid: str, cause: str) -> None:
-        """Take the pod from every stream."""
+        """Delete the pod from every stream."""
         for stream in (self.statuses, self.probes, self.volumes, self.admitted):
             stream.delete(uid, cause)
 

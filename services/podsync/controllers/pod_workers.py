@@ -1,8 +1,7 @@
-"""One worker per pod: carries out the pod's instructions in order, save before publish before act.
-
-A call starts when everything before it in the queue is done and then runs beside the worker; its outcome comes back as
-an event. A record that is not urgent is saved, newest only, once no call of the pod is under way or half a second has
-passed; a status that a newer one is about to replace is published after a second. Holds the named crash points.
+"""Carries out each pod's instructions in order, with one worker per pod: save before publish before act.
+A call starts when everything before it in the queue is done, and then runs beside the worker; its outcome is an event.
+The newest record that is not urgent is saved once no call of the pod is under way, or after half a second; a status
+that a newer one is about to replace is published after a second. Has the named crash points.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ from shared.tracing.tracer import Tracer
 
 log = logging.getLogger(__name__)
 
-SAVE_DELAY_SECONDS = 0.5  # a record that is not urgent is saved after a row of calls, at the latest after so long
+SAVE_DELAY_SECONDS = 0.5  # after which a record that is not urgent is saved at the latest
 # A pod that runs within this time goes from Pending to Running at once: one request to the API server, and its effects
 # in five processes, less at the moment at which the runtime starts the pod.
 STATUS_DELAY_SECONDS = 1.0
@@ -45,17 +44,17 @@ BUILDING = (PreparePod, RunPodSandbox, PullImage, CreateContainer, StartContaine
 
 
 class Barrier:
-    """Calls back once every worker it was put into has come to it."""
+    """Calls back once every worker has carried out all instructions that were before the barrier in its queue."""
 
     def __init__(self, reached: Callable[[], None]) -> None:
         self._reached, self._workers = reached, 0
 
     def put_into(self, worker: "PodWorker") -> None:
-        """Wait for one more worker."""
+        """Put the barrier into the queue of one more worker."""
         self._workers += 1
-        worker.queue.waiting.append(self._come_to)
+        worker.queue.waiting.append(self._pass_worker)
 
-    def _come_to(self) -> None:
+    def _pass_worker(self) -> None:
         self._workers -= 1
         if self._workers == 0:
             self._reached()
@@ -63,13 +62,13 @@ class Barrier:
 
 @dataclass(eq=False)
 class PodWorker:
-    """The instructions of one pod that wait, and what is under way for it."""
+    """Has the waiting instructions of one pod, and the work that is under way for it."""
 
     queue: InstructionQueue = field(default_factory=InstructionQueue)
     calls: int = 0  # under way
     request: "asyncio.Future[Event] | None" = None  # of the newest call, once it was sent
-    interrupted: bool = False  # and its outcome is not waited for
-    passed: set[str] = field(default_factory=set)  # crash points before the next call that were passed on the way to it
+    interrupted: bool = False  # the outcome of that call is not waited for
+    passed: set[str] = field(default_factory=set)  # crash points before the next call that were passed already
     save_timer: asyncio.TimerHandle | None = None  # for the record in `queue.later`
     status_timer: asyncio.TimerHandle | None = None  # for the status in `queue.held`
     unsaved: SavePod | None = None  # the newest urgent save, while it could not be done
@@ -79,8 +78,8 @@ class PodWorker:
 
 
 class PodWorkers:
-    """All workers of the process. A queue that is not empty, and each call, is work with a deadline: a worker that
-    makes no progress and waits for nothing outside of the process is a hang of the process."""
+    """Has all workers of the process. A queue that is not empty, and each call, is work with a deadline: a worker that
+    makes no progress and waits for nothing outside the process is a hang of the process."""
 
     def __init__(
         self,
@@ -96,10 +95,16 @@ class PodWorkers:
         deadlines: Deadlines,
         tracer: Tracer,
     ) -> None:
-        self._deadlines, self._tracer = deadlines, tracer
-        self._checkpoint, self._streams = checkpoint, streams
-        self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
-        self._settled, self._end_reads = settled, end_reads
+        self._deadlines = deadlines
+        self._tracer = tracer
+        self._checkpoint = checkpoint
+        self._streams = streams
+        self._perform = perform
+        self._finished = finished
+        self._trouble = trouble
+        self._clock = clock
+        self._settled = settled
+        self._end_reads = end_reads
         self._saver = Saver(checkpoint)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -128,7 +133,7 @@ class PodWorkers:
             worker.save_timer = loop.call_later(SAVE_DELAY_SECONDS, self._release_save, uid, worker)
 
     def _release_save(self, uid: str, worker: PodWorker) -> None:
-        """The record that is not urgent has waited long enough, or for the last call in a row."""
+        """Save the record that is not urgent: it has waited long enough, or no call is under way any more."""
         if worker.save_timer is not None:
             worker.save_timer.cancel()
             worker.save_timer = None
@@ -148,8 +153,8 @@ class PodWorkers:
             worker.status_timer = None
 
     def when_done(self, reached: Callable[[], None]) -> None:
-        """Call back once everything added so far is published; at once if nothing waits. No status is held back then: a
-        complete stream must list every pod, or its followers would take the missing for gone."""
+        """Call back once everything added so far is published; at once if nothing waits. Publishes held statuses first,
+        because a follower takes a pod that is missing in a complete stream for gone."""
         for uid, worker in list(self._workers.items()):
             self._release_status(uid, worker)
         busy = [worker for worker in self._workers.values() if worker.task is not None]
@@ -161,7 +166,7 @@ class PodWorkers:
             barrier.put_into(worker)
 
     def save_soon(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> None:
-        """Save something that is not a pod's, beside all workers."""
+        """Save a record that is not a pod's, beside all workers."""
         self._spawn(self._save(checkpoint, asyncio.to_thread(checkpoint.save, key, data), key), f"save {key}")
 
     async def close(self) -> None:
@@ -192,7 +197,7 @@ class PodWorkers:
             work.progressed()
             try:
                 await self._do(uid, worker, worker.queue.waiting.popleft())
-            except Exception:  # a worker that stopped would never do anything for its pod again
+            except Exception:  # the worker must go on, or nothing would happen to its pod any more
                 log.exception("an instruction for pod %s was not done", uid)
         work.ended()
         worker.task = worker.work = None
@@ -219,7 +224,7 @@ class PodWorkers:
                 worker.forgotten, worker.unsaved = True, None
                 try:
                     await asyncio.to_thread(self._checkpoint.delete, uid)
-                finally:  # a record that stays is read and forgotten again by the next process
+                finally:  # the next process reads a record that stays, and forgets the pod again
                     self._streams.delete(uid, instruction.cause)
             case PublishAdmitted(published=published):
                 self._streams.put(uid, published, instruction.cause)
@@ -245,7 +250,7 @@ class PodWorkers:
                 log.error("an instruction of type %s is not known", type(instruction).__name__)
 
     async def _save(self, checkpoint: Checkpoint, saving: Awaitable[RecordLocation], key: str) -> str:
-        """Wait for a record to be saved; returns why it was not, "" when it was."""
+        """Wait for a record to be saved. Return why it was not, "" = it was."""
         try:
             kept = await saving
             why = "" if kept is not RecordLocation.NOWHERE else checkpoint.trouble or "no place to save to"
@@ -268,10 +273,10 @@ class PodWorkers:
     async def _do_call(self, worker: PodWorker, call: Call) -> None:
         kind = type(call).__name__
         if worker.unsaved and isinstance(call, BUILDING):
-            # an urgent record could not be written: build nothing that depends on it; stopping and removing continue
+            # An urgent record could not be written: build nothing that depends on it; stopping and removing continue.
             why = await self._save(self._checkpoint, self._saver.save(call.uid, worker.unsaved.record), call.uid)
             if why:
-                self._ended_call(worker, call, self._failed(call, why))
+                self._finish_call(worker, call, self._failed(call, why))
                 return
             worker.unsaved = None
         begun = False
@@ -284,9 +289,9 @@ class PodWorkers:
 
         request = worker.request = asyncio.ensure_future(perform())
         if worker.interrupted:
-            request.cancel()  # before it was sent
+            request.cancel()  # it was not sent yet
         if is_armed(f"podsync.calling.{kind}"):
-            await asyncio.wait({request}, timeout=0.005)  # let the request leave this process before it dies
+            await asyncio.wait({request}, timeout=0.005)  # so that the request leaves this process before the kill
             crash_point(f"podsync.calling.{kind}")
         try:
             outcome = await request
@@ -294,14 +299,14 @@ class PodWorkers:
             if not request.cancelled() or (own := asyncio.current_task()) is None or own.cancelling():
                 raise
             outcome = replace(self._failed(call, "interrupted"), interrupted=True, begun=begun)
-        except Exception as error:  # a bug: it costs this pod a retry, and no other pod anything
+        except Exception as error:  # a bug: this pod's call is repeated, and other pods are not affected
             log.exception("%s of pod %s failed unexpectedly", kind, call.uid)
             outcome = self._failed(call, f"internal error: {type(error).__name__}: {error}")
         crash_point(f"podsync.acted.{kind}")
-        self._ended_call(worker, call, outcome)
+        self._finish_call(worker, call, outcome)
 
-    def _ended_call(self, worker: PodWorker, call: Call, outcome: Event) -> None:
-        """Hand over the outcome before the queue is continued: a next call in the row delays the save further."""
+    def _finish_call(self, worker: PodWorker, call: Call, outcome: Event) -> None:
+        """Report the outcome before the save is released: a call that follows delays the save further."""
         worker.calls -= 1
         self._finished(outcome)
         if worker.task is None and not worker.calls and not worker.forgotten:
@@ -321,7 +326,7 @@ class PodWorkers:
 
 
 def _pass(worker: PodWorker, point: str) -> None:
-    """Reach the crash point, which is named after the next call in the queue."""
+    """Pass the crash point, which is named after the next call in the queue."""
     call = worker.queue.next_call()
     crash_point(f"podsync.{point}.{call}")
     if call != "none":

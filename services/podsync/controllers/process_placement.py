@@ -1,7 +1,6 @@
 """Keeps processes in the cgroups that kubeletCgroups, systemCgroups and --runtime-cgroups name (node.md 4.8).
-
-Every minute: the agent's processes and supervisord, whose restarts inherit its cgroup; the embedded containerd, but no
-runtime that others run; the processes of the root cgroup. Decides no name.
+Moves each minute the agent's processes and supervisord, whose restarts inherit its cgroup; the embedded containerd, but
+no runtime that others run; the processes of the root cgroup. Decides no name.
 """
 
 import asyncio
@@ -22,19 +21,19 @@ LOOP_SECONDS = 60.0
 
 
 class ProcessPlacement:
-    """`trouble` takes what is wrong under a name, or None."""
+    """Moves processes into cgroups. `trouble` reports a trouble by name, None = there is none any more."""
 
     def __init__(
         self, config: EffectiveConfig, hierarchies: Hierarchies, trouble: Callable[[str, str | None], None]
     ) -> None:
         self._config, self._hierarchies, self._trouble = config, hierarchies, trouble
         self._own = placement_name(config.kubelet_cgroups)
-        runtime = placement_name(config.runtime_cgroups) or self._own  # of a runtime that is one of our processes
+        runtime = placement_name(config.runtime_cgroups) or self._own  # for the embedded containerd
         self._runtime = runtime if config.embedded_containerd else ""
         self._system = placement_name(config.system_cgroups)
 
     async def run(self) -> None:
-        """Until cancelled; returns at once where nothing is configured."""
+        """Run until cancelled; return at once where nothing is configured."""
         if not (self._own or self._runtime or self._system):
             return
         while True:
@@ -42,7 +41,8 @@ class ProcessPlacement:
             await asyncio.sleep(LOOP_SECONDS)
 
     async def place_all(self) -> None:
-        """Move what is not in its cgroup. Raises nothing: what fails is logged and tried again in a minute."""
+        """Move the processes that are not in their cgroups. Never raises: a failure is logged and tried again in a
+        minute."""
         problem = await asyncio.to_thread(self._place_all)
         if problem:
             log.warning("%s; it is tried again in a minute", problem)
@@ -66,8 +66,8 @@ class ProcessPlacement:
         return problem
 
     def _agent_processes(self) -> Iterator[int]:
-        """The supervisord that started us, if it runs, and then the processes that it has started: one that it starts
-        after it was moved inherits the cgroup."""
+        """Yield the supervisord that started us, if it runs, and then the processes that it has started: a process that
+        it starts after it was moved inherits the cgroup."""
         generation = supervisor_generation()
         if not (generation and supervisord_runs(generation)):
             return
@@ -75,7 +75,7 @@ class ProcessPlacement:
         yield from children_of(supervisor_process())
 
     def _runtime_processes(self) -> Iterator[int]:
-        """The embedded containerd, by the identity that its keeper wrote beside its configuration."""
+        """Yield the embedded containerd, by the identity that its keeper wrote beside its configuration."""
         embedded = self._config.embedded_containerd
         try:
             identity = Path(embedded.config_file).with_name("process").read_text().strip() if embedded else ""

@@ -1,7 +1,6 @@
 """Watches the pulls in progress in the runtime's content store, and publishes how far each is (`pods.pulls`).
-
-Polls only while an image is pulled, beside the pull: a store that hangs, fails or is missing delays none. What it finds
-is disposable: no decision uses it, and a new process finds it again.
+Polls only while an image is pulled, beside the pull: a store that hangs, fails or is missing delays no pull. No
+decision uses the progress, and a new process reads it again.
 """
 
 import asyncio
@@ -34,34 +33,34 @@ from shared.time.clock import Clock
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
-POLL_DEADLINE = 5.0  # seconds for all requests of one poll
-_LOOK_FOR_MANIFESTS = 5  # every so many polls; else only when other blobs are fetched than before
-# Seconds after the begin of a pull with a line in the pod's story, and from the second one on an Event.
+MAX_POLL_SECONDS = 5.0  # for all requests of one poll
+_MANIFEST_POLLS = 5  # polls from one search for manifests to the next; a change of the fetched blobs causes one, too
+# Seconds from the begin of a pull to a line in the pod's story, and from the second one on also an Event.
 _LINES_AT = (10, 60, 120, 240, 480, 960, 1920, 3840, 7680, 15360)
 
 
 @dataclass
 class _Pulling:
-    """A pod that waits for the pull of its image. `began`: CLOCK_MONOTONIC seconds."""
+    """Has a pod that waits for the pull of its image. `began`: seconds of CLOCK_MONOTONIC."""
 
     pod: Object
     container: str
     image: str
     began: float
-    lines: int = 0  # of `_LINES_AT`, that are over
+    lines: int = 0  # moments of `_LINES_AT` that are over
 
 
 @dataclass
 class _Polls:
-    """What the polls over one connection remember."""
+    """Has the state that the polls over one connection share."""
 
     number: int = 0
     fetched: frozenset[str] = field(default_factory=frozenset)  # digests at the last poll
 
 
 class PullWatch:
-    """`record` takes the Events. Whether the runtime has a content store is decided once per connection, which lasts
-    until no image is pulled."""
+    """Polls the content store while images are pulled. `record` records Events. Whether the runtime has a content store
+    is decided once per connection, which lasts until no image is pulled."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class PullWatch:
 
     @contextmanager
     def watched(self, pod: Object, container: str, image: str) -> Iterator[None]:
-        """While the runtime pulls this image for the pod."""
+        """Watch the pull of this image for the pod while the block runs."""
         pulling = _Pulling(pod, container, image, self._clock.monotonic())
         self._pods[uid(pod)] = pulling
         if image not in self._progress:
@@ -93,7 +92,7 @@ class PullWatch:
         finally:
             del self._pods[uid(pod)]
             self._stream.delete(uid(pod), "the pull has ended")
-            if not any(one.image == image for one in self._pods.values()):
+            if not any(other.image == image for other in self._pods.values()):
                 del self._progress[image]
             if not self._pods:
                 self._end()
@@ -119,7 +118,7 @@ class PullWatch:
             while True:
                 await asyncio.sleep(POLL_SECONDS)
                 try:
-                    async with asyncio.timeout(POLL_DEADLINE):
+                    async with asyncio.timeout(MAX_POLL_SECONDS):
                         await self._poll(store, polls)
                 except ContentStoreError as error:
                     if error.code == "Unimplemented":
@@ -136,17 +135,17 @@ class PullWatch:
             await store.close()
 
     async def _poll(self, store: ContentStore, polls: _Polls) -> None:
-        ingests = {one.digest: one.offset for one in await store.ingests()}
+        ingests = {ingest.digest: ingest.offset for ingest in await store.ingests()}
         fetched = frozenset(ingests)
-        if fetched != polls.fetched or polls.number % _LOOK_FOR_MANIFESTS == 0:
+        if fetched != polls.fetched or polls.number % _MANIFEST_POLLS == 0:
             await self._find_manifests(store, fetched)
         polls.fetched, polls.number = fetched, polls.number + 1
         for image, progress in list(self._progress.items()):
             present = [digest for digest in missing(progress, ingests) if await store.has(digest)]
-            if self._progress.get(image) is progress:  # else it has ended, or another pull of it has begun
+            if self._progress.get(image) is progress:  # else the pull has ended, or another pull of the image has begun
                 self._progress[image] = advanced(progress, self._clock.monotonic(), ingests, present)
         for pod_uid, pulling in self._pods.items():
-            if (progress := self._progress[pulling.image]).samples:  # else its pull has begun during this poll
+            if (progress := self._progress[pulling.image]).samples:  # else the pull has begun during this poll
                 self._show(pod_uid, pulling, progress)
 
     async def _find_manifests(self, store: ContentStore, fetched: frozenset[str]) -> None:
@@ -157,7 +156,7 @@ class PullWatch:
                 unknown.setdefault(source_of(progress.image), []).append(progress)
         for source, group in unknown.items():
             blobs = await store.blobs(*source)
-            known = [one for one in self._progress.values() if one.layers]
+            known = [progress for progress in self._progress.values() if progress.layers]
             for before, progress in zip(group, identified(group, known, blobs, fetched), strict=True):
                 layers = {
                     layer.digest: layer

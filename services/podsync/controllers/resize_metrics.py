@@ -1,13 +1,12 @@
-"""What podsync counts of resizes under the kubelet's names (node.md 9.1): requested, waiting, refused, done.
-
-Sees each event with the record before it, each status and each call; changes nothing.
+"""Counts requested, waiting, refused and completed resizes under the kubelet's names (node.md 9.1).
+Gets each event with the record before it, each status and each call, and changes nothing.
 """
 
 from collections import Counter
 from dataclasses import dataclass
 
 from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, RESIZE_IN_PROGRESS, RESIZE_PENDING, allocation_of
-from services.podsync.core.pod.events import CallDone, Event, PodDesired, PodUndesired, TimePassed
+from services.podsync.core.pod.events import CallDone, Event, PodDesired, PodUndesired
 from services.podsync.core.pod.instructions import KillPod, ResizePod
 from services.podsync.core.pod.metric_labels import infeasible, resize_operations
 from services.podsync.core.pod.record import PodRecord, Status
@@ -37,7 +36,8 @@ ACCEPTED = counter(
 
 @dataclass(frozen=True)
 class _Shown:
-    """What the newest status of a pod shows of its resize. `generation`: of the pod that lists it, 0 = none."""
+    """Has what the newest status of a pod shows of its resize. `generation`: that of the pod with the resize, 0 =
+    none."""
 
     reason: str = ""
     generation: int = 0
@@ -45,18 +45,21 @@ class _Shown:
 
 
 class ResizeMetrics:
-    """The instruments, and the newest state of each pod's resize."""
+    """Counts resizes, with the newest state of each pod's resize."""
 
     def __init__(self, metrics: Registry) -> None:
         self._pods: dict[str, _Shown] = {}
         self._trigger = ""
-        self._requested, self._duration = metrics.counter(REQUESTED), metrics.histogram(DURATION)
-        self._pending, self._in_progress = metrics.gauge(PENDING), metrics.gauge(IN_PROGRESS)
-        self._refused, self._accepted = metrics.counter(REFUSED), metrics.counter(ACCEPTED)
+        self._requested = metrics.counter(REQUESTED)
+        self._duration = metrics.histogram(DURATION)
+        self._pending = metrics.gauge(PENDING)
+        self._in_progress = metrics.gauge(IN_PROGRESS)
+        self._refused = metrics.counter(REFUSED)
+        self._accepted = metrics.counter(ACCEPTED)
         metrics.before_collecting(self._count_pods)
 
     def happened(self, event: Event, record: PodRecord | None) -> None:
-        """The core gets this event next; `record`: of its pod as it is before, None = there is none."""
+        """Count an event that the core gets next; `record`: the record of its pod before the event, None = none."""
         self._trigger = _trigger(event, record)
         if isinstance(event, PodDesired) and record is not None and record.saved.allocation is not None:
             pending = record.saved.pending_resize
@@ -65,7 +68,7 @@ class ResizeMetrics:
                 self._requested.inc(*labels)
 
     def shown(self, uid: str, status: Status) -> None:
-        """The pod has this status now. What the first status of a process shows was counted by the one before."""
+        """Count what a new status of the pod shows. The earlier process has counted what the first status shows."""
         conditions = {c["type"]: c for c in status.get("conditions") or () if c.get("status") == "True"}
         pending = conditions.get(RESIZE_PENDING, {})
         now = _Shown(
@@ -83,11 +86,11 @@ class ResizeMetrics:
             self._accepted.inc(self._trigger)
 
     def called(self, seconds: float, *, success: bool) -> None:
-        """A ResizePod call took so long."""
+        """Count a ResizePod call that took `seconds`."""
         self._duration.observe(seconds * 1000, "true" if success else "false")
 
     def forget(self, uid: str) -> None:
-        """Nothing of the pod is left."""
+        """Drop the state of a pod that is gone."""
         self._pods.pop(uid, None)
 
     def _count_pods(self) -> None:
@@ -98,8 +101,8 @@ class ResizeMetrics:
 
 
 def _trigger(event: Event, record: PodRecord | None) -> str:
-    """The kubelet's name for why deferred resizes are decided again. What it notices at its next periodic retry alone,
-    such as the end of a pressure, is one too."""
+    """Return the kubelet's name for why deferred resizes are decided again. `periodic_retry` also stands for what the
+    kubelet notices only at its periodic retry, such as the end of a pressure."""
     match event:
         case PodDesired():
             return "pods_added" if record is None else "pod_updated"
@@ -109,6 +112,4 @@ def _trigger(event: Event, record: PodRecord | None) -> str:
             return "pod_terminated"
         case CallDone(call=ResizePod()):
             return "pod_resized"
-        case TimePassed():
-            return "periodic_retry"
     return "periodic_retry"

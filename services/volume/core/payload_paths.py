@@ -5,7 +5,7 @@ from posixpath import normpath
 
 from services.volume.core.payload import ContentError, Payload, Problem
 
-LONGEST_PATH = 4096  # characters
+MAX_PATH_BYTES = 4096  # characters
 LONGEST_NAME = 255
 
 
@@ -24,8 +24,8 @@ def path_error(path: str) -> str:
         return f'must not be empty: "{path}"'
     if path.startswith("/"):
         return f"must be relative path: {path}"
-    if len(path) > LONGEST_PATH:
-        return f"must be less than or equal to {LONGEST_PATH} characters"
+    if len(path) > MAX_PATH_BYTES:
+        return f"must be less than or equal to {MAX_PATH_BYTES} characters"
     parts = path.split("/")
     if ".." in parts:
         return f"must not contain '..': {path}"

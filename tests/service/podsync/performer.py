@@ -1,15 +1,15 @@
 """podsync's calls over a fake runtime, without the core: one pod that runs, and what becomes of a call."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
-from services.podsync.adapters.cluster_reads import NoCluster
 from services.podsync.adapters.node.node_facts_reader import read_node_facts, read_node_resources
-from services.podsync.adapters.pod.subpaths import NoSubpaths, Subpaths
+from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer
 from shared.config.effective import EffectiveConfig
@@ -19,8 +19,24 @@ from shared.model.runtime import Container, RuntimePod
 from shared.podspec.hashing import container_hash
 from tests.fakes.memory_bus import ManualClock
 from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.no_cluster import NoCluster
 
 UID = "u1"
+
+
+class NoSubpaths(Subpaths):
+    """A volume service that prepares no subpath."""
+
+    def __init__(self) -> None:
+        """There is no bus."""
+
+    async def prepare(self, uid: str, container: Object, wanted: Mapping[int, str]) -> dict[int, str]:
+        return {}
+
+    async def release(self, uid: str, container: Object) -> None:
+        return
+
+
 _NO_SUBPATHS = NoSubpaths()
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from bus.messages.status import IssuedToken
-from services.podsync.adapters.cluster_reads import NoCluster
 from services.podsync.adapters.images.image_pulls import ImagePulls, InspectedImage, PulledImage
 from services.podsync.core.cri.environment import ReferencedObject
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message, RuntimeCallError
 from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.no_cluster import NoCluster
 
 REGISTRY = "r.example"
 IMAGE = f"{REGISTRY}/app:1"

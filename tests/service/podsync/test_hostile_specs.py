@@ -180,7 +180,7 @@ async def run_and_delete(stage: HostileStage, pod: Object) -> None:
     stage.unmount(uid)
     await until(stage, lambda: (record := stage.record(uid)) is None or record.saved.state is PodState.FINISHED)
     stage.network.clock.advance(61.0)  # a minute later what is left of it is collected
-    stage.podsync.loop._woken()
+    stage.podsync.loop._wake_up()
     await until(stage, lambda: stage.record(uid) is None)
 
 

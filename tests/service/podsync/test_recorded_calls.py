@@ -13,9 +13,9 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.adapters.cluster_reads import NoCluster
 from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.no_cluster import NoCluster
 from tests.service.podsync.stage import Stage, on_stage
 from tests.support.recorded.pods import (
     NODE,

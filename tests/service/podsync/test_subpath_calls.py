@@ -16,7 +16,7 @@ from bus.messages.volume import (
     ReleaseSubpaths,
     VolumeState,
 )
-from services.podsync.adapters.pod.subpaths import VolumeSubpaths
+from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import StartContainer
@@ -32,7 +32,7 @@ MOUNTS = [
 ]
 
 
-class Volume:
+class Volume(Subpaths):
     """Plays volume for the calls."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ async def test_they_are_asked_of_volume(tmp_path: Path) -> None:
     volume.answer(ReleaseSubpaths, release)
     for bus in (podsync, volume):
         await bus.start()
-    subpaths = VolumeSubpaths(podsync)
+    subpaths = Subpaths(podsync)
     spec = a_container(volumeMounts=MOUNTS)
     assert await subpaths.prepare(UID, spec, {2: "a/b"}) == {2: "/here"}
     with pytest.raises(ContainerConfigError, match="no such thing"):
@@ -156,7 +156,7 @@ async def test_of_many_a_few_are_asked_for_at_a_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(bus, "ask", ask)
     mounts = [{"name": "data", "mountPath": f"/m{n}", "subPath": "s"} for n in range(1_000)]
     wanted = dict.fromkeys(range(1_000), "s")
-    assert len(await VolumeSubpaths(bus).prepare(UID, {"name": "c", "volumeMounts": mounts}, wanted)) == 1_000
+    assert len(await Subpaths(bus).prepare(UID, {"name": "c", "volumeMounts": mounts}, wanted)) == 1_000
     assert most == 16
 
 
@@ -167,7 +167,7 @@ async def test_the_messages_of_a_large_pod_are_made_beside_the_event_loop(tmp_pa
     def make() -> None:
         made_in.append(threading.current_thread())
 
-    await begun.calls.made(begun.view(), make)
+    await begun.calls.build(begun.view(), make)
     begun.pod["spec"]["containers"][0]["env"] = [{"name": f"V{n}", "value": "x"} for n in range(1_000)]
-    await begun.calls.made(begun.view(), make)
+    await begun.calls.build(begun.view(), make)
     assert [thread is threading.main_thread() for thread in made_in] == [True, False]

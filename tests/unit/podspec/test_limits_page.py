@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.images.pull_credentials import MOST_SECRETS
+from services.podsync.adapters.images.pull_credentials import MAX_SECRETS
 from services.podsync.adapters.pod import env_files
 from services.podsync.core.cri import container_mounts
 from services.podsync.core.images import docker_config, image_reference, pull_progress
@@ -28,15 +28,15 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("Secrets and ConfigMaps that a pod names", MOST_REFERENCES),
         ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
         ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),
-        ("environment files (fileKeyRef) of a container", env_files.MOST_FILES),
+        ("environment files (fileKeyRef) of a container", env_files.MAX_FILES),
         (
             "bytes of such a file; of all of a container",
-            f"{env_files.LARGEST >> 20} MiB; {env_files.MOST_READ >> 20} MiB",
+            f"{env_files.MAX_FILE_BYTES >> 20} MiB; {env_files.MAX_BYTES >> 20} MiB",
         ),
-        ("bytes of an expanded subPathExpr", f"{container_mounts.LONGEST_PATH} (the kernel's)"),
+        ("bytes of an expanded subPathExpr", f"{container_mounts.MAX_PATH_BYTES} (the kernel's)"),
         ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
         ("characters of an image", image_reference.LONGEST),
-        ("pull secrets of a pod; registries of a secret", f"{MOST_SECRETS}; {docker_config.MOST_PLACES}"),
+        ("pull secrets of a pod; registries of a secret", f"{MAX_SECRETS}; {docker_config.MOST_PLACES}"),
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",
             f"{LARGEST_PAYLOAD >> 20} MiB",

@@ -343,7 +343,7 @@ def test_stories_are_for_root_alone(root: Path) -> None:
 def test_stories_of_living_pods_stay_though_there_is_a_dot_in_the_uid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
+    monkeypatch.setattr("services.podsync.adapters.story.MAX_OLD_STORIES", 0)
     book = StoryFiles(tmp_path)
     for name in ("a.b.jsonl", "a.b.1.jsonl", "c.jsonl", "d.1.jsonl"):
         (tmp_path / name).write_text("{}\n")

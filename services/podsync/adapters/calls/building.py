@@ -1,6 +1,5 @@
-"""The calls that build a pod: directories and cgroups, sandbox, containers and their start.
-
-How a message looks is the core's (`*_config`); nothing is begun for a pod that is to end meanwhile.
+"""Carries out the calls that build a pod: directories and cgroups, sandbox, containers and their start.
+The core composes the messages (`*_config`). Nothing is begun for a pod that is to end.
 """
 
 import secrets
@@ -39,17 +38,17 @@ from shared.podspec.hashing import container_hash
 async def prepare_pod(
     operations: PodOperations, cgroups: PodCgroups, call: PreparePod, view: PodView, done: CallDone
 ) -> CallDone:
-    """Make directories and cgroups; the result has the newest attempt among each container's log files. Raises
-    CallPartError, OSError, RuntimeCallError."""
+    """Make the pod's directories and cgroups; the result has the newest attempt among each container's log files.
+    Raises CallPartError, OSError, RuntimeCallError."""
     names = [str(spec["name"]) for _, spec in every_container(view.pod)]
     try:
-        attempts = await operations.made(
+        attempts = await operations.build(
             view, lambda: operations.directories.prepare(view.namespace, view.name, view.uid, names)
         )
     except OSError as error:
         raise CallPartError(DIRECTORIES_FAILED, error) from error
     made = await cgroups.prepare(view.pod, operations.node.active_pods, runs=call.runs)
-    if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
+    if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime's driver wins
         operations.facts = replace(operations.facts, cgroup_driver=cgroups.facts.cgroup_driver)
     if not made:
         done = replace(done, cause="the pod runs without its cgroup")
@@ -57,7 +56,8 @@ async def prepare_pod(
 
 
 async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:
-    """Create and start it, and read it. Raises CallPartError, RuntimeCallError, SandboxConfigError, PodEndsError."""
+    """Create and start the pod's sandbox, and read it. Raises CallPartError, RuntimeCallError, SandboxConfigError,
+    PodEndsError."""
     facts = operations.facts_now()
     handler = await operations.runtime_handler(view)
     config = await operations.sandbox_message(view, call.attempt)
@@ -80,10 +80,10 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
 
 
 async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
-    """Create it. Raises RuntimeCallError, ContainerConfigError, SandboxConfigError, PodEndsError, SpecChangedError,
-    OSError."""
+    """Create one container, without starting it. Raises RuntimeCallError, ContainerConfigError, SandboxConfigError,
+    PodEndsError, SpecChangedError, OSError."""
     spec = view.container(call.container)
-    if container_hash(spec) != call.spec_hash:  # a container of the earlier image would pass for one of this spec
+    if container_hash(spec) != call.spec_hash:  # a container of the earlier spec would be taken for one of this spec
         raise SpecChangedError
     mounted = {
         name: MountedVolume(
@@ -123,7 +123,7 @@ async def _create(
         mappings = await operations.mappings(view)
         sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
         etc_hosts = operations.directories.write_etc_hosts(view.uid, text)
-        async with operations.turn(CallPriority.CREATE, view):  # large messages of many pods are not made all at once
+        async with operations.turn(CallPriority.CREATE, view):  # so that few large messages are in memory at once
             inputs = ContainerInputs(
                 allocation=view.allocation,
                 restart_count=call.attempt,
@@ -142,7 +142,7 @@ async def _create(
                 mappings=mappings,
                 volume_groups=volume_groups(view),
             )
-            config = await operations.made(
+            config = await operations.build(
                 view,
                 lambda: container_config(view.pod, spec, inputs, facts=facts),
                 large=len(service_env) > MANY,
@@ -165,11 +165,11 @@ async def _subpaths(
     references: References,
     env_files: EnvFiles,
 ) -> dict[int, str]:
-    """The host path of each mount that is of a part of its volume."""
+    """Return the host path of each mount that has a subPath, by the index of the mount."""
     if not has_subpaths(spec):
         return {}
 
-    def wanted() -> dict[int, str]:
+    def find_subpaths() -> dict[int, str]:
         env = container_environment(
             view.pod,
             spec,
@@ -182,22 +182,22 @@ async def _subpaths(
         return wanted_subpaths(spec, env, dict(call.image_volumes))
 
     return await operations.subpaths.prepare(
-        view.uid, spec, await operations.made(view, wanted, large=len(service_env) > MANY)
+        view.uid, spec, await operations.build(view, find_subpaths, large=len(service_env) > MANY)
     )
 
 
 async def start_container(operations: PodOperations, call: StartContainer, view: PodView, done: CallDone) -> CallDone:
-    """Start it and link its log. Raises RuntimeCallError, PodEndsError."""
+    """Start the created container and link its log. Raises RuntimeCallError, PodEndsError."""
     try:
         async with operations.turn(CallPriority.START, view):
             await operations.runtime.start_container(call.container_id)
     finally:
         await _release_subpaths(operations, call, view)
     done = replace(done, completed_at=operations.clock.monotonic())
-    found = await operations.found(view, call.container_id) if view.quiet else ()
-    if found:
-        _link_log(operations, call, view, found)
-        return replace(done, result=PartListed(containers=found))
+    containers = await operations.inspect_containers(view, call.container_id) if view.quiet else ()
+    if containers:
+        _link_log(operations, call, view, containers)
+        return replace(done, result=PartListed(containers=containers))
     seen = await operations.look(call.uid)
     _link_log(operations, call, view, seen.containers)
     return replace(done, result=PodListed(pod=seen))

@@ -1,7 +1,7 @@
-"""How many building calls the runtime works on at once: more than the machine has cores for end no sooner.
+"""Limits how many calls that build pods the runtime works on at once: more than the cores can serve end no sooner.
 
-What finishes a pod goes first, so that of many pods the first are ready while the last are begun. A call that takes
-long is waiting for something else (the network, a slow disk) and delays no other call after `hold_seconds`.
+A call that finishes a pod goes first, so that the first of many pods are ready while the last ones begin. A call that
+takes longer than `hold_seconds` waits for something else (the network, a slow disk), and gives its turn to the next.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from enum import IntEnum
 
 from shared.process.deadlines import SECONDS, waiting_for
 
-AT_LEAST = 4
-PER_CORE = 2
+MIN_CALLS = 4  # at once
+CALLS_PER_CORE = 2
 HOLD_SECONDS = 2.0
 
 
 class CallPriority(IntEnum):
-    """What goes first."""
+    """The order in which waiting calls get their turn; the smallest goes first."""
 
     START = 0
     CREATE = 1
@@ -29,10 +29,10 @@ class CallPriority(IntEnum):
 
 
 class CallSlots:
-    """Turns for calls; those of one rank come in the order in which they were asked for."""
+    """Gives turns to calls by rank; calls of one rank get them in the order of their requests."""
 
     def __init__(self, turns: int = 0, hold_seconds: float = HOLD_SECONDS) -> None:
-        self._free = turns or max(AT_LEAST, PER_CORE * len(os.sched_getaffinity(0)))
+        self._free = turns or max(MIN_CALLS, CALLS_PER_CORE * len(os.sched_getaffinity(0)))
         self._hold_seconds = hold_seconds
         self._waiting: list[tuple[CallPriority, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()

@@ -1,6 +1,5 @@
-"""Carries out lifecycle hooks: exec, httpGet, sleep (pods.md 8.4). Has no timeout: the caller has one.
-
-A cancelled hook leaves nothing of ours running; what runs in the container is the runtime's to end.
+"""Carries out lifecycle hooks: exec, httpGet, sleep (pods.md 8.4). It has no timeout: the caller has one.
+A cancelled hook leaves no task or connection of ours; a command in the container ends with the container.
 """
 
 import asyncio
@@ -20,14 +19,14 @@ from shared.podspec.ports import container_port
 from shared.version import KUBERNETES_VERSION
 
 USER_AGENT = f"kube-lifecycle/{KUBERNETES_VERSION}"
-MOST_BYTES = 10 * 1024  # of an answer's body, which is read and dropped, and of what a command wrote
+MAX_BYTES = 10 * 1024  # of an answer's body, which is read and dropped, and of a command's output
 
 HookName = Literal["postStart", "preStop"]
 
 
 class HookFailedError(Exception):
-    """The hook was carried out and failed, or could not be carried out; the text is the kubelet's. `without_output`:
-    the same without what a command wrote, which may be a secret."""
+    """The hook was carried out and failed, or could not be carried out; the text is the kubelet's. `without_output` is
+    the text without what a command wrote, which may be a secret."""
 
     def __init__(self, text: str, without_output: str = "") -> None:
         super().__init__(text)
@@ -35,7 +34,7 @@ class HookFailedError(Exception):
 
 
 class _HttpError(Exception):
-    """No answer came; the text is Go's."""
+    """The server sent no answer; the text is Go's."""
 
 
 async def run_hook(
@@ -62,14 +61,14 @@ async def run_hook(
 
 
 def sleep_seconds(container: Object, name: HookName) -> int:
-    """Of lifecycle.<name>; 0 for another kind of hook."""
+    """Return the seconds that lifecycle.<name> sleeps; 0 for a hook of another kind."""
     action = ((container.get("lifecycle") or {}).get(name) or {}).get("sleep")
     return max(0, int(action.get("seconds") or 0)) if isinstance(action, dict) else 0
 
 
 async def _exec(operations: PodOperations, container_id: str, command: list[str]) -> tuple[str, str, str]:
-    """What went wrong, "" for nothing; how that goes on with what the command complained of; and all it wrote. The
-    command appears as in the spec, unexpanded."""
+    """Run the command in the container. Return the error ("" = none), its continuation with stderr, and all output. The
+    error names the command as in the spec, unexpanded."""
     try:
         result = await operations.runtime.exec_sync(container_id, command, 0)
     except RuntimeCallError as error:
@@ -84,11 +83,12 @@ async def _exec(operations: PodOperations, container_id: str, command: list[str]
 
 
 def _text(output: bytes) -> str:
-    return output[:MOST_BYTES].decode("utf-8", "replace")
+    return output[:MAX_BYTES].decode("utf-8", "replace")
 
 
 async def _http_get(operations: PodOperations, view: PodView, container: Object, action: Object) -> None:
-    """Any answer is a success. A server that speaks no TLS is asked once more without, and without credentials."""
+    """Send the hook's request; any answer is a success. A server that speaks no TLS gets the request again without TLS,
+    and then without credentials. Raises _HttpError."""
     host = str(action.get("host") or "") or await _pod_ip(operations, view)
     port = container_port(action.get("port"), container)
     if isinstance(port, str):
@@ -112,14 +112,14 @@ async def _http_get(operations: PodOperations, view: PodView, container: Object,
 
 
 async def _follow(target: HttpTarget) -> None:
-    """GET, and go where the answer sends us as long as that is the same host. Raises ssl.SSLError, _HttpError."""
+    """GET the target, and follow redirects to the same host. Raises ssl.SSLError, _HttpError."""
 
-    def wanted(head: ResponseHead) -> int:
-        return MOST_BYTES if redirected(target, head.status, head.headers.get("location", "")) is None else 0
+    def body_limit(head: ResponseHead) -> int:
+        return MAX_BYTES if redirected(target, head.status, head.headers.get("location", "")) is None else 0
 
     for _ in range(MOST_REDIRECTS):
         try:
-            head, _body = await exchange(target, wanted)
+            head, _body = await exchange(target, body_limit)
         except BodyError:
             return  # any answer is a success, whatever its body
         except ssl.SSLError:
@@ -138,7 +138,7 @@ def _go_error(target: HttpTarget, error: Exception) -> str:
 
 
 async def _pod_ip(operations: PodOperations, view: PodView) -> str:
-    """The address that the runtime gives the pod now; on the node's own network it is the node's. Raises _HttpError."""
+    """Return the pod's address as the runtime has it now; with hostNetwork the node's. Raises _HttpError."""
     if (view.pod.get("spec") or {}).get("hostNetwork"):
         addresses: tuple[Any, ...] = view.host_ips
     else:

@@ -1,4 +1,4 @@
-"""The calls about images: is it there, and pull it. How that is done is `image_pulls`'."""
+"""Carries out the calls that inspect and pull images, with `image_pulls`."""
 
 from dataclasses import replace
 
@@ -10,14 +10,15 @@ from services.podsync.core.pod.results import ImageInspected, ImagePulled
 
 async def inspect_image(operations: PodOperations, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
     """Inspect the image and decide whether this pod may use it. Raises RuntimeCallError."""
-    found = await operations.pulls.inspect(
+    inspected = await operations.pulls.inspect(
         view.pod, call.image, call.policy, operations.cluster, backed_off=call.backed_off
     )
-    return replace(done, result=ImageInspected(image=found.image, must_pull=found.must_pull), warnings=found.warnings)
+    result = ImageInspected(image=inspected.image, must_pull=inspected.must_pull)
+    return replace(done, result=result, warnings=inspected.warnings)
 
 
 async def pull_image(operations: PodOperations, call: PullImage, view: PodView, done: CallDone) -> CallDone:
-    """Pull, then look at what came. Raises RuntimeCallError, SandboxConfigError, PodEndsError."""
+    """Pull the image and inspect it. Raises RuntimeCallError, SandboxConfigError, PodEndsError."""
     sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
     watched = operations.watch_pull(view.pod, call.container, call.image)
     pulled = await operations.pulls.pull(view.pod, call.image, call.policy, sandbox, operations.cluster, watched)

@@ -1,6 +1,5 @@
-"""What every call of podsync uses: runtime, node facts, directories, turns; and how it observes a pod.
-
-Decides nothing; `building`, `image_calls`, `hooks` and `stopping` do the calls with it.
+"""Has what every call of podsync uses: runtime, node facts, directories, turns, and the observation of a pod.
+Decides nothing; `building`, `image_calls`, `hooks` and `stopping` carry out the calls with it.
 """
 
 import asyncio
@@ -44,16 +43,16 @@ ABSENT = frozenset({"NotFound"})
 
 @dataclass(frozen=True)
 class PodView:
-    """What a call uses of its pod: values as they were when the call began."""
+    """Has what a call uses of its pod, as it was when the call began."""
 
     uid: str
     name: str
     namespace: str
     pod: Object
     volumes: MountedVolumes | None
-    allocation: Allocation | None = None  # of the record; None = what the spec lists
+    allocation: Allocation | None = None  # from the record; None = what the spec lists
     static: bool = True  # from any source but the API
-    quiet: bool = False  # nothing of it is known to run, so a call that starts one thing changes that one
+    quiet: bool = False  # nothing of the pod is known to run, so a call that starts one thing changes nothing else
     sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
     host_ips: tuple[str, ...] = ()  # the node's, as the pod's status shows them
     resources: Mapping[str, Any] = field(default_factory=dict)  # of the pod, as its status shows them
@@ -64,7 +63,7 @@ class PodView:
         return f"{self.name}_{self.namespace}({self.uid})"
 
     def container(self, name: str) -> Object:
-        """The spec of one container. Raises ContainerConfigError."""
+        """Return the spec of one container. Raises ContainerConfigError."""
         found = find_container(self.pod, name)
         if found is not None:
             return dict(found[1])
@@ -72,7 +71,7 @@ class PodView:
 
 
 class NodeReads(Protocol):
-    """What calls read of the node at the moment they use it, for it may have changed since they began."""
+    """Reads what calls need of the node when they need it, for it may have changed since they began."""
 
     def is_to_run(self, uid: str) -> bool: ...
     def active_pods(self) -> list[Object]: ...
@@ -84,7 +83,7 @@ WatchPull = Callable[[Object, str, str], AbstractContextManager[None]]
 
 
 class CallPartError(Exception):
-    """A part of the call failed whose event is not the call's: `reason` is that of the event (pods.md 13.3)."""
+    """A part of the call failed that has an event of its own: `reason` is the event's (pods.md 13.3)."""
 
     def __init__(self, reason: str, error: Exception) -> None:
         self.reason = reason
@@ -94,16 +93,16 @@ class CallPartError(Exception):
 
 
 class PodEndsError(Exception):
-    """The pod came to end while a call that builds it had not been sent yet."""
+    """The pod is to end, and a call that builds it was not sent yet."""
 
 
 class SpecChangedError(Exception):
-    """The pod's spec changed after the call was decided and before it began: it is to be decided again."""
+    """The pod's spec changed after the call was decided and before it began: the core decides again."""
 
 
 @dataclass(kw_only=True)
 class PodOperations:
-    """One instance per process."""
+    """Has the adapters and node facts that all calls share; a process has one instance."""
 
     runtime: Runtime
     pulls: ImagePulls
@@ -124,7 +123,7 @@ class PodOperations:
     _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MAX_AT_ONCE, "environment files"))
 
     def facts_now(self) -> NodeFacts:
-        """The node's facts with its files as they are now."""
+        """Return the node's facts with its files as they are now."""
         return self._host_files.add_to(self.facts, self.resolv_conf)
 
     def record_node_event(self, reason: str, message: str) -> None:
@@ -132,7 +131,7 @@ class PodOperations:
         self.record(KubeEvent(type="Warning", reason=reason, message=message, kind="Node", name=self.facts.node_name))
 
     def record_resolv_conf_events(self) -> None:
-        """Once per process: record Warning events about what pods do not get of the node's name resolution."""
+        """Record Warning events about what pods do not get of the node's name resolution; called once per process."""
         for message in resolv_conf_warnings(self.facts_now(), self.resolv_conf):
             self.record_node_event("CheckLimitsForResolvConf", message)
 
@@ -145,47 +144,48 @@ class PodOperations:
         return for_handler(facts, self.node.runtime_handlers(), await self.runtime_handler(view))
 
     async def runtime_handler(self, view: PodView) -> str:
-        """Return the handler that the pod's RuntimeClass stands for, "" = the default one. Raises SandboxConfigError,
+        """Return the handler that the pod's RuntimeClass names, "" = the default one. Raises SandboxConfigError,
         PodEndsError."""
         async with self.reading(view):
             return await self.cluster.runtime_handler(view.pod)
 
     async def mappings(self, view: PodView) -> Mappings | None:
-        """The ids of the pod's user namespace, given to it when first asked for; None = it shares the node's. Raises
-        SandboxConfigError, PodEndsError."""
+        """Return the ids of the pod's user namespace, and allocate them at the first call; None = the pod has the
+        node's namespace. Raises SandboxConfigError, PodEndsError."""
         if not needs_user_namespace(view.pod):
             return None
-        if given := self.user_namespaces.of(view.uid):
-            return given
+        if mappings := self.user_namespaces.find(view.uid):
+            return mappings
         refuse_user_namespace(view.pod, await self.facts_of(view))
-        return await asyncio.to_thread(self.user_namespaces.give, view.uid)
+        return await asyncio.to_thread(self.user_namespaces.allocate, view.uid)
 
     async def env_files(self, container: Object, volumes: Mapping[str, MountedVolume]) -> EnvFiles:
-        """The files of variables that the container names, read in threads of their own: what pods have written there
-        delays no save of a record."""
+        """Read the environment files that the container names, in threads of their own: a slow volume delays no save of
+        a record."""
         if not environment_files(container):
             return {}
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._env_file_threads, read_env_files, container, volumes)
 
     async def sandbox_message(self, view: PodView, attempt: int) -> Message:
-        """The sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
+        """Return the sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
         SandboxConfigError, PodEndsError."""
         mappings, facts = await self.mappings(view), await self.facts_of(view)
         groups = volume_groups(view)
-        return await self.made(
+        return await self.build(
             view,
             lambda: sandbox_config(view.pod, facts=facts, attempt=attempt, mappings=mappings, volume_groups=groups),
         )
 
-    async def made(self, view: PodView, make: Callable[[], T], *, large: bool = False) -> T:
-        """What `make` returns; for a large pod, or where `large`, it runs in a thread, so that the other pods go on.
-        Raises what it raises."""
+    async def build(self, view: PodView, make: Callable[[], T], *, large: bool = False) -> T:
+        """Return what `make` returns. For a large pod, or with `large`, it runs in a thread, so that other pods go on.
+        Raises what `make` raises."""
         return await asyncio.to_thread(make) if large or is_large(view.pod) else make()
 
     @asynccontextmanager
     async def turn(self, rank: CallPriority, view: PodView) -> AsyncIterator[None]:
-        """A turn may come late, and nothing is begun for a pod that is to end. Raises PodEndsError."""
+        """Run the block in a turn of the runtime. Raises PodEndsError: the turn may come late, and nothing is begun for
+        a pod that is to end."""
         async with self.slots.turn(rank):
             if not self.node.is_to_run(view.uid):
                 raise PodEndsError
@@ -193,8 +193,8 @@ class PodOperations:
 
     @asynccontextmanager
     async def reading(self, view: PodView) -> AsyncIterator[None]:
-        """The block waits for what the pod's call needs before it asks the runtime for anything: for sources, a volume.
-        The wait ends when the pod is to end, see `end_reads`. Raises PodEndsError."""
+        """Run a block that reads from sources or a volume what the pod's call needs before its runtime requests. The
+        block is cancelled when the pod is to end, see `end_reads`. Raises PodEndsError."""
         if not self.node.is_to_run(view.uid):
             raise PodEndsError
         try:
@@ -210,12 +210,12 @@ class PodOperations:
             raise
 
     def end_reads(self, uid: str) -> None:
-        """End the wait of the pod's call for what it reads: the pod is to end."""
+        """Cancel what the pod's call is reading, because the pod is to end."""
         if (wait := self._reading.pop(uid, None)) is not None:
             wait.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
-        """End the hooks that outlived the stop that began them; begin no more reads."""
+        """End the hooks that outlived the stop that began them, and begin no more reads."""
         self._env_file_threads.shutdown(wait=False, cancel_futures=True)
         hooks = list(self.pre_stops.values())
         for hook in hooks:
@@ -223,24 +223,25 @@ class PodOperations:
         await asyncio.gather(*hooks, return_exceptions=True)
 
     async def look(self, uid: str) -> RuntimePod:
-        """What the runtime has of the pod; an empty view, with the moment of the look, when it has nothing."""
+        """List the pod in the runtime; where the runtime has nothing of it, the result is empty, with the time of the
+        list."""
         before = self.clock.monotonic()
         seen = await self.runtime.observe(uid)
         return seen.get(uid) or RuntimePod(uid=uid, name="", namespace="", observed_at=before)
 
     async def uids_of(self, view: PodView) -> frozenset[str]:
-        """The UIDs of the pods of this name that the runtime has."""
+        """Return the UIDs of the pods of this name that the runtime has."""
         return await self.runtime.uids_of(view.namespace, view.name)
 
-    async def found(self, view: PodView, *container_ids: str) -> tuple[Container, ...]:
-        """These containers as they are now; without those that the runtime has no more."""
+    async def inspect_containers(self, view: PodView, *container_ids: str) -> tuple[Container, ...]:
+        """Return these containers as they are now, without those that the runtime has no more."""
         known = [(container_id, view.sandbox_of.get(container_id, "")) for container_id in container_ids]
         inspections = (self.runtime.inspect_container(c, sandbox) for c, sandbox in known if sandbox)
         return tuple(container for container in await asyncio.gather(*inspections) if container is not None)
 
 
 async def unless_absent(request: Awaitable[Any]) -> None:
-    """What is gone already has been stopped or removed."""
+    """Await a request to stop or remove something; that it is gone already is a success. Raises RuntimeCallError."""
     try:
         await request
     except RuntimeCallError as error:

@@ -1,6 +1,5 @@
-"""The call that resizes a pod: reads its cgroup, then writes cgroup and containers in the order that the core decides.
-
-A repeated call writes the same values again, so an end of podsync between two writes leaves nothing to undo.
+"""Carries out the resize of a pod: reads its cgroup, then writes cgroup and containers in the order of the core.
+A repeated call writes the same values again, so a kill of podsync between two writes leaves nothing to undo.
 """
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
@@ -19,7 +18,7 @@ from shared.process.crash import crash_point
 
 
 async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: ResizePod, view: PodView) -> None:
-    """Carry it out. Raises MemoryInUseError before the first write; OSError, RuntimeCallError."""
+    """Write the new resources of the pod. Raises MemoryInUseError before the first write; OSError, RuntimeCallError."""
     await cgroups.driver()
     facts = operations.facts_now()
     current = await cgroups.values_of(view.pod)
@@ -36,11 +35,11 @@ async def resize_pod(operations: PodOperations, cgroups: PodCgroups, call: Resiz
     try:
         await cgroups.write_classes(operations.node.active_pods)
     except OSError:
-        return  # the QoS cgroups are written again within a minute, and their failures reported
+        return  # the QoS cgroups are written again within a minute, and a failure is reported then
 
 
 async def _announce(operations: PodOperations, call: ResizePod, view: PodView, facts: NodeFacts) -> None:
-    """Send the runtime the sandbox's new resources; a runtime without that request does not need them."""
+    """Send the sandbox's new resources to the runtime; a runtime without that request does not need them."""
     if not call.sandbox_id:
         return
     resources, overhead = sandbox_resources(view.pod, facts), sandbox_overhead(view.pod, facts)

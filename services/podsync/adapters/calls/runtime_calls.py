@@ -68,12 +68,12 @@ Warnings = list[tuple[str, str, str]]  # Warning events of containers during a c
 
 @dataclass(kw_only=True)
 class RuntimeCalls(PodOperations):
-    """Performs calls; one instance per process."""
+    """Performs the calls of the core; a process has one instance."""
 
     cgroups: PodCgroups
 
     async def perform(self, call: Call, view: PodView) -> CallDone | CallFailed:
-        """Do it; never raises for anything the outside world may answer."""
+        """Carry out the call and return its outcome; an error of the runtime or of the node is an outcome, too."""
         warnings: Warnings = []
         outcome = await self._outcome(call, view, warnings)
         return replace(outcome, container_warnings=(*outcome.container_warnings, *warnings)) if warnings else outcome
@@ -93,18 +93,14 @@ class RuntimeCalls(PodOperations):
             return replace(self._failed(call, "", "not begun", "not begun"), interrupted=True)
         except ContainerConfigError as error:
             return self._failed(call, "", error.message, error.message, reason=error.reason)
-        except SandboxConfigError as error:
-            return self._failed(call, "", error.message, error.message)
         except HookFailedError as error:
             return self._failed(call, "", str(error), error.without_output)
-        except MemoryInUseError as error:
-            return self._failed(call, "", str(error), str(error))
-        except OSError as error:
+        except (SandboxConfigError, MemoryInUseError, OSError) as error:
             return self._failed(call, "", str(error), str(error))
 
     def _completion(self, done: CallDone) -> float:
-        """Observations older than this do not show the call's effect. Where the adapter inspected the pod after the
-        call, it is the time of that inspection, taken before the request: a change during it is in a later one."""
+        """Return the moment from which observations show the call's effect. Where the adapter listed the pod after the
+        call, it is the time of that list, taken before its request: a later list has what changed during it."""
         if isinstance(done.result, PodListed):
             return done.result.pod.observed_at
         return done.completed_at or self.clock.monotonic()
@@ -182,9 +178,9 @@ class RuntimeCalls(PodOperations):
             case KillPod():
                 await stopping.kill_pod(self, call, view, warn)
                 done = replace(done, completed_at=self.clock.monotonic())
-                found = await self.found(view, *(stop.container_id for stop in call.containers))
-                if len(found) == len(call.containers):
-                    return replace(done, result=PartListed(containers=found))
+                stopped = await self.inspect_containers(view, *(stop.container_id for stop in call.containers))
+                if len(stopped) == len(call.containers):
+                    return replace(done, result=PartListed(containers=stopped))
             case EndTasks():
                 await stopping.end_tasks(self, call, view)
             case RemoveContainers():
@@ -209,7 +205,8 @@ def calls_over(
     record: Callable[[KubeEvent], object],
     watch_pull: WatchPull,
 ) -> RuntimeCalls:
-    """The calls of this node. `record` takes Events that are not about a pod, `watch_pull` is entered during pulls."""
+    """Make the calls of this node. `record` takes Events that are not about a pod, `watch_pull` is entered during
+    pulls."""
     return RuntimeCalls(
         runtime=runtime,
         pulls=ImagePulls(runtime, clock, config),

@@ -1,8 +1,7 @@
-"""The calls that stop and remove: containers with their preStop hook and their place in the row, sandboxes.
-
-The core decides which containers, with which grace period and after which others (pods.md 8.1-8.3); here the time that
-hooks and earlier containers took is subtracted from it. All of a call is tried before its first error is returned. A
-call given up leaves nothing running but preStop hooks, which run once: the next one waits for them.
+"""Carries out the calls that stop and remove containers, with their preStop hooks and in their order, and sandboxes.
+The core decides which containers, with which grace period and after which others (pods.md 8.1-8.3); this module
+subtracts from it the time that hooks and earlier containers took. A call tries everything before it raises its first
+error. A cancelled call leaves nothing running but preStop hooks, which run once: the next call waits for them.
 """
 
 import asyncio
@@ -22,25 +21,25 @@ from shared.process.deadlines import waiting_for
 
 log = logging.getLogger(__name__)
 
-HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and returns at once
-_LATE_SECONDS = 60.0  # after the grace a hook is waited for no more; a wait that is not over by then never is
-LOOK_EVERY = 0.25  # seconds; no event reports the end of a container that another process stops
+HOOK_END_SECONDS = 1.0  # a preStop hook that lasts longer than the grace ends with its container, at once
+_MAX_DELAY_SECONDS = 60.0  # of the wait for a hook, which ends with the grace; a wait that lasts longer hangs
+LOOK_SECONDS = 0.25  # between two looks; no event reports the end of a container that another process stops
 
 Warn = Callable[[str, str, str], None]  # reason, message and container of a Warning event
 
 
 @dataclass
 class StopOrder:
-    """The containers that one call stops, for those that wait for others."""
+    """Tracks which containers of one call have ended, for those that stop after others."""
 
-    ended: dict[str, asyncio.Event] = field(default_factory=dict)  # container id -> its stop has returned
-    failed: set[str] = field(default_factory=set)  # and could not stop it
+    ended: dict[str, asyncio.Event] = field(default_factory=dict)  # container id -> set when its stop has returned
+    failed: set[str] = field(default_factory=set)  # container ids whose stop returned an error
 
 
 async def stop_container(operations: PodOperations, view: PodView, stop: ContainerStop, warn: Warn) -> None:
-    """preStop, then TERM with what is left of the grace: whole seconds, two at least. The hook begins before this
-    waits for anything. Raises RuntimeCallError."""
-    await _stop(operations, view, stop, _hook(operations, view, stop), warn, StopOrder())
+    """Run the preStop hook, then stop the container with what is left of the grace: whole seconds, two at least. The
+    hook begins before this waits for anything. Raises RuntimeCallError."""
+    await _stop(operations, view, stop, _begin_pre_stop(operations, view, stop), warn, StopOrder())
 
 
 async def _stop(
@@ -49,23 +48,24 @@ async def _stop(
     stop: ContainerStop,
     hook: "asyncio.Task[bool] | None",
     warn: Warn,
-    row: StopOrder,
+    order: StopOrder,
 ) -> None:
-    """The same with a hook that was begun, and with the wait for others after it."""
+    """Stop the container as `stop_container` does, while its preStop hook already runs. After the hook, wait for the
+    containers that must end before this one."""
     grace = stop.grace_seconds
     try:
         if hook is not None:
             began = operations.clock.monotonic()
-            with waiting_for("the preStop hook", grace + _LATE_SECONDS):
+            with waiting_for("the preStop hook", grace + _MAX_DELAY_SECONDS):
                 await asyncio.wait({hook}, timeout=grace)
             grace -= int(operations.clock.monotonic() - began)
         if stop.after and grace > 0:
             began = operations.clock.monotonic()
-            await _wait_for_others(operations, view, stop.after, row, grace)
+            await _wait_for_others(operations, view, stop.after, order, grace)
             grace -= int(operations.clock.monotonic() - began)
         await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, MINIMUM_STOP_SECONDS)))
         if hook is not None:
-            await asyncio.wait({hook}, timeout=HOOK_ENDS_SECONDS)
+            await asyncio.wait({hook}, timeout=HOOK_END_SECONDS)
     except asyncio.CancelledError:
         hook = None  # it goes on: another stop of this container follows and waits for it
         raise
@@ -77,9 +77,9 @@ async def _stop(
                 warn("FailedPreStopHook", "PreStopHook failed", stop.container)
 
 
-def _hook(operations: PodOperations, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
-    """The preStop of this instance: the one that runs, else a new one. Of one that was begun and runs no more, only a
-    sleep goes on, for the rest of its time. None = the instance has none, or there is no time for it."""
+def _begin_pre_stop(operations: PodOperations, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
+    """Return the task of this instance's preStop hook: the one that runs, else a new one. A hook that an earlier
+    process began is not repeated, but a sleep continues for the rest of its time. None = no hook, or no time for it."""
     if not stop.pre_stop or stop.grace_seconds <= 0:
         return None
     running = operations.pre_stops.get(stop.container_id)
@@ -93,8 +93,8 @@ def _hook(operations: PodOperations, view: PodView, stop: ContainerStop) -> "asy
 
 
 async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerStop, *, only_sleep: bool) -> bool:
-    """Whether the hook failed. Never raises: one that fails holds no stop up, and its output belongs into no event and
-    no log."""
+    """Run the hook and return whether it failed. It never raises: a hook that fails delays no stop, and its output is
+    in no event and no log."""
     try:
         container = view.container(stop.container)
         if only_sleep:
@@ -102,7 +102,7 @@ async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerSto
         else:
             await run_hook(operations, view, container, stop.container_id, "preStop")
     except ContainerConfigError:
-        return False  # its spec went meanwhile
+        return False  # the spec no longer has the container
     except HookFailedError:
         log.info("the preStop hook of container %s of pod %s failed", stop.container, view.description)
     except Exception:
@@ -113,20 +113,20 @@ async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerSto
 
 
 async def _wait_for_others(
-    operations: PodOperations, view: PodView, container_ids: Iterable[str], row: StopOrder, seconds: float
+    operations: PodOperations, view: PodView, container_ids: Iterable[str], order: StopOrder, seconds: float
 ) -> None:
-    """Until all of these have ended, at most so long."""
+    """Wait until all of these containers have ended, at most `seconds`."""
     try:
         async with asyncio.timeout(seconds):
-            await asyncio.gather(*(_ended(operations, view, container_id, row) for container_id in container_ids))
+            await asyncio.gather(*(_wait_for_end(operations, view, each, order) for each in container_ids))
     except TimeoutError:
         log.info("containers of pod %s did not end in time for one that stops after them", view.description)
 
 
-async def _ended(operations: PodOperations, view: PodView, container_id: str, row: StopOrder) -> None:
-    if container_id in row.ended:
-        await row.ended[container_id].wait()
-        if container_id not in row.failed:
+async def _wait_for_end(operations: PodOperations, view: PodView, container_id: str, order: StopOrder) -> None:
+    if container_id in order.ended:
+        await order.ended[container_id].wait()
+        if container_id not in order.failed:
             return
     sandbox = view.sandbox_of.get(container_id, "")
     while sandbox:
@@ -135,49 +135,50 @@ async def _ended(operations: PodOperations, view: PodView, container_id: str, ro
             if seen is None or seen.state is ContainerState.EXITED:
                 return
         except RuntimeCallError:
-            pass  # nothing is known of it
-        await asyncio.sleep(LOOK_EVERY)
+            pass  # the container may still run
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def kill_pod(operations: PodOperations, call: KillPod, view: PodView, warn: Warn) -> None:
-    """Containers in parallel, then sandboxes, as far as every container that could not be stopped has had its time.
+    """Stop the containers in parallel, then the sandboxes, unless a container that could not be stopped has time left.
     Every hook begins before this waits for anything. Raises the first RuntimeCallError."""
-    hooks = {stop.container_id: _hook(operations, view, stop) for stop in call.containers}
-    row = StopOrder(ended={stop.container_id: asyncio.Event() for stop in call.containers})
+    hooks = {stop.container_id: _begin_pre_stop(operations, view, stop) for stop in call.containers}
+    order = StopOrder(ended={stop.container_id: asyncio.Event() for stop in call.containers})
 
-    async def stop_in_row(stop: ContainerStop) -> None:
+    async def stop_in_order(stop: ContainerStop) -> None:
         try:
-            await _stop(operations, view, stop, hooks[stop.container_id], warn, row)
+            await _stop(operations, view, stop, hooks[stop.container_id], warn, order)
         except RuntimeCallError:
-            row.failed.add(stop.container_id)
+            order.failed.add(stop.container_id)
             raise
         finally:
-            row.ended[stop.container_id].set()
+            order.ended[stop.container_id].set()
 
-    stopped = await asyncio.gather(*(stop_in_row(stop) for stop in call.containers), return_exceptions=True)
+    stopped = await asyncio.gather(*(stop_in_order(stop) for stop in call.containers), return_exceptions=True)
     failures = [result for result in stopped if isinstance(result, BaseException)]
     if failures and any(stop.grace_seconds > MINIMUM_STOP_SECONDS for stop in call.containers):
-        raise failures[0]  # stopping the sandbox would kill what has time left
+        raise failures[0]  # stopping the sandbox would kill containers that have time left
     failures += await _try_all(operations.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
     if failures:
         raise failures[0]
 
 
 async def remove_containers(operations: PodOperations, call: RemoveContainers, view: PodView) -> None:
-    """Each with its logs, unless they are to stay. Raises the first RuntimeCallError."""
+    """Remove each container with its logs, unless they are to stay. Raises the first RuntimeCallError."""
 
     async def remove(container_id: str, name: str, log_path: str) -> None:
         await unless_absent(operations.runtime.remove_container(container_id))
         if not call.keep_logs:
-            of = (view.namespace, view.name, name, container_id, log_path)
-            await asyncio.to_thread(operations.directories.remove_container_logs, *of)
+            await asyncio.to_thread(
+                operations.directories.remove_container_logs, view.namespace, view.name, name, container_id, log_path
+            )
 
     if failures := await _try_all(remove(*container) for container in call.containers):
         raise failures[0]
 
 
 async def remove_sandboxes(operations: PodOperations, call: RemoveSandboxes) -> None:
-    """Stop each once more, then remove it. Raises the first RuntimeCallError."""
+    """Stop each sandbox once more, then remove it. Raises the first RuntimeCallError."""
 
     async def remove(sandbox_id: str) -> None:
         await unless_absent(operations.runtime.stop_pod_sandbox(sandbox_id))
@@ -191,8 +192,8 @@ async def remove_sandboxes(operations: PodOperations, call: RemoveSandboxes) -> 
 
 
 async def end_tasks(operations: PodOperations, call: EndTasks, view: PodView) -> None:
-    """End the tasks below CRI of what the runtime refuses to remove. Raises the first RuntimeCallError."""
-    failures = await _try_all(operations.runtime.end_task(each) for each in call.ids)
+    """End the runtime's own tasks of what it refuses to remove through CRI. Raises the first RuntimeCallError."""
+    failures = await _try_all(operations.runtime.end_task(task_id) for task_id in call.ids)
     outcome = f"its task cannot be ended either: {failures[0]}" if failures else "its task was ended"
     log.warning(
         "the runtime refuses to remove %s of pod %s: %s; %s", call.left, view.description, call.refusal, outcome
@@ -202,7 +203,7 @@ async def end_tasks(operations: PodOperations, call: EndTasks, view: PodView) ->
 
 
 async def _try_all(requests: Iterable[Awaitable[None]]) -> list[BaseException]:
-    """One after the other; what is absent is done."""
+    """Await the requests one after the other and return their errors; that something is absent is no error."""
     failures: list[BaseException] = []
     for request in requests:
         try:

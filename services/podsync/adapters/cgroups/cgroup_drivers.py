@@ -1,7 +1,6 @@
-"""The two ways to make, change and remove a cgroup: by its files alone, or as a slice of systemd and then by its files.
-
-Decides neither names nor values. A new cgroup that was left without its values by a kill gets them from the next call
-that ensures it, as long as nothing is in it.
+"""Makes, changes and removes cgroups: by their files alone, or as slices of systemd and then by their files.
+Decides neither names nor values. A kill may leave a new cgroup without its values; the next call that ensures it
+writes them, as long as nothing is in the cgroup.
 """
 
 import asyncio
@@ -23,40 +22,40 @@ class Driver(Protocol):
 
     @property
     def name(self) -> str:
-        """`cgroupfs` or `systemd`."""
+        """The driver's name, `cgroupfs` or `systemd`."""
         ...
 
     async def ensure(self, name: str, values: CgroupValues) -> None:
-        """Make the cgroup with its values where it does not exist; one that is in use keeps the values it has."""
+        """Make the cgroup with these values where it does not exist; a cgroup in use keeps the values it has."""
         ...
 
     async def write(self, name: str, values: CgroupValues) -> None:
-        """Give the cgroup these values; it is made where it does not exist."""
+        """Write these values to the cgroup, which is made where it does not exist."""
         ...
 
     async def destroy(self, name: str) -> None:
-        """Kill what is left in it and remove it with everything below it; absent is fine."""
+        """Kill what is left in the cgroup and remove it with everything below it; that it is absent is no error."""
         ...
 
 
 @dataclass(frozen=True)
 class CgroupfsDriver:
-    """By files alone."""
+    """Writes the files of cgroups, each call in one thread."""
 
     hierarchies: Hierarchies
     page_sizes: tuple[str, ...]
     name: str = CGROUPFS
 
     async def ensure(self, name: str, values: CgroupValues) -> None:
-        """In one thread."""
+        """Make the cgroup with these values where it does not exist or is empty."""
         await asyncio.to_thread(self._ensure, name, values)
 
     async def write(self, name: str, values: CgroupValues) -> None:
-        """In one thread."""
+        """Write these values to the cgroup, which is made where it does not exist."""
         await asyncio.to_thread(self._write, name, values)
 
     async def destroy(self, name: str) -> None:
-        """In one thread."""
+        """Kill what is left in the cgroup and remove it."""
         await asyncio.to_thread(cgroup_removal.remove, self.hierarchies, name)
 
     def _ensure(self, name: str, values: CgroupValues) -> None:
@@ -71,7 +70,7 @@ class CgroupfsDriver:
 
 @dataclass(frozen=True)
 class SystemdDriver:
-    """As a slice, then by its files: systemd makes it in the controllers that it knows only, and rounds."""
+    """Makes slices of systemd, then writes their files: systemd rounds values, and knows only some controllers."""
 
     hierarchies: Hierarchies
     page_sizes: tuple[str, ...]
@@ -79,12 +78,12 @@ class SystemdDriver:
     name: str = SYSTEMD
 
     async def ensure(self, name: str, values: CgroupValues) -> None:
-        """See Driver."""
+        """Make the cgroup with these values where it does not exist or is empty."""
         if await asyncio.to_thread(must_be_written, self.hierarchies, name):
             await self.write(name, values)
 
     async def write(self, name: str, values: CgroupValues) -> None:
-        """A slice that systemd has already, with or without the cgroup, gets the values as an update."""
+        """Start the slice with these values; a slice that systemd has already, with or without cgroup, is updated."""
         await self.units.connect()
         v2 = self.hierarchies.unified is not None
         limits = limit_properties(values, v2=v2, version=self.units.version)
@@ -95,7 +94,7 @@ class SystemdDriver:
         await asyncio.to_thread(self._write_files, name, values)
 
     async def destroy(self, name: str) -> None:
-        """systemd would give what runs in it a minute and more to end: it is killed first."""
+        """Kill what is in the cgroup, then stop the slice: systemd alone would wait a minute and more for processes."""
         await asyncio.to_thread(cgroup_removal.kill_in, self.hierarchies, name)
         await self.units.stop(unit_of(name))
         await asyncio.to_thread(cgroup_removal.remove, self.hierarchies, name)
@@ -106,12 +105,12 @@ class SystemdDriver:
 
 
 def must_be_written(hierarchies: Hierarchies, name: str) -> bool:
-    """Whether the cgroup is missing, or contains no process and no cgroup yet."""
+    """Return whether the cgroup is missing, or contains no process and no cgroup yet."""
     return not cgroup_layout.exists(hierarchies, name) or not cgroup_layout.is_in_use(hierarchies, name)
 
 
-def driver_called(name: str, hierarchies: Hierarchies, page_sizes: Iterable[str]) -> Driver:
-    """The driver `cgroupfs` or `systemd`. Must be called in the event loop."""
+def make_driver(name: str, hierarchies: Hierarchies, page_sizes: Iterable[str]) -> Driver:
+    """Make the driver `cgroupfs` or `systemd`, in the event loop."""
     if name != SYSTEMD:
         return CgroupfsDriver(hierarchies, tuple(page_sizes))
     return SystemdDriver(hierarchies, tuple(page_sizes), SystemdUnits())

@@ -13,7 +13,7 @@ from shared.host.cgroup_layout import Hierarchies, controllers_of
 
 
 def make(hierarchies: Hierarchies, name: str) -> None:
-    """Make the cgroup with every ancestor, as far as it is not there, so that processes can enter. Raises OSError."""
+    """Make the cgroup and its missing ancestors, so that processes can enter it. Raises OSError."""
     relative = name.strip("/")
     if hierarchies.unified is not None:
         _make_with_controllers(hierarchies.unified, relative)
@@ -28,8 +28,8 @@ def write(hierarchies: Hierarchies, name: str, values: CgroupValues, page_sizes:
     states that the kernel took another number."""
     relative, sizes = name.strip("/"), tuple(page_sizes) if hierarchies.has("hugetlb") else ()
     to_files = v1_files if hierarchies.unified is None else v2_files
-    # The kernel may be built without these controllers. Without cpuset a kubelet starts on v2 only (node.md 4.1), and
-    # nothing is lost there: the CPUs that a cgroup is given are all of the machine.
+    # The kernel may be built without these controllers. Without cpuset a kubelet starts on v2 only (node.md 4.1). No
+    # value is lost then: a cgroup of ours always has all CPUs of the machine.
     optional = ("hugetlb", "pids") if hierarchies.unified is None else ("hugetlb", "pids", "cpuset")
     for file in to_files(values, sizes):
         if file.controller in optional and not hierarchies.has(file.controller):
@@ -44,14 +44,14 @@ def write(hierarchies: Hierarchies, name: str, values: CgroupValues, page_sizes:
 
 
 def _make_with_controllers(root: Path, relative: str) -> None:
-    """Version 2: a cgroup has the controllers that each one above it passes down. Which are lacking in the end shows
-    when a value of theirs is written."""
+    """Make the cgroup on v2 and enable every controller in each of its ancestors. The write of a value reports a
+    controller that could not be enabled."""
     path, wanted = root, [f"+{controller}" for controller in sorted(controllers_of(root))]
     for part in relative.split("/"):
         control = path / "cgroup.subtree_control"
         try:
             control.write_text(" ".join(wanted))
-        except OSError:  # one that cannot be passed on must not keep the others
+        except OSError:  # one controller that cannot be enabled must not keep the others off
             for controller in wanted:
                 try:
                     control.write_text(controller)
@@ -62,8 +62,8 @@ def _make_with_controllers(root: Path, relative: str) -> None:
 
 
 def _make(root: Path, relative: str, *, with_cpus: bool) -> None:
-    """Version 1: the directory, with those above it where they are missing. Of cpuset, CPUs and memory nodes are
-    handed down: without them no process can enter."""
+    """Make the cgroup on v1 with its missing ancestors. In the tree of cpuset the CPUs and memory nodes are copied from
+    the parent: without them no process can enter."""
     path = root / relative
     try:
         path.mkdir(0o755)
@@ -79,16 +79,16 @@ def _make(root: Path, relative: str, *, with_cpus: bool) -> None:
         return
     for inherited in ("cpuset.cpus", "cpuset.mems") if with_cpus else ():
         if (path / inherited).exists():
-            _hand_down(path, inherited)
+            _copy_from_parent(path, inherited)
 
 
-def _hand_down(path: Path, inherited: str) -> str:
-    """What the cgroup has, from the nearest one above that has something: one in between may have been made by
-    another process that gave it nothing, or by an earlier podsync that was killed between the two steps."""
+def _copy_from_parent(path: Path, inherited: str) -> str:
+    """Return the cgroup's value; an empty one is first copied from the nearest ancestor that has one. A cgroup between
+    them may be empty: another process made it so, or an earlier podsync was killed between the two steps."""
     file = path / inherited
     value = file.read_text().strip()
     if not value and (path.parent / inherited).exists():
-        value = _hand_down(path.parent, inherited)
+        value = _copy_from_parent(path.parent, inherited)
         file.write_text(value)
     return value
 
@@ -109,7 +109,7 @@ def _put(directory: Path, file: FileText) -> None:
 
 
 def _too_full(directory: Path, file: FileText) -> str:
-    """More is in use than the limit would allow, and the kernel cannot free it."""
+    """Return the error for a limit below the memory in use, which the kernel cannot free."""
     use = [_text(directory / f"memory.{name}usage_in_bytes") for name in ("", "max_")]
     return f"unable to set memory limit to {file.text} (current usage: {use[0]}, peak usage: {use[1]})"
 

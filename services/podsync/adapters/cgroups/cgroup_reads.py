@@ -1,4 +1,4 @@
-"""Reads what the kernel has of a pod's cgroup: its CPU and memory values, and the memory in use in it (node.md 4.3).
+"""Reads from the kernel the CPU and memory values of a pod's cgroup, and the memory in use in it (node.md 4.3).
 
 Decides nothing. Blocks for microseconds: call it in a thread.
 """
@@ -58,15 +58,15 @@ def _v1_memory(hierarchies: Hierarchies, relative: str, what: str) -> int:
 
 
 def _protection(file: Path) -> int | None:
-    """Bytes; None = all of the memory, or the kernel has no such file."""
+    """Return the protected bytes; None = all of the memory, or the kernel has no such file."""
     text = _text(file) if file.exists() else "max"
     return None if text == "max" else int(text)
 
 
 def _shares(weight: int) -> int:
-    """The smallest cpu.shares with this cpu.weight."""
-    found = MIN_SHARES + -(-(weight - 1) * 262142 // 9999)
-    return min(max(found, MIN_SHARES), MAX_SHARES)
+    """Return the smallest cpu.shares that the kernel's formula turns into this cpu.weight."""
+    shares = MIN_SHARES + -(-(weight - 1) * 262142 // 9999)
+    return min(max(shares, MIN_SHARES), MAX_SHARES)
 
 
 def _text(file: Path) -> str:

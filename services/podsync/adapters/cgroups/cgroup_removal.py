@@ -17,29 +17,32 @@ from shared.time.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-KILL_ROUNDS = 5
-REMOVE_TRIES = 10
+MAX_KILL_ROUNDS = 5
+MAX_REMOVE_TRIES = 10
 REMOVE_DELAYS = Backoff(initial=0.001)
 
 
 def remove(hierarchies: Hierarchies, name: str) -> None:
-    """Kill and remove, in every tree; absent is fine. Raises OSError naming the cgroup that stays."""
-    paths = [path for path in hierarchies.places(name) if not _removed_at_once(path)]
+    """Kill what is in the cgroup and remove it in every tree; that it is absent is no error. Raises OSError that names
+    a cgroup that stays."""
+    paths = [path for path in hierarchies.places(name) if not _remove_empty(path)]
     kill(paths)
     for path in paths:
         _remove(path)
 
 
 def kill_in(hierarchies: Hierarchies, name: str) -> None:
-    """SIGKILL every process in the cgroup and below it."""
+    """Send SIGKILL to every process in the cgroup and below it."""
     kill(hierarchies.places(name))
 
 
 def kill(paths: list[Path]) -> None:
-    """SIGKILL every process in these directories and below them, again while new ones turn up, 5 times at most."""
-    for _ in range(KILL_ROUNDS):
-        found = {pid for path in paths for pid in _processes_below(path)} - {os.getpid()}
-        pids = sorted(pid for pid in found if pid > 0)  # 0 = one we cannot see; killed, it would be our own group
+    """Send SIGKILL to every process in these directories and below them, again while new ones appear, 5 times at
+    most."""
+    for _ in range(MAX_KILL_ROUNDS):
+        processes = {pid for path in paths for pid in _processes_below(path)} - {os.getpid()}
+        # 0 stands for a process outside our PID namespace; kill(0) would kill our own process group.
+        pids = sorted(pid for pid in processes if pid > 0)
         if not pids:
             return
         log.info("killing processes left in cgroup %s: %s", paths[0], pids)
@@ -51,8 +54,8 @@ def kill(paths: list[Path]) -> None:
         time.sleep(0.01)  # the kernel sends no event when a killed process has left its cgroup
 
 
-def _removed_at_once(path: Path) -> bool:
-    """The usual case: nothing is left in it."""
+def _remove_empty(path: Path) -> bool:
+    """Remove a cgroup that has nothing left in it, the usual case; return whether it is gone."""
     try:
         path.rmdir()
     except FileNotFoundError:
@@ -67,13 +70,14 @@ def _processes_below(path: Path) -> list[int]:
 
 
 def _remove(path: Path) -> None:
-    """rmdir bottom-up; EBUSY is tried again 10 times, from 1 ms doubling, as the kubelet does."""
+    """Remove the cgroups bottom-up; EBUSY is tried again 10 times, after 1 ms and twice as long each time, as the
+    kubelet does."""
     for directory in _below(path):
         _rmdir(directory)
 
 
 def _below(path: Path) -> Iterator[Path]:
-    """The cgroups below this one, then itself. One that is gone meanwhile has none below it."""
+    """Yield the cgroups below this one, then itself. A cgroup that is gone meanwhile has none below it."""
     for entry in walk_bottom_up(path, skip_unreadable=True):
         if entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
@@ -81,13 +85,13 @@ def _below(path: Path) -> Iterator[Path]:
 
 
 def _rmdir(path: Path) -> None:
-    for attempt in range(1, REMOVE_TRIES + 1):
+    for attempt in range(1, MAX_REMOVE_TRIES + 1):
         try:
             path.rmdir()
             return
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno != errno.EBUSY or attempt == REMOVE_TRIES:
+            if error.errno != errno.EBUSY or attempt == MAX_REMOVE_TRIES:
                 raise OSError(f"cannot remove cgroup {path}: {error.strerror}") from error
             time.sleep(REMOVE_DELAYS.delay(attempt))

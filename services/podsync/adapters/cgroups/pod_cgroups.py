@@ -1,7 +1,6 @@
-"""The cgroups of pods and of their QoS classes: made before the first sandbox, destroyed after the last container.
-
-Asks the runtime once which driver it has, for both must name a cgroup alike; where the runtime does not report it, the
-configuration decides. Decides no value.
+"""Keeps the cgroups of pods and of QoS classes: makes them before the first sandbox, and destroys a pod's at its end.
+Asks the runtime once which driver it has, for both must give a cgroup the same name; where the runtime does not report
+it, the configuration decides. Decides no value.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.podsync.adapters.cgroups import cgroup_reads
-from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
+from services.podsync.adapters.cgroups.cgroup_drivers import Driver, make_driver
 from services.podsync.core.cgroups.class_requests import RequestSums
 from services.podsync.core.cgroups.pod_cgroup import (
     CgroupValues,
@@ -55,7 +54,7 @@ _ORPHAN = CgroupValues(cpu_shares=2)
 
 
 class PodCgroups:
-    """Of one node. `facts` has the driver in force once `driver` was awaited."""
+    """Makes, writes and destroys the cgroups of one node. `facts` has the driver in force once `driver` was awaited."""
 
     def __init__(
         self, facts: NodeFacts, hierarchies: Hierarchies, runtime: Runtime, clock: Clock, metrics: Registry
@@ -70,10 +69,10 @@ class PodCgroups:
         self._asking = asyncio.Lock()
         self._writing = asyncio.Lock()
         self._requests = RequestSums()
-        self._given: dict[str, tuple[CgroupValues, float]] = {}  # QoS cgroup -> values, monotonic seconds
+        self._written: dict[str, tuple[CgroupValues, float]] = {}  # QoS cgroup -> values, monotonic seconds
 
     async def driver(self) -> Driver:
-        """The driver in force. Raises RuntimeCallError while the runtime cannot be asked."""
+        """Return the driver in force. Raises RuntimeCallError while the runtime does not answer."""
         async with in_turn(self._asking, "the cgroup driver"):
             if self._driver is None:
                 configured = self.facts.cgroup_driver
@@ -86,18 +85,18 @@ class PodCgroups:
                         configured,
                     )
                 self.facts = replace(self.facts, cgroup_driver=name)
-                self._driver = driver_called(name, self.hierarchies, self.facts.page_sizes)
+                self._driver = make_driver(name, self.hierarchies, self.facts.page_sizes)
             return self._driver
 
     def is_missing(self, pod: Object) -> bool:
-        """Whether the pod's cgroup is known not to be there; False until `driver` was awaited."""
+        """Return whether the pod's cgroup is known to be missing; False until `driver` was awaited."""
         if self._driver is None or not self.facts.cgroups_per_qos:
             return False
         return cgroup_layout.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
 
     async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]], *, runs: bool = False) -> bool:
-        """Make the pod's cgroup where it is not yet, its QoS class's first; `facts` has the driver from then on.
-        False: it is missing and was not made, for the pod runs. Raises OSError, RuntimeCallError."""
+        """Make the pod's cgroup where it is missing, after that of its QoS class; `facts` has the driver from then on.
+        Return False where it is missing and was not made, because the pod `runs`. Raises OSError, RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
             return True
         driver = await self.driver()
@@ -112,7 +111,7 @@ class PodCgroups:
         return True
 
     async def values_of(self, pod: Object) -> CgroupValues | None:
-        """CPU and memory of the pod's cgroup as the kernel has them; None where pods have no cgroup. Raises OSError."""
+        """Return CPU and memory of the pod's cgroup from the kernel; None where pods have no cgroup. Raises OSError."""
         if not self.facts.cgroups_per_qos:
             return None
         try:
@@ -134,24 +133,24 @@ class PodCgroups:
         return actual_resources(pod, values, self.facts, shown) if values is not None else None
 
     async def memory_usage(self, pod: Object, container_id: str) -> int | None:
-        """Bytes in use in the pod's cgroup, or in this container's below it ("" = the pod's); None = not known."""
+        """Return the bytes in use in the pod's cgroup, or in the container's ("" = the pod's); None = not known."""
         name = pod_cgroup_name(pod, self.facts)
         return await asyncio.to_thread(cgroup_reads.read_memory_usage, self.hierarchies, name, container_id)
 
     async def write_pod(self, pod: Object, values: CgroupValues) -> None:
-        """Give the pod's cgroup these values. Raises OSError, RuntimeCallError."""
+        """Write these values to the pod's cgroup. Raises OSError, RuntimeCallError."""
         driver = await self.driver()
         with self._timed("update"):
             await driver.write(pod_cgroup_name(pod, self.facts), values)
 
     async def release(self, uid: str, pod: Object | None) -> None:
-        """Destroy the pod's cgroup; of a pod known only from the runtime the QoS class is not known: each is tried.
-        Raises OSError, RuntimeCallError."""
+        """Destroy the pod's cgroup. For a pod without a spec, which only the runtime has, try each QoS class. Raises
+        OSError, RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
             return
         driver = await self.driver()
-        own = (pod_cgroup_name(pod, self.facts),) if pod else possible_pod_cgroup_names(uid, self.facts)
-        for name in own:
+        names = (pod_cgroup_name(pod, self.facts),) if pod else possible_pod_cgroup_names(uid, self.facts)
+        for name in names:
             with self._timed("destroy"):
                 await driver.destroy(name)
 
@@ -160,7 +159,9 @@ class PodCgroups:
         minute. `complete`: write kubepods as well, and every value. Raises OSError after every one was tried."""
         driver = await self.driver()
         failures: list[OSError] = []
-        async with in_turn(self._writing, "the QoS cgroups"):  # or an older sum of the requests could be written last
+        async with in_turn(
+            self._writing, "the QoS cgroups"
+        ):  # so that an older sum of the requests is not written last
             requested = self._requests.total(active_pods())
             with_kubepods = complete or self.facts.memory_qos
             for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if with_kubepods else [])):
@@ -171,15 +172,15 @@ class PodCgroups:
                 try:
                     with self._timed("update"):
                         await self._write_class(driver, name, values)
-                    self._given[name] = (values, self._clock.monotonic())
+                    self._written[name] = (values, self._clock.monotonic())
                 except OSError as error:
                     failures.append(error)
         if failures:
             raise failures[0]
 
     async def _write_class(self, driver: Driver, name: str, values: CgroupValues) -> None:
-        """A reservation limits a class to no less than it uses: v1 refuses such a limit after it has reclaimed what it
-        can, v2 would have processes killed for it. Raises OSError, RuntimeCallError."""
+        """Write the values of a class, with a memory limit of at least what it uses: v1 refuses a smaller one after it
+        has reclaimed what it can, and v2 would kill processes. Raises OSError, RuntimeCallError."""
         self._show_protection(values)
         if values.memory_limit is None:
             await driver.write(name, values)
@@ -212,23 +213,23 @@ class PodCgroups:
             self._duration.observe(self._clock.monotonic() - began, operation)
 
     def _has(self, name: str, values: CgroupValues) -> bool:
-        given, at = self._given.get(name, (None, 0.0))
-        fresh = values == given and self._clock.monotonic() - at <= QOS_SECONDS
+        written, at = self._written.get(name, (None, 0.0))
+        fresh = values == written and self._clock.monotonic() - at <= QOS_SECONDS
         return fresh and cgroup_layout.exists(self.hierarchies, name)
 
     @property
     def node_cgroup(self) -> str:
-        """The name of kubepods."""
+        """The name of the cgroup kubepods."""
         return qos_cgroup_name(QosClass.GUARANTEED, self.facts)
 
     async def write_node(self, values: CgroupValues) -> None:
-        """Give kubepods its values. Raises OSError, RuntimeCallError."""
+        """Write these values to kubepods. Raises OSError, RuntimeCallError."""
         driver = await self.driver()
         await driver.write(self.node_cgroup, values)
 
     async def write_existing(self, path: str, values: CgroupValues) -> None:
-        """Give a cgroup that others made its values; `path`: below the controllers' mount points, such as
-        /system.slice. Raises OSError where it does not exist in every controller, RuntimeCallError."""
+        """Write these values to a cgroup that others made. `path` is below the controllers' mount points, such as
+        /system.slice. Raises OSError where the cgroup does not exist in every controller, RuntimeCallError."""
         driver = await self.driver()
         name = cgroup_name(cgroup_components(path, driver.name), driver.name)
         if not await asyncio.to_thread(cgroup_layout.exists, self.hierarchies, name):
@@ -236,7 +237,7 @@ class PodCgroups:
         await driver.write(name, values)
 
     async def find(self) -> dict[str, list[str]]:
-        """The cgroups of pods that there are: UID -> names. Raises RuntimeCallError."""
+        """Return the names of the existing cgroups of pods, by UID. Raises RuntimeCallError."""
         driver = await self.driver()
         parents = qos_cgroup_names(self.facts)
         return await asyncio.to_thread(
@@ -248,5 +249,5 @@ class PodCgroups:
         await (await self.driver()).write(name, _ORPHAN)
 
     async def destroy(self, name: str) -> None:
-        """Kill what is in it and remove it. Raises OSError."""
+        """Kill what is in the cgroup and remove it. Raises OSError."""
         await (await self.driver()).destroy(name)

@@ -10,13 +10,14 @@ from services.podsync.core.cgroups.process_cgroup import cgroup_of_process
 from shared.host import cgroup_layout
 from shared.host.cgroup_layout import Hierarchies, processes_in
 
-ROUNDS = 11  # over the root cgroup, while processes turn up in it, as in the kubelet
-_FIRST = 1  # the process that the kernel started stays where it is
+MAX_ROUNDS = 11  # over the root cgroup, while new processes appear in it, as in the kubelet
+_INIT = 1  # the id of the first process, which stays where it is
 
 
 def place(hierarchies: Hierarchies, name: str, process: int, proc: Path = Path("/proc")) -> bool:
-    """Put the process (its id), with all its threads, into the cgroup, which is made where it does not exist. Return
-    whether it was moved: False where it is there, or has ended. Raises OSError that names process and cgroup."""
+    """Move the process (its id), with all its threads, into the cgroup, which is made where it does not exist. Return
+    whether it was moved: False where it is there already, or has ended. Raises OSError that names process and
+    cgroup."""
     text = _cgroup_file(proc / str(process) / "cgroup")
     if not text or cgroup_of_process(text, v2=hierarchies.unified is not None) == name:
         return False
@@ -33,11 +34,11 @@ def place(hierarchies: Hierarchies, name: str, process: int, proc: Path = Path("
 
 
 def place_root_processes(hierarchies: Hierarchies, name: str, proc: Path = Path("/proc")) -> int:
-    """Put the processes of the root cgroup into this one, except the first process and the kernel's own threads. Return
+    """Move the processes of the root cgroup into this one, except the first process and the kernel's threads. Return
     how many were moved. Raises OSError for the last one that could not be moved, after every one was tried."""
     moved, failure = 0, None
-    for _ in range(ROUNDS):
-        processes = [pid for pid in processes_in(_root(hierarchies)) if pid > _FIRST and _has_program(proc, pid)]
+    for _ in range(MAX_ROUNDS):
+        processes = [pid for pid in processes_in(_root(hierarchies)) if pid > _INIT and _has_program(proc, pid)]
         if not processes:
             return moved
         failure = None
@@ -54,8 +55,7 @@ def place_root_processes(hierarchies: Hierarchies, name: str, proc: Path = Path(
 
 
 def children_of(process: int, proc: Path = Path("/proc")) -> list[int]:
-    """Return the id of each process that this one has started; none where the kernel does not list them, or where it
-    ends meanwhile."""
+    """Return the ids of the children of the process; none where the kernel does not list them, or the process ends."""
     children: list[int] = []
     try:
         threads = list((proc / str(process) / "task").glob("*/children"))
@@ -70,7 +70,7 @@ def children_of(process: int, proc: Path = Path("/proc")) -> list[int]:
 
 
 def _root(hierarchies: Hierarchies) -> Path:
-    """The tree whose root is searched: of v1 that of `devices`, as in the kubelet."""
+    """Return the root of the tree that is searched: on v1 that of `devices`, as in the kubelet."""
     if hierarchies.unified is not None:
         return hierarchies.unified
     trees = hierarchies.by_controller
@@ -78,7 +78,7 @@ def _root(hierarchies: Hierarchies) -> Path:
 
 
 def _has_program(proc: Path, process: int) -> bool:
-    """False for a thread of the kernel, and for a process that has ended."""
+    """Return whether the process runs a program: no for a thread of the kernel, and for a process that has ended."""
     try:
         (proc / str(process) / "exe").readlink()
     except FileNotFoundError:

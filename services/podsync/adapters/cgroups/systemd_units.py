@@ -1,7 +1,6 @@
-"""Slices of systemd over D-Bus: started, given properties, stopped (node.md 4.3).
-
-Knows no pod. Imported, with the D-Bus library, only where the cgroup driver is systemd. One connection to the system
-bus, made when it is needed and again after it broke.
+"""Starts, changes and stops slices of systemd over D-Bus (node.md 4.3).
+Knows no pod. Only the cgroup driver systemd uses it. Has one connection to the system bus, which it opens when a call
+needs it, and again after it broke.
 """
 
 import asyncio
@@ -20,17 +19,17 @@ from shared.process.deadlines import in_turn
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 10.0
-CALL_SECONDS = 30.0  # for an answer, and as long again for a job to end
+CALL_SECONDS = 30.0  # for an answer, and again for the end of a job
 _NAME, _PATH = "org.freedesktop.systemd1", "/org/freedesktop/systemd1"
 _BUS, _BUS_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 _MANAGER = "org.freedesktop.systemd1.Manager"
 _UNIT_EXISTS, _NO_SUCH_UNIT = "org.freedesktop.systemd1.UnitExists", "org.freedesktop.systemd1.NoSuchUnit"
 _DONE = "done"
-_KEPT_JOBS = 256  # ended jobs kept until their result is read
+_MAX_JOBS = 256  # ended jobs that are kept until their result is read
 
 
 class SystemdError(OSError):
-    """systemd cannot be reached, or refused. `name`: D-Bus's name of the error, "" where there was no answer."""
+    """systemd cannot be reached, or refused. `name` is D-Bus's name of the error, "" where there was no answer."""
 
     def __init__(self, text: str, name: str = "") -> None:
         self.name = name
@@ -38,54 +37,54 @@ class SystemdError(OSError):
 
 
 class SystemdUnits:
-    """The manager of units, as `org.freedesktop.systemd1` on the system bus."""
+    """Calls systemd's manager of units, `org.freedesktop.systemd1` on the system bus."""
 
     def __init__(self, address: str | None = None) -> None:
         self._address = address
         self._bus: MessageBus | None = None
         self._connecting = asyncio.Lock()
-        self._ended: deque[tuple[str, str]] = deque(maxlen=_KEPT_JOBS)  # job, result
+        self._ended: deque[tuple[str, str]] = deque(maxlen=_MAX_JOBS)  # job, result
         self._waiting: dict[str, asyncio.Future[str]] = {}
         self.version = 0  # of systemd, once connected
 
     async def start(self, unit: str, properties: Sequence[Property]) -> bool:
-        """Start the slice and wait for it; whether it is new. Raises SystemdError."""
+        """Start the slice, wait for it and return whether it is new. Raises SystemdError."""
         try:
             job = await self._call("StartTransientUnit", "ssa(sv)a(sa(sv))", unit, "replace", _boxed(properties), [])
         except SystemdError as error:
             if error.name == _UNIT_EXISTS:
                 return False
             raise
-        await self._job(job, f"starting {unit}")
+        await self._wait_for_job(job, f"starting {unit}")
         return True
 
     async def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
-        """Change a running slice until the machine restarts. Raises SystemdError."""
+        """Change the properties of a running slice until the machine restarts. Raises SystemdError."""
         if properties:
             await self._call("SetUnitProperties", "sba(sv)", unit, True, _boxed(properties))
 
     async def stop(self, unit: str) -> None:
-        """Stop the slice with all that is in it, and have systemd forget it; one it does not know is fine."""
+        """Stop the slice with all that is in it, and have systemd forget it; an unknown slice is no error."""
         try:
             job = await self._call("StopUnit", "ss", unit, "replace")
-            await self._job(job, f"stopping {unit}")
+            await self._wait_for_job(job, f"stopping {unit}")
         except SystemdError as error:
             if error.name != _NO_SUCH_UNIT:
                 raise
         try:
             await self._call("ResetFailedUnit", "s", unit)
         except SystemdError as error:
-            if not error.name:  # it has nothing to forget
+            if not error.name:  # a named error: there is no failure to reset
                 raise
 
     async def close(self) -> None:
-        """Leave the bus; the next call comes back to it."""
+        """Close the connection to the bus; the next call opens it again."""
         bus, self._bus = self._bus, None
         if bus is not None:
             await _leave(bus)
 
     async def connect(self) -> MessageBus:
-        """The open connection, or a new one. Raises SystemdError."""
+        """Return the open connection, or open one. Raises SystemdError."""
         async with in_turn(self._connecting, "the connection to systemd"):
             if self._bus is not None and self._bus.connected:
                 return self._bus
@@ -106,12 +105,12 @@ class SystemdUnits:
             return bus
 
     async def _introduce(self, bus: MessageBus) -> None:
-        """Follow the jobs that end, and read systemd's version."""
+        """Subscribe to the ends of jobs, and read systemd's version."""
         rule = f"type='signal',sender='{_NAME}',interface='{_MANAGER}',member='JobRemoved'"
         await self._send(bus, Message(_BUS, _BUS_PATH, _BUS, "AddMatch", signature="s", body=[rule]))
         properties = "org.freedesktop.DBus.Properties"
-        ask = Message(_NAME, _PATH, properties, "Get", signature="ss", body=[_MANAGER, "Version"])
-        self.version = version_number(str((await self._send(bus, ask)).value))
+        request = Message(_NAME, _PATH, properties, "Get", signature="ss", body=[_MANAGER, "Version"])
+        self.version = version_number(str((await self._send(bus, request)).value))
 
     async def _call(self, member: str, signature: str, *body: Any) -> Any:
         message = Message(
@@ -120,7 +119,7 @@ class SystemdUnits:
         return await self._send(await self.connect(), message)
 
     async def _send(self, bus: MessageBus, message: Message) -> Any:
-        """The first value of the answer."""
+        """Send the message and return the first value of the answer. Raises SystemdError."""
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 answer = await bus.call(message)
@@ -136,8 +135,8 @@ class SystemdUnits:
             raise SystemdError(f"systemd: {message.member}: {text}", answer.error_name or "")
         return answer.body[0] if answer.body else None
 
-    async def _job(self, job: str, what: str) -> None:
-        """Wait until the job is over; it may have been before its number came."""
+    async def _wait_for_job(self, job: str, what: str) -> None:
+        """Wait until the job is over; it may have ended before its number was known. Raises SystemdError."""
         result = next((result for ended, result in self._ended if ended == job), "")
         if not result:
             future = asyncio.get_running_loop().create_future()
@@ -164,7 +163,7 @@ class SystemdUnits:
 
 async def _leave(bus: MessageBus) -> None:
     bus.disconnect()
-    with suppress(OSError, EOFError, TimeoutError, DBusFastError):  # it was broken before
+    with suppress(OSError, EOFError, TimeoutError, DBusFastError):  # the connection may be broken
         async with asyncio.timeout(1.0):
             await bus.wait_for_disconnect()  # type: ignore[no-untyped-call]
 

@@ -1,4 +1,4 @@
-"""Service accounts and their tokens for credential plugins (pods.md 7.5): asked of sources and of status.
+"""Reads service accounts from sources and their tokens from status, for credential plugins (pods.md 7.5).
 
 A token is kept in memory for four fifths of its lifetime. Decides nothing about pulls.
 """
@@ -18,7 +18,7 @@ _LIFETIME_USED = 0.8
 
 
 class NotApplicableError(Exception):
-    """The plugin is not to be asked for this pod. `expected`: that is how the cluster chooses where it is."""
+    """The plugin is not run for this pod. `expected`: the cluster's annotations exclude the pod, which is no fault."""
 
     def __init__(self, why: str, *, expected: bool = False) -> None:
         self.expected = expected
@@ -27,7 +27,7 @@ class NotApplicableError(Exception):
 
 @dataclass
 class AccountTokens:
-    """Tokens by service account; `clock` decides when one is renewed."""
+    """Keeps tokens of service accounts in memory; `clock` decides when one is renewed."""
 
     clock: Clock
     _kept: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict, repr=False)
@@ -35,7 +35,8 @@ class AccountTokens:
     async def identity(
         self, provider: CredentialProvider, pod: Object, cluster: ClusterReads
     ) -> AccountIdentity | None:
-        """Who the pod is for this plugin; None where it has no service account. Raises NotApplicableError."""
+        """Return the pod's identity for this plugin; None where it has no service account. Raises
+        NotApplicableError."""
         metadata, name = pod["metadata"], str((pod.get("spec") or {}).get("serviceAccountName") or "")
         if not name:
             return None
@@ -55,7 +56,7 @@ class AccountTokens:
     async def _token(self, audience: str, account: AccountSource, pod: dict[str, Any], cluster: ClusterReads) -> str:
         key = audience, account.namespace, account.name, account.uid, str(pod["uid"])
         now = self.clock.monotonic()
-        self._kept = {one: kept for one, kept in self._kept.items() if kept[1] > now}
+        self._kept = {old: kept for old, kept in self._kept.items() if kept[1] > now}
         if key in self._kept:
             return self._kept[key][0]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": str(pod["name"]), "uid": str(pod["uid"])}

@@ -1,7 +1,6 @@
-"""Asks credential plugins for registry credentials, and keeps what they answer (pods.md 7.5).
-
-The failure of a plugin is logged and the pull goes on without it. What it wrote is never shown, for it may be a
-secret. One run serves all that ask the same at the same time.
+"""Runs credential plugins for registry credentials, and caches their answers (pods.md 7.5).
+The failure of a plugin is logged and the pull goes on without it. Its output is in no log, for it may be a secret. One
+run serves all callers that make the same request at the same time.
 """
 
 import asyncio
@@ -32,31 +31,39 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-TIME_LIMIT = 60.0  # seconds
-MOST_OUTPUT = 1 << 20  # bytes
+MAX_RUN_SECONDS = 60.0
+MAX_OUTPUT_BYTES = 1 << 20
 
 
 class PluginFailedError(Exception):
-    """The plugin gave no answer; the text has the reason, without anything it wrote."""
+    """The plugin gave no answer; the text has the reason, and nothing of the plugin's output."""
 
 
 class CredentialPlugins:
-    """The configured plugins. `time_limit`: seconds a run may take."""
+    """Runs the configured plugins. `time_limit`: seconds a run may take."""
 
     def __init__(
-        self, providers: Iterable[CredentialProvider], bin_dir: str, clock: Clock, *, time_limit: float = TIME_LIMIT
+        self,
+        providers: Iterable[CredentialProvider],
+        bin_dir: str,
+        clock: Clock,
+        *,
+        time_limit: float = MAX_RUN_SECONDS,
     ) -> None:
-        self._providers, self._bin_dir, self._clock, self._limit = tuple(providers), Path(bin_dir), clock, time_limit
+        self._providers = tuple(providers)
+        self._bin_dir = Path(bin_dir)
+        self._clock = clock
+        self._limit = time_limit
         self._caches = {provider.name: CredentialCache() for provider in self._providers}
         self._tokens = AccountTokens(clock)
         self._running: dict[tuple[str, str, str], asyncio.Task[PluginAnswer]] = {}
 
     async def entries(self, image: str, pod: Object, cluster: ClusterReads) -> list[SourcedConfig]:
-        """What the plugins give for the image, a full name without tag, and this pod. Never raises."""
-        asked = [self._of(provider, image, pod, cluster) for provider in self._providers if is_for(provider, image)]
-        return [entries for entries in await asyncio.gather(*asked) if entries is not None]
+        """Return what the plugins have for the image, a full name without tag, and this pod. Never raises."""
+        runs = [self._ask(provider, image, pod, cluster) for provider in self._providers if is_for(provider, image)]
+        return [entries for entries in await asyncio.gather(*runs) if entries is not None]
 
-    async def _of(
+    async def _ask(
         self, provider: CredentialProvider, image: str, pod: Object, cluster: ClusterReads
     ) -> SourcedConfig | None:
         try:
@@ -80,29 +87,30 @@ class CredentialPlugins:
         kept = cache.find(image, scope, self._clock.monotonic())
         if kept is not None:
             return kept
-        asked = provider.name, image, identity.scope(with_token=True) if identity else ""
+        request = provider.name, image, identity.scope(with_token=True) if identity else ""
 
         async def run() -> PluginAnswer:
             answer = await self._run(provider, image, identity)
             cache.add(image, scope, answer, provider.default_cache_seconds, self._clock.monotonic())
             return answer
 
-        return (await self._shared(asked, run)).config
+        return (await self._share(request, run)).config
 
-    async def _shared(
-        self, asked: tuple[str, str, str], run: Callable[[], Coroutine[Any, Any, PluginAnswer]]
+    async def _share(
+        self, request: tuple[str, str, str], run: Callable[[], Coroutine[Any, Any, PluginAnswer]]
     ) -> PluginAnswer:
-        """One run for all that ask the same; it goes on when one of them does not want it any more."""
-        task = self._running.get(asked)
+        """Return the answer of one run for all callers of this request; it goes on when a caller is cancelled."""
+        task = self._running.get(request)
         if task is None:
-            task = self._running[asked] = asyncio.get_running_loop().create_task(run(), name=f"plugin {asked[0]}")
-            task.add_done_callback(partial(self._ended, asked))
+            task = asyncio.get_running_loop().create_task(run(), name=f"plugin {request[0]}")
+            self._running[request] = task
+            task.add_done_callback(partial(self._forget, request))
         return await asyncio.shield(task)
 
-    def _ended(self, asked: tuple[str, str, str], task: asyncio.Task[PluginAnswer]) -> None:
-        del self._running[asked]
+    def _forget(self, request: tuple[str, str, str], task: asyncio.Task[PluginAnswer]) -> None:
+        del self._running[request]
         if not task.cancelled():
-            task.exception()  # callers that waited have it; without any it is dropped
+            task.exception()  # the waiting callers get it; read it here, or asyncio logs it where none waits
 
     async def _run(self, provider: CredentialProvider, image: str, identity: AccountIdentity | None) -> PluginAnswer:
         try:
@@ -111,12 +119,12 @@ class CredentialPlugins:
                 request_document(provider, image, identity),
                 {**os.environ, **dict(provider.env)},
                 time_limit=self._limit,
-                largest_output=MOST_OUTPUT,
+                largest_output=MAX_OUTPUT_BYTES,
             )
         except TimeoutError:
             raise PluginFailedError(f"it took longer than {self._limit:g} s") from None
         except OutputTooLargeError:
-            raise PluginFailedError(f"it wrote more than {MOST_OUTPUT} bytes") from None
+            raise PluginFailedError(f"it wrote more than {MAX_OUTPUT_BYTES} bytes") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "its arguments or environment cannot be passed on"
             raise PluginFailedError(f"it cannot be executed: {why}") from None

@@ -1,7 +1,6 @@
-"""Records which pods may use the images of this node: before and after each pull (pods.md 7.6).
-
-**After a kill**: an intent without a record makes its image one that no pod has shown a right to; files are written
-before what they stand for is done, and removed after what replaces them is on disk.
+"""Records before and after each pull which pods may use the images of this node (pods.md 7.6).
+**After a kill**: an image with an intent and no record counts as pulled with unknown credentials. An intent is written
+before its pull begins, and removed after the record is on disk.
 """
 
 import asyncio
@@ -32,7 +31,8 @@ log = logging.getLogger(__name__)
 
 
 class ImageAccess:
-    """Where the policy is "" (its feature gate is off), nothing is noted and everything is allowed."""
+    """Decides with records on disk which pods may use an image; with policy "" (feature gate off) all may, and nothing
+    is recorded."""
 
     def __init__(self, runtime: Runtime, config: EffectiveConfig, clock: Clock) -> None:
         self._runtime, self._clock = runtime, clock
@@ -44,7 +44,7 @@ class ImageAccess:
 
     @property
     def is_kept(self) -> bool:
-        """Pulls are noted and heeded at all."""
+        """Whether pulls are recorded and checked at all."""
         return bool(self._policy)
 
     async def may_use(
@@ -55,7 +55,9 @@ class ImageAccess:
         if not self._policy:
             return True
         await self.recover()
-        record = self._files.pulled(image_ref)  # a small file, on the way of every start of a container
+        record = self._files.pulled(
+            image_ref
+        )  # not in a thread: the file is small, and every start of a container waits for it
         pulled_here = record is not None or self._files.has_intent(image)
         if not must_verify(self._policy, self._allowlist, image, pulled_here=pulled_here):
             return True
@@ -75,20 +77,22 @@ class ImageAccess:
             intents = [] if self._recovered else await asyncio.to_thread(self._files.intents)
             present = await self._runtime.list_images() if intents else ()
             await _to_the_end(
-                self._record_found([(image, one.id) for image in intents for one in present if _is_it(image, one)])
+                self._record_recovered(
+                    [(image, status.id) for image in intents for status in present if _has_name(status, image)]
+                )
             )
 
-    async def _record_found(self, found: list[tuple[str, str]]) -> None:
+    async def _record_recovered(self, images: list[tuple[str, str]]) -> None:
         self._recovered = True
         try:
-            for image, image_ref in found:
+            for image, image_ref in images:
                 await asyncio.to_thread(self._write, image, image_ref, None)
                 await asyncio.to_thread(self._files.remove_intent, image)
         except OSError as error:
             log.error("what was being pulled cannot be recorded, pods will have to pull it again: %s", error)
 
     async def begin(self, image: str) -> None:
-        """The image is about to be pulled. Raises OSError: without a note of it nothing may be pulled."""
+        """Write the intent to pull the image. Raises OSError: without an intent on disk nothing may be pulled."""
         if self._policy:
             await _to_the_end(self._begin(image))
             crash_point("podsync.image.intent")
@@ -99,7 +103,7 @@ class ImageAccess:
             self._pulls[image] += 1
 
     async def succeeded(self, image: str, image_refs: Iterable[str], credential: TrackedCredential | None) -> None:
-        """It was pulled, with this credential. Where that cannot be written the note of the pull stays."""
+        """Record that the image was pulled with this credential. Where that cannot be written, the intent stays."""
         if self._policy:
             await _to_the_end(self._succeeded(image, image_refs, credential))
 
@@ -110,17 +114,19 @@ class ImageAccess:
         await self._end(image, keep=not all(written))
 
     async def failed(self, image: str, *, unanswered: bool) -> None:
-        """The pull failed. `unanswered`: its outcome is unknown, and the intent stays on disk, as after a kill."""
+        """Record that the pull failed. `unanswered`: its outcome is unknown, and the intent stays, as after a kill."""
         if self._policy:
             await _to_the_end(self._end(image, keep=unanswered))
 
     async def prune(self) -> None:
-        """Drop the records of images that the runtime no longer has. Raises RuntimeCallError, OSError."""
+        """Remove the records of images that the runtime no longer has. Raises RuntimeCallError, OSError."""
         present = {image.id for image in await self._runtime.list_images()}
         for image_ref in await asyncio.to_thread(self._files.pulled_refs):
             if image_ref in present:
                 continue
-            async with self._lock:  # a pull that has just ended writes its record afterwards
+            async with (
+                self._lock
+            ):  # so that a pull that has just ended writes its record before or after this, not meanwhile
                 if await self._runtime.image_status(image_ref) is None:
                     await asyncio.to_thread(self._files.remove_pulled, image_ref)
 
@@ -154,7 +160,7 @@ class ImageAccess:
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, also if the caller is cancelled meanwhile."""
+    """Run the coroutine to its end, also where the caller is cancelled meanwhile."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         await asyncio.shield(task)
@@ -163,13 +169,12 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
         raise
 
 
-def _is_it(image: str, present: ImageStatus) -> bool:
-    """Whether the runtime has the image under this name, in full or short."""
-    names = {_full(name) for name in (*present.repo_tags, *present.repo_digests)}
-    return _full(image) in names
+def _has_name(status: ImageStatus, image: str) -> bool:
+    """Return whether the runtime has the image under this name, in full or short."""
+    return _full_name(image) in map(_full_name, (*status.repo_tags, *status.repo_digests))
 
 
-def _full(image: str) -> str:
+def _full_name(image: str) -> str:
     name, at, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return repository(image) + (f"@{digest}" if at else f":{tag or 'latest'}")

@@ -1,7 +1,6 @@
-"""Images for pods: is one there, may the pod use it, and pull it (pods.md 7.3).
-
-Pulls of the whole node take turns, one at a time or a bounded number, within registry QPS and burst. When a pull is
-tried, and what is shown of it, the core decides.
+"""Inspects and pulls images for pods, and checks whether a pod may use one (pods.md 7.3).
+A bounded number of pulls, or one, runs on the node at a time, within registry QPS and burst. The core decides when a
+pull is tried, and what the pod's status shows of it.
 """
 
 import asyncio
@@ -19,12 +18,14 @@ from shared.cri.interface import ImageStatus, Message, Runtime, RuntimeCallError
 from shared.model.objects import Object
 from shared.time.clock import Clock
 
-UNANSWERED = frozenset({"Unavailable", "DeadlineExceeded", "Canceled"})  # the runtime may have done it all the same
+UNANSWERED = frozenset(
+    {"Unavailable", "DeadlineExceeded", "Canceled"}
+)  # codes of a pull that the runtime may have done nevertheless
 
 
 class ImageCallError(RuntimeCallError):
-    """No image for the pod. `reason`: the waiting reason where it is not the usual one; `warnings`: Warning events of
-    the pod that go with it."""
+    """The pod gets no image. `reason` is the waiting reason where it is not the usual one; `warnings` are Warning
+    events of the pod about its pull secrets."""
 
     def __init__(self, code: str, description: str, reason: str = "", warnings: Warnings = ()) -> None:
         super().__init__("PullImage", code, description)
@@ -33,7 +34,8 @@ class ImageCallError(RuntimeCallError):
 
 @dataclass(frozen=True)
 class InspectedImage:
-    """`image` None = it is not here. `must_pull`: it is, but a pull has to show that the pod may use it."""
+    """Has an image as the runtime reports it. `image` None = it is absent. `must_pull`: it is present, but only a pull
+    can show that the pod may use it."""
 
     image: ImageStatus | None
     must_pull: bool = False
@@ -42,7 +44,7 @@ class InspectedImage:
 
 @dataclass(frozen=True)
 class PulledImage:
-    """`took`: seconds of the pull proper, `waited`: with waiting for its turn."""
+    """Has the outcome of a pull. `took`: seconds of the pull itself, `waited`: seconds with the wait for a turn."""
 
     image: ImageStatus | None
     took: float
@@ -51,7 +53,7 @@ class PulledImage:
 
 
 class ImagePulls:
-    """The node's turnstile before PullImage, and what has to be known around it."""
+    """Inspects and pulls images, with the credentials and the records of pulls of this node."""
 
     def __init__(self, runtime: Runtime, clock: Clock, config: EffectiveConfig) -> None:
         self._runtime, self._clock = runtime, clock
@@ -100,11 +102,11 @@ class ImagePulls:
     ) -> PulledImage:
         """Pull the image with each credential in turn until one works; `watched` is entered meanwhile. Raises
         RuntimeCallError, "pull QPS exceeded" included: that bucket never waits."""
-        asked = self._clock.monotonic()
+        requested = self._clock.monotonic()
         warnings: Warnings = ()
         try:
             secrets = await self._credentials.secrets(pod, image, cluster)
-            warnings = secrets.warnings if policy == "Always" else ()  # others inspect first, which reports them
+            warnings = secrets.warnings if policy == "Always" else ()  # with other policies the inspection reports them
             credentials = await self._credentials.find(image, secrets, pod, cluster)
             await self.access.recover()
         except PullSecretError as error:
@@ -132,7 +134,7 @@ class ImagePulls:
             damage = await asyncio.to_thread(find_damaged_hosts, self._registry_config_path, image)
             raise _combined(errors, warnings, damage)
         status = await self._look_after(image, *pulled)
-        return PulledImage(status, ended - began, ended - asked, warnings)
+        return PulledImage(status, ended - began, ended - requested, warnings)
 
     async def _try_each(
         self,
@@ -141,8 +143,9 @@ class ImagePulls:
         credentials: tuple[TrackedCredential, ...],
         errors: list[RuntimeCallError],
     ) -> tuple[str, TrackedCredential | None] | None:
-        """The runtime's reference to the image, and the credential that worked; without any, anonymously. None where
-        nothing worked; the errors are added to `errors`. All of it is one pull for the registry's rate."""
+        """Pull with each credential in turn, or anonymously where there is none. Return the runtime's reference to the
+        image and the credential that worked; None where none worked. Errors are added to `errors`. All tries count as
+        one pull for the registry's rate."""
         if not self._take_token():
             errors.append(RuntimeCallError("PullImage", "Unknown", "pull QPS exceeded"))
             return None
@@ -155,7 +158,8 @@ class ImagePulls:
         return None
 
     async def _look_after(self, image: str, image_ref: str, credential: TrackedCredential | None) -> ImageStatus | None:
-        """Record the pull under what the runtime calls the image, which need not be the same in both its answers."""
+        """Record the pull under each name that the runtime has for the image: two answers of it may name it
+        differently."""
         references = {image_ref}
         try:
             status = await self._runtime.image_status(with_default_tag(image))
@@ -166,7 +170,7 @@ class ImagePulls:
             await self.access.succeeded(image, references, credential)
 
     def _take_token(self) -> bool:
-        """Whether a pull may begin now within registry QPS and burst; it is counted."""
+        """Count a pull and return True, if one may begin now within registry QPS and burst."""
         if self._qps <= 0:
             return True
         now = self._clock.monotonic()
@@ -179,8 +183,8 @@ class ImagePulls:
 
 
 def _combined(errors: list[RuntimeCallError], warnings: Warnings, damage: str) -> ImageCallError:
-    """Return one error for what several credentials got for an answer: each text once, in brackets if there are
-    several. `damage`: what is wrong with the registry's hosts.toml, "" = nothing."""
+    """Return one error for the errors of several credentials: each text once, in brackets if there are several.
+    `damage`: what is wrong with the registry's hosts.toml, "" = nothing."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     code, text = (errors[0].code, errors[0].description) if len(texts) == 1 else ("Unknown", f"[{', '.join(texts)}]")
     return ImageCallError(code, f"{text} ({damage})" if damage else text, warnings=warnings)

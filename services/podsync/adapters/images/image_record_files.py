@@ -1,10 +1,10 @@
-"""The records of pulls on disk: `image_manager/{pulling,pulled}/sha256-<hex>` (pods.md 7.6).
+"""Reads and writes the records of pulls on disk: `image_manager/{pulling,pulled}/sha256-<hex>` (pods.md 7.6).
 
 A file that cannot be read as a record counts as none, and is logged once. Writing raises OSError. Decides nothing.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,51 +21,53 @@ from shared.files.atomic import sync_directory, write_atomically
 
 log = logging.getLogger(__name__)
 
-_LARGEST = 4 << 20  # bytes
+_MAX_BYTES = 4 << 20
 
 
 class ImageRecordFiles:
-    """Below the kubelet's root directory. Not to be used from two threads at a time."""
+    """Keeps the records below the kubelet's root directory. Only one thread at a time may use it."""
 
     def __init__(self, root_dir: Path) -> None:
         self._pulling, self._pulled = root_dir / "image_manager" / "pulling", root_dir / "image_manager" / "pulled"
         self._reported: set[Path] = set()
 
     def intents(self) -> list[str]:
-        """The images that were being pulled. What a kill left of a half-written file is removed."""
+        """Return the images that were being pulled, and remove files that a kill left half-written."""
         for leftover in (*self._pulling.glob("*.tmp"), *self._pulled.glob("*.tmp")):
             with suppress(OSError):
                 leftover.unlink()
-        return [decode_intent(content) for path in _files(self._pulling) if (content := self._content(path, True))]
+        return [
+            decode_intent(content) for path in _files(self._pulling) if (content := self._read(path, decode_intent))
+        ]
 
     def has_intent(self, image: str) -> bool:
-        """A pull of the image was begun and its outcome is not known."""
+        """Return whether a pull of the image was begun whose outcome is not known."""
         return (self._pulling / file_name(image)).exists()
 
     def write_intent(self, image: str) -> None:
-        """The image is about to be pulled."""
+        """Record that the image is about to be pulled."""
         self._write(self._pulling / file_name(image), encode_intent(image))
 
     def remove_intent(self, image: str) -> None:
-        """The outcome of the pull is known, and recorded where it was a success."""
+        """Remove the intent: the outcome of the pull is known, and recorded where it was a success."""
         self._remove(self._pulling / file_name(image))
 
     def pulled(self, image_ref: str) -> PulledRecord | None:
-        """The record of the image; None where there is none that can be read."""
-        content = self._content(self._pulled / file_name(image_ref), False)
+        """Return the record of the image; None where there is none that can be read."""
+        content = self._read(self._pulled / file_name(image_ref), decode_record)
         return decode_record(content) if content else None
 
     def pulled_refs(self) -> list[str]:
-        """The reference of every record that can be read."""
-        contents = (self._content(path, False) for path in _files(self._pulled))
+        """Return the reference of every record that can be read."""
+        contents = (self._read(path, decode_record) for path in _files(self._pulled))
         return [decode_record(content).image_ref for content in contents if content]
 
     def write_pulled(self, record: PulledRecord) -> None:
-        """Put the record in place of the one of the same image."""
+        """Write the record, in place of an earlier one of the same image."""
         self._write(self._pulled / file_name(record.image_ref), encode_record(record))
 
     def remove_pulled(self, image_ref: str) -> None:
-        """The image is no longer here."""
+        """Remove the record of an image that the runtime no longer has."""
         self._remove(self._pulled / file_name(image_ref))
 
     def _write(self, path: Path, content: bytes) -> None:
@@ -80,12 +82,12 @@ class ImageRecordFiles:
             return
         sync_directory(path.parent)
 
-    def _content(self, path: Path, intent: bool) -> bytes | None:
-        """What the file holds, once it is known to be a record."""
+    def _read(self, path: Path, decode: Callable[[bytes], object]) -> bytes | None:
+        """Return the content of a file that `decode` accepts, else None."""
         try:
             with path.open("rb") as file:
-                content = file.read(_LARGEST)
-            decode_intent(content) if intent else decode_record(content)
+                content = file.read(_MAX_BYTES)
+            decode(content)
         except FileNotFoundError:
             return None
         except (OSError, RecordError) as error:

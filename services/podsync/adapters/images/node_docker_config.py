@@ -1,6 +1,5 @@
-"""The node's own registry credentials: docker's files, in the places where the kubelet looks (pods.md 7.4).
-
-Logs which file cannot be used and why, never with any of its content.
+"""Reads the node's own registry credentials from docker's files, in the kubelet's places (pods.md 7.4).
+Logs which file cannot be used and why, and never any of its content.
 """
 
 import logging
@@ -14,11 +13,11 @@ from shared.time.clock import Clock
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 300.0
-_LARGEST = 1 << 20  # bytes
+_MAX_BYTES = 1 << 20
 
 
 class NodeDockerConfig:
-    """The first file that can be used; read again after five minutes. `home` is $HOME, "" where there is none."""
+    """Reads the first file that can be used, and reads again after five minutes. `home` is $HOME, "" = none."""
 
     def __init__(self, root_dir: Path, clock: Clock, *, home: str | None = None, top: Path = Path("/")) -> None:
         self._clock = clock
@@ -33,7 +32,7 @@ class NodeDockerConfig:
         self._read_at = -CACHE_SECONDS
 
     def entries(self) -> DockerConfig:
-        """What the node has; nothing where it has no such file. Never raises."""
+        """Return the node's credentials; none where it has no such file. Never raises."""
         now = self._clock.monotonic()
         if now - self._read_at >= CACHE_SECONDS:
             self._config, self._read_at = self._read(), now
@@ -43,9 +42,9 @@ class NodeDockerConfig:
         for path, parse in self._places:
             try:
                 with path.open("rb") as file:
-                    content = file.read(_LARGEST + 1)
-                if len(content) > _LARGEST:
-                    raise DockerConfigError(f"it is larger than {_LARGEST} bytes")
+                    content = file.read(_MAX_BYTES + 1)
+                if len(content) > _MAX_BYTES:
+                    raise DockerConfigError(f"it is larger than {_MAX_BYTES} bytes")
                 return parse(content)
             except FileNotFoundError:
                 continue

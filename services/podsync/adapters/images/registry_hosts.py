@@ -14,8 +14,8 @@ _MAX_BYTES = 256 * 1024  # of a hosts.toml
 
 
 def find_damaged_hosts(config_path: str, image: str) -> str:
-    """Return where and why the `hosts.toml` that containerd finds for the image is not TOML; "" where there is none, or
-    nothing is wrong with its syntax. `config_path`: the directory of all of them, "" = none."""
+    """Return which `hosts.toml` containerd does not use for the image, and its syntax error; "" where there is none.
+    `config_path`: the directory of all such files, "" = none."""
     if not config_path:
         return ""
     for name in _directory_names(registry_of(repository(image))):

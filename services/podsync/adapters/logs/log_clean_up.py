@@ -1,6 +1,5 @@
-"""Takes away log directories of pods that are gone, and links to logs that are (pods.md 11.4).
-
-The deletion of a pod takes its own directory; this finds what a kill, or another agent before us, left behind.
+"""Removes log directories of pods that are gone, and links to logs that are gone (pods.md 11.4).
+The deletion of a pod removes the pod's own directory; this module finds what a kill or an earlier agent left.
 """
 
 import asyncio
@@ -20,14 +19,14 @@ _OF_EVERY_KUBELET = "/var/log/pods"
 
 
 def is_ours_alone(config: EffectiveConfig) -> bool:
-    """Whether a log directory without a pod of ours belongs to no pod. An agent with a runtime of its own may run
-    beside a kubelet, and then the directory that every kubelet has by default has the logs of that kubelet's pods."""
+    """Return whether no other kubelet has logs in the directory of pod logs. An agent with an embedded containerd may
+    run beside a kubelet, whose logs are in the default directory."""
     return config.embedded_containerd is None or config.pod_logs_dir.rstrip("/") != _OF_EVERY_KUBELET
 
 
 class LogCleanUp:
-    """`known`: UIDs of pods whose logs stay, None = not all of them are known; `existing`: ids of the containers that
-    have not exited, likewise."""
+    """Removes log directories and links that no pod has any more. `known` returns the UIDs of pods whose logs stay,
+    None = not all of them are known; `existing` returns the ids of the containers that have not exited, likewise."""
 
     def __init__(
         self,
@@ -39,7 +38,7 @@ class LogCleanUp:
         self._known, self._existing = known, existing
 
     async def sweep(self) -> None:
-        """One look at both directories."""
+        """Look at both directories once, and remove what is left over."""
         try:
             names = await asyncio.to_thread(_names, self._logs)
             asides = self._take_aside(names)
@@ -53,7 +52,8 @@ class LogCleanUp:
             log.warning("the container logs below %s cannot be cleared: %s", self._logs, error)
 
     def _take_aside(self, names: list[str]) -> list[Path]:
-        """Decided and renamed without a pause in between: a pod of the same UID that comes now makes a new one."""
+        """Rename the directories of pods that are gone. There is no await between decision and rename: a pod of the
+        same UID that comes later makes a new directory."""
         known = self._known()
         if known is None:
             return []
@@ -75,7 +75,7 @@ class LogCleanUp:
 
 
 def _remove(aside: Path) -> None:
-    """What cannot be removed costs the other directories nothing and is tried again by the next sweep."""
+    """Remove a renamed directory; the next sweep tries again what cannot be removed now."""
     try:
         remove_tree(aside)
     except OSError as error:
@@ -91,6 +91,6 @@ def _names(directory: Path) -> list[str]:
 
 
 def _dangling(directory: Path) -> list[str]:
-    """Links that lead nowhere."""
+    """Return the names of the links without a target."""
     links = [directory / name for name in _names(directory)]
     return [link.name for link in links if link.is_symlink() and not link.exists()]

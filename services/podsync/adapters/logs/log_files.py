@@ -1,6 +1,5 @@
-"""The files of a container's log: sizes, rotated names, packing (pods.md 6.10).
-
-Decides nothing. What a kill interrupts is repeated by the next rotation: what was being packed is not packed yet.
+"""Renames, packs and removes the files of a container's log, and reads their sizes (pods.md 6.10).
+Decides nothing. The next rotation repeats what a kill interrupts: a file that was being packed is packed again.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ _LEVEL = 6  # of gzip: twice as fast as the highest for nearly the size
 
 
 def sizes(logs: Mapping[str, str]) -> dict[str, int | None]:
-    """Bytes of each log; None = it is missing. What is no regular file is left out."""
+    """Return the bytes of each log; None = it is missing. Files that are not regular are left out."""
     found: dict[str, int | None] = {}
     for container, path in logs.items():
         try:
@@ -59,8 +58,8 @@ def remove_unfinished(path: Path) -> None:
 
 
 def make_room(path: Path, limits: LogLimits) -> None:
-    """Remove the oldest rotated files, then pack the others: packing needs space. What cannot be packed stays as it is
-    until the next rotation. Raises OSError."""
+    """Remove the oldest rotated files, then pack the others, for packing needs space. A file that cannot be packed
+    stays as it is until the next rotation. Raises OSError."""
     files = before_rotation(_rotated(path), limits)
     for name in files.remove:
         (path.parent / name).unlink(missing_ok=True)
@@ -100,7 +99,7 @@ def _pack(plain: Path) -> None:
 
 
 def rename(path: Path, now: datetime) -> Path:
-    """Give the log its rotated name; returns it. Raises OSError."""
+    """Give the log its rotated name and return it. Raises OSError."""
     rotated = path.with_name(rotated_name(path.name, _rotated(path), now))
     path.rename(rotated)
     return rotated

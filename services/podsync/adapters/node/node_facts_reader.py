@@ -1,4 +1,4 @@
-"""Reads what this node is: addresses, memory, huge pages, the host's resolv.conf and hosts file."""
+"""Reads the facts of this node: addresses, memory, huge pages, the host's resolv.conf and hosts file."""
 
 import os
 import platform
@@ -19,12 +19,12 @@ from shared.config.nested import value_of
 from shared.host.machine import architecture, default_route_addresses, meminfo
 from shared.host.selinux import selinux_enabled
 
-_LARGEST_RESOLV_CONF = 10 << 20  # bytes, of which the rest is not read
+_MAX_RESOLV_CONF_BYTES = 10 << 20  # the rest of a larger file is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 
 def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup_v2: bool) -> NodeFacts:
-    """The facts that stay while the process runs; `with_host_files` adds those that may change."""
+    """Read the facts that stay the same while the process runs; `with_host_files` adds those that may change."""
     memory_qos = cgroup_v2 and enabled(config.feature_gates, "MemoryQoS")
     return NodeFacts(
         node_name=config.node_name,
@@ -35,7 +35,7 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
         cluster_domain=config.cluster_domain,
         memory_capacity=meminfo().get("MemTotal", 0),
         allocatable=resources.allocatable,
-        page_sizes=_page_sizes(),
+        page_sizes=tuple(_page_name(size) for size in sorted(_huge_pages())),
         thermal_throttle_paths=_thermal_throttle_paths(),
         cgroup_driver=config.cgroup_driver,
         cgroup_root=config.cgroup_root,
@@ -60,13 +60,13 @@ def read_node_facts(config: EffectiveConfig, resources: NodeResources, *, cgroup
 
 
 def _qos_reserved_memory(config: EffectiveConfig) -> int | None:
-    """Percent; None without the key or its feature gate."""
+    """Return the percent of memory that is reserved; None without the key or its feature gate."""
     text = config.qos_reserved.get("memory") if enabled(config.feature_gates, "QOSReserved") else None
     return None if text is None else int(text.rstrip("%"))
 
 
 def ids_per_pod(config: EffectiveConfig) -> int:
-    """How many user and group ids a pod with a user namespace of its own gets."""
+    """Return how many user and group ids a pod with a user namespace of its own gets."""
     return int(value_of(config.document, "userNamespaces.idsPerPod") or BLOCK)
 
 
@@ -76,7 +76,8 @@ def _single_process_oom_kill(config: EffectiveConfig, *, cgroup_v2: bool) -> boo
 
 
 def _swap_controller(*, cgroup_v2: bool) -> bool:
-    """Whether swap of containers can be limited. On v2 our own cgroup shows it, for the root never has the file."""
+    """Return whether swap of containers can be limited. On v2 our own cgroup shows it, for the root has no such
+    file."""
     if not cgroup_v2:
         return Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists()
     own = next((line[3:] for line in _text("/proc/self/cgroup").splitlines() if line.startswith("0::")), "/")
@@ -84,16 +85,12 @@ def _swap_controller(*, cgroup_v2: bool) -> bool:
 
 
 def read_node_resources(config: EffectiveConfig) -> NodeResources:
-    """Capacity and allocatable of this machine under this configuration."""
-    pages = {
-        int(d.name[10:-2]) * 1024: int(_text(str(d / "nr_hugepages")).strip() or 0)
-        for d in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")
-    }
+    """Read capacity and allocatable of this machine under this configuration."""
     machine = Machine(
         cpus=os.cpu_count() or 1,
         memory=meminfo().get("MemTotal", 0),
         storage=_storage_capacity(Path(config.root_dir)),
-        hugepages=pages,
+        hugepages={size * 1024: count for size, count in _huge_pages().items()},
     )
     reserved = Reservations(
         max_pods=config.max_pods,
@@ -107,24 +104,20 @@ def read_node_resources(config: EffectiveConfig) -> NodeResources:
 
 
 def read_node_capacity(config: EffectiveConfig) -> NodeCapacity:
-    """What kubepods is made of: capacity, and what is kept from pods."""
-    pools = {
-        _page_name(int(d.name[10:-2])): int(d.name[10:-2]) * 1024 * int(_text(str(d / "nr_hugepages")).strip() or 0)
-        for d in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")
-    }
+    """Read what the limits of kubepods follow from: capacity, and what is reserved."""
     limits = [int(_text(f"/proc/sys/kernel/{name}").strip() or 0) for name in ("pid_max", "threads-max")]
     return NodeCapacity(
         cpus=os.cpu_count() or 1,
         memory=meminfo().get("MemTotal", 0),
         pids=min(limits),
-        hugepages=pools,
+        hugepages={_page_name(size): size * 1024 * count for size, count in _huge_pages().items()},
         cpu_list=_text("/sys/devices/system/cpu/online").strip(),
         reserved=(config.system_reserved, config.kube_reserved),
     )
 
 
 def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> MachineFacts:
-    """What admission goes by where the API server's Node is not known."""
+    """Read what admission uses where the API server's Node is not known."""
     labels = {
         "kubernetes.io/hostname": config.node_name,
         **{f"{prefix}kubernetes.io/os": "linux" for prefix in ("", "beta.")},
@@ -148,37 +141,37 @@ def read_machine_facts(config: EffectiveConfig, resources: NodeResources) -> Mac
 
 def kernel_version() -> tuple[int, int]:
     """Return the version of the kernel, such as (6, 1); (0, 0) where its release has no such form."""
-    found = re.match(r"(\d+)\.(\d+)", platform.release())
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.match(r"(\d+)\.(\d+)", platform.release())
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The addresses among --node-ip; 0.0.0.0 and :: only select the address family."""
-    return tuple(ip for ip in given if ip not in ("0.0.0.0", "::"))
+def concrete_ips(ips: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the addresses among --node-ip; 0.0.0.0 and :: only select the address family."""
+    return tuple(ip for ip in ips if ip not in ("0.0.0.0", "::"))
 
 
 def with_host_files(facts: NodeFacts, resolv_conf: str) -> NodeFacts:
-    """The facts with the host's files as they are now; they are read again for every pod (pods.md 12.1)."""
+    """Return the facts with the host's files as they are now; each pod gets them anew (pods.md 12.1)."""
     hosts = _text("/etc/hosts")
     if not resolv_conf:
         return replace(facts, resolv_conf=None, hosts_file=hosts)
     try:
         with Path(resolv_conf).open(errors="replace") as file:
-            return replace(facts, resolv_conf=file.read(_LARGEST_RESOLV_CONF), hosts_file=hosts)
+            return replace(facts, resolv_conf=file.read(_MAX_RESOLV_CONF_BYTES), hosts_file=hosts)
     except OSError as error:
         why = f"open {resolv_conf}: {(error.strerror or str(error)).lower()}"
         return replace(facts, resolv_conf_error=why, hosts_file=hosts)
 
 
 class HostFiles:
-    """`with_host_files`, reading again only what has changed since."""
+    """Adds the host's files to facts as `with_host_files` does, and reads them again only where they changed."""
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
         self._read: NodeFacts | None = None
 
     def add_to(self, facts: NodeFacts, resolv_conf: str) -> NodeFacts:
-        """The facts with the host's files as they are now."""
+        """Return the facts with the host's files as they are now."""
         seen = (facts, _version("/etc/hosts"), _version(resolv_conf))
         if self._read is None or seen != self._seen or None in seen:
             self._read, self._seen = with_host_files(facts, resolv_conf), seen
@@ -186,14 +179,14 @@ class HostFiles:
 
 
 def _version(path: str) -> tuple[int, ...] | None:
-    """What changes when a file is written or replaced; None where that is unknown. No path = no file."""
+    """Return values that change when the file is written or replaced; None = not known, () = no path is configured."""
     if not path:
         return ()
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _text(path: str) -> str:
@@ -204,23 +197,26 @@ def _text(path: str) -> str:
 
 
 def _storage_capacity(directory: Path) -> int:
-    """Bytes of the filesystem the directory is, or will be, on; 0 = it cannot be read."""
+    """Return the bytes of the filesystem that the directory is, or will be, on; 0 = not known."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
     try:
-        found = os.statvfs(directory)
+        filesystem = os.statvfs(directory)
     except OSError:
         return 0
-    return found.f_blocks * found.f_frsize
+    return filesystem.f_blocks * filesystem.f_frsize
 
 
-def _page_sizes() -> tuple[str, ...]:
-    kibibytes = sorted(int(d.name[10:-2]) for d in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB"))
-    return tuple(_page_name(size) for size in kibibytes)
+def _huge_pages() -> dict[int, int]:
+    """Read how many huge pages there are of each size in KiB."""
+    return {
+        int(directory.name[10:-2]): int(_text(str(directory / "nr_hugepages")).strip() or 0)
+        for directory in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")
+    }
 
 
 def _page_name(kibibytes: int) -> str:
-    """As the kernel names the size in the files of the hugetlb controller."""
+    """Return the size as the kernel writes it in the file names of the hugetlb controller."""
     return _SIZES.get(kibibytes, f"{kibibytes}KB")
 
 

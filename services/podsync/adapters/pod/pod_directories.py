@@ -1,4 +1,4 @@
-"""Directories and small files podsync makes for a pod: log directories, termination message files, etc-hosts.
+"""Makes and removes a pod's directories and small files: log directories, termination message files, etc-hosts.
 
 pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fine in the event loop.
 """
@@ -24,23 +24,23 @@ from shared.pods.directory import (
 log = logging.getLogger(__name__)
 
 _LOG_FILE = re.compile(r"^(\d+)\.log(\..*)?$")
-_LONGEST_NAME = 255
-_SHORTEST_HEAD = 100  # characters of pod and namespace that the longest container name leaves to a link's name
+_MAX_NAME = 255  # bytes of a file name
+_MIN_HEAD = 100  # characters of pod and namespace in a link's name, beside the longest container name
 
 
 @dataclass(frozen=True)
 class PodDirectories:
-    """Where the pods of this node keep their files."""
+    """Makes and removes the files of this node's pods."""
 
     root_dir: Path
     pod_logs_dir: Path
 
     def pod_dir(self, uid: str) -> Path:
-        """`<root>/pods/<uid>`."""
+        """Return `<root>/pods/<uid>`."""
         return pod_directory(self.root_dir, uid)
 
     def log_dir(self, namespace: str, name: str, uid: str) -> Path:
-        """`<pod logs>/<namespace>_<name>_<uid>`."""
+        """Return `<pod logs>/<namespace>_<name>_<uid>`."""
         return self.pod_logs_dir / f"{namespace}_{name}_{uid}"
 
     @property
@@ -49,9 +49,9 @@ class PodDirectories:
         return self.pod_logs_dir.parent / "containers"
 
     def prepare(self, namespace: str, name: str, uid: str, containers: list[str]) -> dict[str, int]:
-        """Make the pod's directories; returns the newest attempt found among each container's log files."""
+        """Make the pod's directories, and return the newest attempt among each container's log files."""
         make_pod_directory(self.root_dir, uid)
-        if not self.pod_logs_dir.is_dir():  # the operator may have given it another mode
+        if not self.pod_logs_dir.is_dir():  # an existing one keeps the mode that the operator gave it
             make_directory(self.pod_logs_dir, 0o755)
         logs = self.log_dir(namespace, name, uid)
         make_directory(logs, 0o755)
@@ -64,7 +64,7 @@ class PodDirectories:
         return attempts
 
     def new_termination_file(self, uid: str, container: str, token: str) -> str:
-        """An empty file, mode 0666, for the container's termination message; `token` is 8 hex digits."""
+        """Make an empty file, mode 0666, for the container's termination message; `token` is 8 hex digits."""
         directory = self.pod_dir(uid) / CONTAINERS / container
         make_directory(directory.parent, MODE)
         make_directory(directory, MODE)
@@ -74,8 +74,8 @@ class PodDirectories:
         return str(path)
 
     def write_etc_hosts(self, uid: str, text: str) -> str:
-        """Write `pods/<uid>/etc-hosts` (0644) in place: running containers have this very file mounted, and keep what
-        they have where a full disk takes nothing."""
+        """Write `pods/<uid>/etc-hosts` (0644) in place, because running containers have this file mounted. The space is
+        allocated first, so that a full disk leaves the old text."""
         path = self.pod_dir(uid) / ETC_HOSTS
         content = text.encode()
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -86,10 +86,6 @@ class PodDirectories:
                 file.truncate(len(content))
             os.fchmod(fd, 0o644)
         return str(path)
-
-    def etc_hosts_path(self, uid: str) -> str:
-        """Where the pod's hosts file is."""
-        return str(self.pod_dir(uid) / ETC_HOSTS)
 
     def link_log(self, namespace: str, pod: str, container: str, container_id: str, log_path: str) -> None:
         """Make the legacy symlink to a container's log; a missing log is no error."""
@@ -106,12 +102,12 @@ class PodDirectories:
 
     def _link(self, namespace: str, pod: str, container: str, container_id: str) -> Path:
         tail = f"{container}-{container_id}.log"
-        head = f"{pod}_{namespace}_"[: _LONGEST_NAME - len(tail)]
+        head = f"{pod}_{namespace}_"[: _MAX_NAME - len(tail)]
         return self.log_links / f"{head}{tail}"
 
     def remove_container_logs(self, namespace: str, pod: str, container: str, container_id: str, log_path: str) -> None:
-        """Delete a removed container's log files and the symlink that `link_log` made, without a look at other links;
-        the clean-up of logs finds one of another name."""
+        """Delete a removed container's log files and the symlink that `link_log` made. The clean-up of logs removes a
+        link of another name."""
         if log_path:
             path = Path(log_path)
             for file in path.parent.glob(path.name + "*"):
@@ -119,7 +115,7 @@ class PodDirectories:
         self._link(namespace, pod, container, container_id).unlink(missing_ok=True)
 
     def remove_pod_logs(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod's log directory and every symlink into it. Links whose name is of another pod are not read."""
+        """Delete the pod's log directory and the symlinks into it whose names begin as the pod's."""
         logs = self.log_dir(namespace, name, uid)
         if logs.is_dir() and not logs.is_symlink():
             try:
@@ -127,7 +123,7 @@ class PodDirectories:
             except OSError as error:  # the clean-up of logs finds what is left
                 log.warning("the logs %s stay for now: %s", logs, error)
         if self.log_links.is_dir():
-            head = f"{name}_{namespace}_"[:_SHORTEST_HEAD]
+            head = f"{name}_{namespace}_"[:_MIN_HEAD]
             with os.scandir(self.log_links) as links:
                 ours = [Path(link.path) for link in links if link.name.startswith(head) and link.is_symlink()]
             for link in ours:
@@ -136,13 +132,13 @@ class PodDirectories:
 
 
 def _newest_attempt(logs: Path) -> int | None:
-    """The highest number of a container's log files, however many there are. Raises OSError."""
+    """Return the highest number among a container's log files; None = there is no log file. Raises OSError."""
     with os.scandir(logs) as entries:
         return max((int(m.group(1)) for m in (_LOG_FILE.match(entry.name) for entry in entries) if m), default=None)
 
 
 def has_volumes(pod_dir: Path) -> bool:
-    """Whether a volume of the pod has a directory, or a subpath of one has; True where that cannot be read."""
+    """Return whether a volume of the pod, or a subpath, has a directory; True where that cannot be read."""
     try:
         return any(pod_dir.glob(f"{VOLUMES}/*/*")) or any(pod_dir.glob(f"{SUBPATHS}/*/*/*"))
     except OSError:

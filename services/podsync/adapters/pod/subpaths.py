@@ -1,9 +1,8 @@
-"""Subpaths of mounted volumes, made ready by volume, which alone mounts (pods.md 6.8). Decides nothing."""
+"""Requests subpaths of mounted volumes from volume, the only process that mounts (pods.md 6.8). Decides nothing."""
 
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
@@ -12,41 +11,24 @@ from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
-_AT_ONCE = 16  # requests of one container
-SECONDS = 5.0  # a volume that is being restarted is back within that
-
-
-class Subpaths(Protocol):
-    """What the calls ask for."""
-
-    async def prepare(self, uid: str, container: Object, wanted: Mapping[int, str]) -> dict[int, str]: ...
-    async def release(self, uid: str, container: Object) -> None: ...
+_MAX_REQUESTS = 16  # of one container at the same time
+SECONDS = 5.0  # a restarted volume answers within that time
 
 
 def has_subpaths(container: Object) -> bool:
-    """Whether any mount of the container is of a part of its volume."""
+    """Return whether any mount of the container has a subPath."""
     return any(mount.get("subPath") or mount.get("subPathExpr") for mount in container.get("volumeMounts") or ())
 
 
-class NoSubpaths:
-    """Without a volume service there are no subpaths."""
-
-    async def prepare(self, uid: str, container: Object, wanted: Mapping[int, str]) -> dict[int, str]:
-        """None can be had: the mounts that want one are refused one by one."""
-        return {}
-
-    async def release(self, uid: str, container: Object) -> None:
-        """Nothing was made."""
-
-
-class VolumeSubpaths:
-    """Asks volume."""
+class Subpaths:
+    """Requests the subpaths of containers from volume."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
 
     async def prepare(self, uid: str, container: Object, wanted: Mapping[int, str]) -> dict[int, str]:
-        """Index of volumeMount -> host path, for each path wanted inside its volume. Raises ContainerConfigError."""
+        """Return the host path of each wanted path inside its volume, by the index of its volumeMount. Raises
+        ContainerConfigError."""
         mounts = container.get("volumeMounts") or ()
         name = str(container.get("name"))
         requests = [
@@ -54,8 +36,8 @@ class VolumeSubpaths:
             for index, path in wanted.items()
         ]
         paths: list[str] = []
-        for start in range(0, len(requests), _AT_ONCE):
-            paths += await asyncio.gather(*map(self._ask, requests[start : start + _AT_ONCE]))
+        for start in range(0, len(requests), _MAX_REQUESTS):
+            paths += await asyncio.gather(*map(self._ask, requests[start : start + _MAX_REQUESTS]))
         return dict(zip(wanted, paths, strict=True))
 
     async def _ask(self, request: PrepareSubpath) -> str:
@@ -70,7 +52,8 @@ class VolumeSubpaths:
         return prepared.host_path
 
     async def release(self, uid: str, container: Object) -> None:
-        """The start attempt has returned. Never raises: what stays goes with the pod's volumes."""
+        """Release the subpaths after the start of the container. Never raises: those that stay go with the pod's
+        volumes."""
         if not has_subpaths(container):
             return
         request = ReleaseSubpaths(uid=uid, container=str(container.get("name")))

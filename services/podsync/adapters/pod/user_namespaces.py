@@ -1,8 +1,7 @@
-"""Which host ids which pod has: `pods/<uid>/userns`, written before the ids are used and read again at the start.
-
-Crash first: a block is a pod's from the moment its record is on disk, so a kill before that costs nothing and a kill
-after it leaves the same block to the same pod. It is free again when the record or the pod's directory is gone. The
-core decides which block is next.
+"""Records which block of host ids each pod has in `pods/<uid>/userns`, before the ids are used.
+A block belongs to a pod from the moment its record is on disk: after a kill before that moment the block is free, and
+after a later kill the pod keeps it. It is free again when the record or the pod's directory is gone. The core decides
+which block is next.
 """
 
 import logging
@@ -31,28 +30,29 @@ from shared.pods.directory import USER_NAMESPACE, pod_directory, pods_directory
 
 log = logging.getLogger(__name__)
 
-_USER, _LARGEST = "kubelet", 4096
-_SECONDS = 10.0
+_USER = "kubelet"
+_MAX_RECORD_BYTES = 4096
+_TOOL_SECONDS = 10.0
 
 
 class UserNamespaces:
-    """One instance per process. Blocks for milliseconds; safe to call from several threads."""
+    """Allocates blocks of host ids to pods. Blocks for milliseconds; several threads may call it."""
 
     def __init__(self, root_dir: Path, *, ids_per_pod: int = BLOCK, max_pods: int = 110) -> None:
         self._root_dir = root_dir
         self._ids_per_pod, self._max_pods = ids_per_pod, max_pods
-        self._range: IdRange | None = None  # looked up when the first pod needs it
+        self._range: IdRange | None = None  # read when the first pod needs it
         self._lock = threading.Lock()
         self._held: dict[str, Mappings] = {}
         self._broken: dict[str, str] = {}  # pod UID -> why its record is of no use
         self._read_all()
 
-    def of(self, uid: str) -> Mappings | None:
-        """What the pod has; None where it has nothing."""
+    def find(self, uid: str) -> Mappings | None:
+        """Return the pod's block, None where it has none."""
         return self._held.get(uid)
 
-    def give(self, uid: str) -> Mappings:
-        """What the pod has, or a block of its own from now on. Raises SandboxConfigError."""
+    def allocate(self, uid: str) -> Mappings:
+        """Return the pod's block; a pod without one gets a free block. Raises SandboxConfigError."""
         with self._lock:
             self._drop_vanished()
             if uid in self._held:
@@ -66,17 +66,17 @@ class UserNamespaces:
             try:
                 if self._range is None:
                     self._range = _range_of_kubelet(self._ids_per_pod, self._max_pods)
-                given = free_block(self._held.values(), self._range, self._ids_per_pod)
-                write_atomically(record, orjson.dumps(recorded(given)), 0o600)
+                block = free_block(self._held.values(), self._range, self._ids_per_pod)
+                write_atomically(record, orjson.dumps(recorded(block)), 0o600)
             except UserNamespaceError as error:
                 raise SandboxConfigError(str(error)) from error
             except OSError as error:
                 raise SandboxConfigError(f"cannot write {record}: {error.strerror or error}") from error
-            self._held[uid] = given
-            return given
+            self._held[uid] = block
+            return block
 
     def release(self, uid: str) -> None:
-        """The pod has ended for good: its ids are free. Nothing to release is no error; raises OSError."""
+        """Free the ids of a pod that has ended for good; that it has none is no error. Raises OSError."""
         with self._lock:
             self._broken.pop(uid, None)
             record = self._record(uid)
@@ -86,7 +86,7 @@ class UserNamespaces:
             self._held.pop(uid, None)
 
     def _drop_vanished(self) -> None:
-        """A block without a record is free: the directory of a pod is removed when the pod has ended."""
+        """Free the blocks whose record is gone: the directory of a pod is removed when the pod has ended."""
         for uid in [uid for uid in (*self._held, *self._broken) if not self._record(uid).exists()]:
             self._held.pop(uid, None)
             self._broken.pop(uid, None)
@@ -99,15 +99,15 @@ class UserNamespaces:
             uid = record.parent.name
             try:
                 with record.open("rb") as file:
-                    self._held[uid] = restored(orjson.loads(file.read(_LARGEST)))
+                    self._held[uid] = restored(orjson.loads(file.read(_MAX_RECORD_BYTES)))
             except (OSError, ValueError) as error:
                 self._broken[uid] = str(error)
                 log.error("the record of a user namespace %s is of no use: %s", record, error)
 
 
 def _range_of_kubelet(ids_per_pod: int, max_pods: int) -> IdRange:
-    """The ids of user `kubelet` where there is one and a tool to ask, else all but the host's own. Raises
-    UserNamespaceError."""
+    """Return the subordinate ids of user `kubelet` where that user and the tool getsubids exist, else all ids but the
+    host's own. Raises UserNamespaceError."""
     tool = shutil.which("getsubids")
     try:
         pwd.getpwnam(_USER)
@@ -115,12 +115,12 @@ def _range_of_kubelet(ids_per_pod: int, max_pods: int) -> IdRange:
         return default_range(ids_per_pod)
     if tool is None:
         return default_range(ids_per_pod)
-    return checked_range(_asked(tool, _USER), _asked(tool, "-g", _USER), ids_per_pod=ids_per_pod, max_pods=max_pods)
+    return checked_range(_run(tool, _USER), _run(tool, "-g", _USER), ids_per_pod=ids_per_pod, max_pods=max_pods)
 
 
-def _asked(*command: str) -> str:
+def _run(*command: str) -> str:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserNamespaceError(f"{' '.join(command)} cannot be asked for the ids of pods: {error}") from error
     if done.returncode != 0:

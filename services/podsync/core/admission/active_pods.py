@@ -1,6 +1,5 @@
-"""The pods that count for admission, preemption and QoS cgroups, and what they take of the node (pods.md 3.1).
-
-Kept up to date from the records that have changed, so that a decision takes as long with any number of pods.
+"""Finds the pods that count for admission, preemption and QoS cgroups, and what they take of the node (pods.md 3.1).
+Follows the records that have changed, so that a decision takes the same time with any number of pods.
 """
 
 from bus.messages.podsync import PodState
@@ -12,7 +11,7 @@ from services.podsync.core.pod.records import Records
 
 
 class ActivePods:
-    """The active pods of one node, whether or not a source lists them."""
+    """Has the active pods of one node, whether or not a source lists them."""
 
     def __init__(self, pods: Records) -> None:
         self._pods = pods

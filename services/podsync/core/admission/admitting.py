@@ -1,4 +1,4 @@
-"""When a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
+"""Decides when a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
 
 Waits for the facts that a verdict depends on; `verdict` decides. Puts the records with their verdicts into `Records`.
 """
@@ -23,25 +23,25 @@ PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
 
 
 class Admissions:
-    """Of one node. `desired`: by UID, the pods that the sources are known to list. `agent_start`: identity of the start
-    of the agent that this process belongs to, "" = not known."""
+    """Admits the pods of one node. `desired`: by UID, the pods that the sources are known to list. `agent_start`:
+    identity of the start of the agent that this process belongs to, "" = not known."""
 
     def __init__(self, pods: Records, desired: Mapping[str, object], facts: MachineFacts, agent_start: str) -> None:
         self._pods, self._desired, self._agent_start = pods, desired, agent_start
         self._active = ActivePods(pods)
         self.facts = facts  # of the machine
         self.node: Object | None = None  # as the API server has it
-        self.node_known = False  # the API server's Node, or that there is none, or that nothing can be known of it
-        self.runtime_known = False  # the runtime has reported its features
-        self.sources_complete = False  # and fresh
-        self._doubted = False  # some verdict waits for the sources to list pods of the checkpoint
+        self.node_known = False  # whether `node` is final: read, or known to be missing, or never to be known
+        self.runtime_known = False  # whether the runtime has reported its features
+        self.sources_complete = False  # and not stale
+        self._doubted = False  # whether a verdict waits for the sources to list pods of the checkpoint
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
-        self._errors: dict[str, Exception] = {}  # UID -> why there is no verdict: a bug
+        self._errors: dict[str, Exception] = {}  # UID -> exception of the decision, which is a bug
 
     def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
-        """A source lists the pod (`first`: for the first time in this process). Admits or rejects it, and the pods
-        whose verdicts waited for that. Returns the UIDs of the records that changed."""
+        """Admit or reject a pod that a source lists (`first`: for the first time in this process), and the pods whose
+        verdicts waited for it. Return the UIDs of the records that changed."""
         if first and self._doubted:
             self._doubted = False
             return self.decide_waiting(now)
@@ -51,13 +51,13 @@ class Admissions:
         return [*self.decide(uid, now, node=self.node, is_final=False), uid]
 
     def can_decide(self, record: PodRecord) -> bool:
-        """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
-        the Node: it may be the API server itself."""
+        """Return whether a source lists the pod, and the runtime's features and the Node are known. A static pod does
+        not wait for the Node: it may be the API server itself."""
         return record.uid in self._desired and self.runtime_known and (record.is_static or self.node_known)
 
     def decide_waiting(self, now: float) -> list[str]:
-        """Admit or reject the pods that waited for a fact, the oldest first. Returns the UIDs of changed records. A pod
-        whose decision raises goes on waiting, and holds up no other; see `take_errors`."""
+        """Admit or reject the pods that waited for a fact, the oldest first. Return the UIDs of changed records. A pod
+        whose decision raises goes on waiting, and delays no other; see `take_errors`."""
         waiting = [
             record
             for record in self._pods.at_work()
@@ -83,9 +83,9 @@ class Admissions:
         return errors
 
     def decide(self, uid: str, now: float, *, node: Object | None, is_final: bool) -> list[str]:
-        """Admission's verdict, decided once and saved with the record; returns the UIDs of the pods preempted for this
-        one. Leaves the pod without a verdict while that may change with facts that are not known yet. `is_final`:
-        `node` was just read from the API server."""
+        """Decide the verdict on a pod, which is saved with its record; return the UIDs of the pods preempted for it.
+        The pod stays without a verdict while that may change with facts that are not known yet. `is_final`: `node` was
+        just read from the API server."""
         record = self._pods.by_uid[uid]
         pod, phase, view = record.saved.pod, str(record.api_status.get("phase") or ""), self.view(node)
         others = [] if self._all_listed() else self._counting(self.active(), is_static=record.is_static)
@@ -93,13 +93,13 @@ class Admissions:
         verdict = admit(pod, phase, view, taken)
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
-            return []  # it depends on pods of the checkpoint that the sources may not list any more
+            return []  # the verdict depends on pods of the checkpoint that the sources may not list any more
         if verdict.reason and not self.node_known:
             return []
         asks_for_node = verdict.ask_for_node and not is_final
         if asks_for_node:
             self._pods.put(replace(record, asks_for_node=True))
-            return []  # its labels may have changed meanwhile: the Node is read before the pod is rejected
+            return []  # the Node's labels may have changed: it is read again before the pod is rejected
         saved = replace(
             record.saved,
             admission_decided=True,
@@ -117,7 +117,7 @@ class Admissions:
         return self.preempt(record, verdict.victims, now, verdict.lacking)
 
     def view(self, node: Object | None) -> NodeView:
-        """The node as it is now, with this object of the API server."""
+        """Return the node as it is now, with this object of the API server."""
         return node_view(
             node,
             self.facts,
@@ -126,8 +126,8 @@ class Admissions:
         )
 
     def preview(self, pod: Object, source: str) -> Verdict | None:
-        """The verdict on a pod that this source would list now in place of its pod of the same name; None = admission
-        would wait for a fact. Changes nothing."""
+        """Return the verdict on a pod that this source would list now in place of its pod of the same name; None =
+        admission would wait for a fact. Changes nothing."""
         static = source != "api"
         if not self.runtime_known or not (static or self.node_known):
             return None
@@ -138,7 +138,7 @@ class Admissions:
         return verdict
 
     def others(self, pod: Object, source: str) -> list[PodRecord]:
-        """The active pods beside one that this source would list now: without its pod of the same name."""
+        """Return the active pods beside one that this source would list now: without its pod of the same name."""
         own, replaced = uid_of(pod), full_name(pod)
         return [
             other
@@ -147,21 +147,22 @@ class Admissions:
         ]
 
     def _counting(self, others: list[PodRecord], *, is_static: bool) -> list[PodRecord]:
-        """Those of the other pods that count for the verdict on one."""
-        if is_static:  # it does not wait for the API server to confirm its pods
+        """Return those of the other pods that count for the verdict on one."""
+        if is_static:  # a static pod does not wait until the API server has listed its pods
             others = [other for other in others if other.uid in self._desired or other.is_static]
         return others
 
     def _depends_on_unlisted(
         self, verdict: Verdict, pod: Object, phase: str, view: NodeView, others: list[PodRecord]
     ) -> bool:
-        """Without the pods of the checkpoint that no source lists yet, the verdict would be another."""
+        """Return whether the verdict would be another one without the pods of the checkpoint that no source lists
+        yet."""
         listed = [other for other in others if other.uid in self._desired]
         hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
         return bool(hindered) and verdict != admit(pod, phase, view, taken_by_records(listed))
 
     def active(self) -> list[PodRecord]:
-        """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
+        """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
         have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
         return [record for record in self._active.by_uid().values() if self._may_be_listed(record)]
 
@@ -178,8 +179,9 @@ class Admissions:
         return not self.sources_complete and (not record.saved.deleted or record.deletion_requested)
 
     def reopen_rejected(self, now: float, skew: float) -> None:
-        """At a new start of the agent its rejected static pods are admitted or rejected again; the verdict on a pod of
-        the API server is final, as its status there is. `now`: steady seconds; `skew`: of the wall clock from them."""
+        """Have the static pods that were rejected before this start of the agent admitted or rejected again. The
+        verdict on a pod of the API server is final, as its status there is. `now`: steady seconds; `skew`: seconds of
+        the wall clock ahead of them."""
         for record in list(self._pods.by_uid.values()):
             if (
                 record.saved.rejected
@@ -192,7 +194,7 @@ class Admissions:
                 self._pods.add(replace(again, saved=saved))
 
     def preempt(self, record: PodRecord, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:
-        """End these pods for this one, which lacks this resource. Returns their UIDs."""
+        """End these pods to make room for this one, which lacks the resource. Return their UIDs."""
         for uid in victims:
             text = "Preempted in order to admit critical pod"
             victim = self._pods.by_uid[uid].with_event("Warning", PREEMPTING, text, "")

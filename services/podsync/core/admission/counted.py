@@ -1,4 +1,4 @@
-"""What a pod of the node counts with when another one is admitted (pods.md 3.1). Pure."""
+"""Computes the requests with which a pod of the node counts when another one is admitted (pods.md 3.1). Pure."""
 
 from collections.abc import Sequence
 
@@ -10,30 +10,29 @@ from shared.podspec.resources import ResourceList, pod_requests, resource_list
 
 
 def taken_by_records(records: Sequence[PodRecord]) -> Taken:
-    """What these pods take of the node."""
+    """Return what these pods take of the node."""
     return taken_by([record.saved.pod for record in records], [counted_requests(record) for record in records])
 
 
 def counted_requests(record: PodRecord) -> ResourceList:
-    """The pod's requests, of each running container the larger of what is allocated to it and what it has been given: a
-    resize to less makes room only once it is carried out. Computed once for each version of the pod without one."""
-    actuated = record.saved.actuated
-    given = {c.name: actuated[c.name] for c in record.alive if c.name in actuated} if actuated else {}
-    if not given:
+    """Return the pod's requests. Each running container counts with the larger of its allocated and its actuated
+    resources: a resize to less makes room only once it is carried out."""
+    actuated = {c.name: record.saved.actuated[c.name] for c in record.alive if c.name in record.saved.actuated}
+    if not actuated:
         return record.version.requests
     allocation = record.saved.allocation or allocation_of(record.saved.pod)
     containers = {
-        name: _larger(resources, given[name]) if name in given else resources
+        name: _larger(resources, actuated[name]) if name in actuated else resources
         for name, resources in allocation.containers.items()
     }
     return pod_requests(with_allocation(record.saved.pod, replace(allocation, containers=containers)))
 
 
-def _larger(allocated: Resources, given: Resources) -> Resources:
-    """What is allocated, with the requests of `given` that are larger."""
+def _larger(allocated: Resources, actuated: Resources) -> Resources:
+    """Return what is allocated, with those requests of `actuated` that are larger."""
     requests = dict(allocated.get("requests") or {})
     known = resource_list({"resources": allocated}, "requests")
-    for name, amount in resource_list({"resources": given}, "requests").items():
+    for name, amount in resource_list({"resources": actuated}, "requests").items():
         if name not in known or known[name] < amount:
-            requests[name] = given["requests"][name]
+            requests[name] = actuated["requests"][name]
     return {**allocated, "requests": requests}

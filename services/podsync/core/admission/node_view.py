@@ -1,5 +1,4 @@
-"""The node as admission sees it: the Node object where the API server's is known, else as it would be registered.
-
+"""Describes the node for admission: by the API server's Node where it is known, else as it would be registered.
 Allocatable is the machine's; extended resources are the Node's (pods.md 3.1, 3.2). Pure.
 """
 
@@ -13,7 +12,7 @@ from shared.podspec.resources import is_extended
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFacts:
-    """What is known of the node without an API server."""
+    """Has what is known of the node without an API server."""
 
     node_name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # as at registration
@@ -29,7 +28,7 @@ class MachineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """One moment of the node."""
+    """Has the node as it is at one moment."""
 
     facts: MachineFacts
     labels: Mapping[str, str]
@@ -42,7 +41,7 @@ class NodeView:
 def node_view(
     node: Object | None, facts: MachineFacts, *, pressures: tuple[str, ...], supplemental_groups_policy: bool
 ) -> NodeView:
-    """The view for one decision; `node` None = not known, then what would be registered stands for it."""
+    """Return the view for one decision; `node` None = not known: then the view has what would be registered."""
     if node is None:
         labels, taints = dict(facts.labels), facts.taints
     else:
@@ -59,8 +58,8 @@ def node_view(
 
 
 def node_addresses(node: Object | None) -> tuple[str, ...]:
-    """The node's addresses for hostIPs: InternalIP before ExternalIP, at most one of each family, in the order the
-    Node has them (pods.md 9.4); () when it has none."""
+    """Return the node's addresses for hostIPs: InternalIP before ExternalIP, at most one of each family, in the order
+    of the Node (pods.md 9.4); () where it has none."""
     listed = [a for a in ((node or {}).get("status") or {}).get("addresses") or () if isinstance(a, dict)]
     for kind in ("InternalIP", "ExternalIP"):
         found: dict[bool, str] = {}

@@ -1,4 +1,4 @@
-"""Whether a pod fits the node beside those it has: room, labels, name, ports, taints (pods.md 3.2). Pure."""
+"""Decides whether a pod fits the node beside its other pods: room, labels, name, ports, taints (pods.md 3.2). Pure."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,8 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, kw_only=True)
 class PredicateFailure:
-    """One thing that does not fit. `resource` is set for a lack of room, with how much is lacking in its own unit."""
+    """Has one reason why a pod does not fit. For a lack of room it has the `resource`, and how much is `lacking` in the
+    unit of `in_unit`."""
 
     reason: str
     message: str
@@ -27,13 +28,13 @@ class PredicateFailure:
 
 
 def in_unit(resource: str, amount: Quantity) -> int:
-    """cpu in thousandths, everything else in base units: what messages and preemption count in."""
+    """Return cpu in thousandths, everything else in base units: the units of messages and preemption."""
     return amount.milli() if resource == "cpu" else amount.base()
 
 
 def predicate_failures(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
-    """Everything that does not fit, in the kubelet's order; the first is what is reported."""
-    found = _room(pod, view, others)
+    """Return everything that does not fit, in the kubelet's order; the first failure is reported."""
+    found = _check_room(pod, view, others)
     name = view.facts.node_name
     if not matches_node(pod, name, view.labels):
         found.append(_predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"))
@@ -51,7 +52,7 @@ def _predicate(name: str, text: str) -> PredicateFailure:
     return PredicateFailure(reason=name, message=f"Predicate {name} failed: {text}")
 
 
-def _room(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
+def _check_room(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
     allocatable = parse_resources(view.allocatable)
     found = []
     if PODS in allocatable and others.count + 1 > allocatable[PODS].base():
@@ -71,7 +72,8 @@ def _room(pod: Object, view: NodeView, others: Taken) -> list[PredicateFailure]:
 
 
 def _is_counted_by_kind(resource: str) -> bool:
-    """Whether a node that does not list the resource has none of it: huge pages, and names of Kubernetes' domain."""
+    """Return whether a node that does not list the resource has none of it: huge pages, and names of Kubernetes'
+    domain."""
     return resource.startswith(HUGEPAGES) or ("/" in resource and not is_extended(resource))
 
 
@@ -86,7 +88,7 @@ def _lack(resource: str, requested: int, used: int, capacity: int) -> PredicateF
 
 
 def collide(mine: HostPort, theirs: HostPort) -> bool:
-    """Whether two pods cannot both have their port."""
+    """Return whether two pods cannot both have these ports of the node."""
     if (mine.protocol, mine.port) != (theirs.protocol, theirs.port):
         return False
     return "" in (port_address(mine), port_address(theirs)) or mine.ip == theirs.ip

@@ -1,4 +1,4 @@
-"""Which pods make room for a critical one that does not fit (pods.md 3.5). Pure."""
+"""Chooses the pods that make room for a critical one that does not fit (pods.md 3.5). Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ class NoVictimsError(Exception):
 
 
 def preemptable(pod: Object, victim: Object) -> bool:
-    """May `victim` go for `pod`?"""
+    """Return whether `victim` may be preempted for `pod`."""
     if is_critical(pod) and not is_critical(victim):
         return True
     mine, theirs = _priority(pod), _priority(victim)
@@ -26,8 +26,8 @@ def preemptable(pod: Object, victim: Object) -> bool:
 
 
 def choose_victims(pod: Object, others: Sequence[Object], lacking: Mapping[str, int]) -> tuple[str, ...]:
-    """UIDs of the pods to end: as few and as small as do, BestEffort before Burstable before Guaranteed. Raises
-    NoVictimsError."""
+    """Return the UIDs of the pods to end: as few and as small as suffice, BestEffort before Burstable before
+    Guaranteed. Raises NoVictimsError."""
     by_class: dict[QosClass, list[Object]] = {kind: [] for kind in QosClass}
     for other in others:
         if preemptable(pod, other):
@@ -53,13 +53,14 @@ def _amount(pod: Object, resource: str) -> int:
 
 
 def _without(lacking: Lacking, pods: Sequence[Object]) -> Lacking:
-    """What is still lacking once these pods are gone."""
+    """Return what is still lacking once these pods are gone."""
     left = {name: amount - sum(_amount(pod, name) for pod in pods) for name, amount in lacking.items()}
     return {name: amount for name, amount in left.items() if amount > 0}
 
 
 def _nearest(pods: Sequence[Object], lacking: Lacking) -> list[Object]:
-    """Greedily the pod that leaves the least lacking; of equals the one that asks for less memory, then cpu."""
+    """Choose pods until nothing is lacking: each time the pod that leaves the least lacking, and of equals the one that
+    requests less memory, then less cpu."""
     candidates, chosen = list(pods), []
     while lacking and candidates:
         best = min(candidates, key=lambda pod: (_distance(pod, lacking), _amount(pod, "memory"), _amount(pod, "cpu")))

@@ -1,4 +1,5 @@
-"""Whether the node can allocate what a resize lists, and which pending resize comes first (pods.md 5.6). Pure."""
+"""Decides whether the node can allocate what a resize lists, and which pending resize comes first (pods.md 5.6).
+Pure."""
 
 from dataclasses import dataclass
 
@@ -30,7 +31,8 @@ _COUNTED = ("memory", "cpu")
 
 @dataclass(frozen=True, kw_only=True)
 class ResizeVerdict:
-    """`reason` "" = the node allocates it, once these pods have stopped; else Deferred or Infeasible."""
+    """Has the decision on a resize. `reason` "" = the node allocates it once the victims have stopped; else Deferred or
+    Infeasible."""
 
     reason: str = ""
     message: str = ""
@@ -39,8 +41,8 @@ class ResizeVerdict:
 
 
 def decide_resize(wanted: Object, allocated: Object, phase: str, view: NodeView, taken: Taken) -> ResizeVerdict:
-    """`wanted` and `allocated`: the pod with the resources it lists and with those it has; `phase`: of the pod as the
-    API server has it; `taken`: what the pods of the node take, this one with `allocated` among them."""
+    """Decide a resize. `wanted` and `allocated`: the pod with the resources it lists and with those it has; `phase`:
+    the pod's phase in the API server; `taken`: what the pods of the node take, this one with `allocated` among them."""
     if message := _infeasible(wanted, allocated, view):
         return ResizeVerdict(reason=INFEASIBLE, message=message)
     verdict = admit(wanted, phase, view, taken.without(allocated))
@@ -50,7 +52,7 @@ def decide_resize(wanted: Object, allocated: Object, phase: str, view: NodeView,
 
 
 def order(wanted: Object, allocated: Object, since: float) -> tuple[bool, int, bool, bool, float]:
-    """The key of a pending resize in the queue. `since`: steady seconds of its first decision, 0 = none yet."""
+    """Return the sort key of a pending resize. `since`: steady seconds of its first decision, 0 = none yet."""
     before, after = pod_requests(allocated), pod_requests(wanted)
     increases = any(after.get(name, ZERO) > before.get(name, ZERO) for name in _COUNTED)
     priority = (wanted.get("spec") or {}).get("priority")
@@ -59,7 +61,7 @@ def order(wanted: Object, allocated: Object, since: float) -> tuple[bool, int, b
 
 
 def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
-    """Why the node will never allocate it, "" = it may."""
+    """Return why the node will never allocate it, "" = it may."""
     if view.facts.limited_swap and _resizes_swap(wanted, allocated):
         return SWAP
     if POD_LEVEL_RESIZE in view.facts.gates_off and any(
@@ -77,7 +79,7 @@ def _infeasible(wanted: Object, allocated: Object, view: NodeView) -> str:
 
 
 def _resizes_init_container(wanted: Object, allocated: Object) -> bool:
-    """An init container that is no sidecar would get other resources."""
+    """Return whether an init container that is no sidecar would get other resources."""
     before = {str(container.get("name")): container for container in init_containers(allocated)}
     return any(
         not same_amounts(before.get(str(container.get("name")), {}).get("resources"), container.get("resources"))
@@ -87,11 +89,11 @@ def _resizes_init_container(wanted: Object, allocated: Object) -> bool:
 
 
 def _resizes_swap(wanted: Object, allocated: Object) -> bool:
-    """A container that may swap would get another memory request without a restart."""
+    """Return whether a container that may swap would get another memory request without a restart."""
     before = {str(container.get("name")): container for container in main_containers(allocated)}
     for container in main_containers(wanted):
         held = before.get(str(container.get("name")), {})
-        requests = [resource_list(each, "requests").get("memory", ZERO) for each in (container, held)]
+        requests = [resource_list(spec, "requests").get("memory", ZERO) for spec in (container, held)]
         policy = {entry.get("resourceName"): entry.get("restartPolicy") for entry in held.get("resizePolicy") or ()}
         if requests[0] == requests[1] or policy.get("memory") == "RestartContainer":
             continue
@@ -101,7 +103,7 @@ def _resizes_swap(wanted: Object, allocated: Object) -> bool:
 
 
 def _may_swap(pod: Object, container: Object) -> bool:
-    """See node.md 4.13."""
+    """Return whether the container gets swap with swapBehavior LimitedSwap (node.md 4.13)."""
     request = resource_list(container, "requests").get("memory")
     if not request or qos_class(pod) is not QosClass.BURSTABLE or is_critical(pod):
         return False

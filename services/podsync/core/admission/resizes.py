@@ -1,4 +1,4 @@
-"""When pending resizes are decided, and in which order; puts the decisions into `Records` (pods.md 5.6).
+"""Decides when pending resizes are decided, and in which order, and puts the results into `Records` (pods.md 5.6).
 
 A resize is decided when a source lists it, and again when there may be room: pods come, change, end or go, the node's
 allocatable or pressure changes, or some time has passed. `resize_verdict` decides.
@@ -29,12 +29,12 @@ from shared.model.frozen_copy import replace
 FIRST_RETRY_SECONDS = 30.0
 RETRY_SECONDS = 180.0
 _NOT_DECLARED = "Pod requires node features that are not available: "
-# These calls use the allocation that the record has when they begin: it stays until they have ended.
+# The allocation does not change during these calls, which use what the record has when they begin.
 _USES_ALLOCATION = (PreparePod, CreateContainer, ResizePod)
 
 
 class Resizes:
-    """Of one node. `started_at`: steady seconds of the process's start, 0 = as of the first event."""
+    """Decides the pending resizes of one node."""
 
     def __init__(self, pods: Records, admissions: Admissions) -> None:
         self._pods, self._admissions = pods, admissions
@@ -42,11 +42,12 @@ class Resizes:
         self.retry_at = 0.0  # steady seconds, 0 = nothing waits
 
     def waits_for(self, call: Call) -> bool:
-        """Whether a resize of the pod may have waited for the end of its call, or one of any pod for room."""
+        """Return whether a resize may have waited for the end of this call: one of this pod, or one of any pod for
+        room."""
         return isinstance(call, ResizePod) or (call.uid in self._waiting and isinstance(call, _USES_ALLOCATION))
 
     def on_listed(self, record: PodRecord) -> None:
-        """A source lists this of the pod: a resize that may be decided is decided next."""
+        """Note a resize that a source lists, so that it is decided next."""
         pending = record.saved.pending_resize
         if pending is not None and not pending.is_over:
             self._waiting[record.uid] = None
@@ -65,7 +66,7 @@ class Resizes:
                 candidates.append((record, pending))
         touched: list[str] = []
         for uid, pending in [(record.uid, pending) for record, pending in sorted(candidates, key=_order)]:
-            record = self._pods.by_uid[uid]  # as it is now: a resize before may have preempted the pod
+            record = self._pods.by_uid[uid]  # read again: the resize decided before this one may have preempted the pod
             if _may_be_resized(record) and not isinstance(record.call, _USES_ALLOCATION):
                 touched += self._decide(record, pending, now)
         self.retry_at = now + (RETRY_SECONDS if self.retry_at else FIRST_RETRY_SECONDS) if self._waiting else 0.0
@@ -79,7 +80,7 @@ class Resizes:
         if verdict.reason:
             return self._refuse(record, pending, verdict, now)
         if verdict.victims and not self._admissions.sources_complete:
-            return []  # some of the pods in the way may not be listed any more
+            return []  # some of the victims may not be listed any more
         del self._waiting[record.uid]
         saved = replace(
             record.saved,
@@ -97,7 +98,7 @@ class Resizes:
         return [*self._admissions.preempt(record, verdict.victims, now, verdict.lacking), record.uid]
 
     def _refuse(self, record: PodRecord, pending: PendingResize, verdict: ResizeVerdict, now: float) -> list[str]:
-        """The pod keeps what it has, and shows why; that is an Event once for each generation and reason."""
+        """Record that the resize is deferred or infeasible, with one Event for each generation and reason."""
         is_new = not pending.decided or pending.reason != verdict.reason
         decided = replace(
             pending, decided=True, reason=verdict.reason, message=verdict.message, since=pending.since or now

@@ -1,10 +1,10 @@
-"""Which sysctls a pod may set (pods.md 3.4). Pure."""
+"""Decides which sysctls a pod may set (pods.md 3.4). Pure."""
 
 from collections.abc import Iterable
 
 from shared.model.objects import Object
 
-_SAFE: dict[str, tuple[int, int]] = {  # name -> kernel from which on it is namespaced, (0, 0) = always was
+_SAFE: dict[str, tuple[int, int]] = {  # name -> first kernel that has it in namespaces, (0, 0) = every kernel
     "kernel.shm_rmid_forced": (0, 0),
     "net.ipv4.ip_local_port_range": (0, 0),
     "net.ipv4.tcp_syncookies": (0, 0),
@@ -19,31 +19,26 @@ _SAFE: dict[str, tuple[int, int]] = {  # name -> kernel from which on it is name
     "net.ipv4.tcp_wmem": (4, 15),
 }
 _IPC = frozenset(
-    (
-        "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.msgmax",
-        "kernel.msgmnb", "kernel.msgmni",
-    )
-)  # fmt: skip
+    f"kernel.{name}" for name in ("sem", "shmall", "shmmax", "shmmni", "shm_rmid_forced", "msgmax", "msgmnb", "msgmni")
+)
 _IPC_PREFIXES = ("fs.mqueue.",)
 
 
 def normalised(name: str) -> str:
-    """With dots for slashes; `net/ipv4/conf/eth0.1/x` keeps the dots that were between slashes as slashes."""
+    """Return the name with dots as separators; in `net/ipv4/conf/eth0.1/x` the dots become slashes."""
     first = next((c for c in name if c in "./"), ".")
     return name if first == "." else name.translate(str.maketrans("./", "/."))
 
 
 def refusal(pod: Object, kernel: tuple[int, int], unsafe: Iterable[str]) -> str:
-    """The kubelet's message for the first sysctl that may not be set, "" when all may. `unsafe`: what the
+    """Return the kubelet's message for the first sysctl that may not be set, "" = all may. `unsafe`: what the
     configuration allows beyond the safe ones, exact names or prefixes ending in `*`."""
     spec = pod.get("spec") or {}
     allowed = [normalised(pattern) for pattern in unsafe]
     for entry in (spec.get("securityContext") or {}).get("sysctls") or ():
         name = normalised(str(entry.get("name") or ""))
-        if not (_is_safe(name, kernel) or any(_fits(name, pattern) for pattern in allowed)):
-            return f'forbidden sysctl: "{name}" not allowlisted'
         space = _namespace(name)
-        if not space:
+        if not space or not (_is_safe(name, kernel) or any(_fits(name, pattern) for pattern in allowed)):
             return f'forbidden sysctl: "{name}" not allowlisted'
         if spec.get("hostNetwork" if space == "Net" else "hostIPC"):
             return f'forbidden sysctl: "{name}" not allowed with host {space} enabled'

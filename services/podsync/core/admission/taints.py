@@ -1,4 +1,4 @@
-"""Taints of the node and what a pod tolerates (pods.md 3.2). Pure."""
+"""Compares the taints of the node with what a pod tolerates (pods.md 3.2). Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ NO_EXECUTE = "NoExecute"
 
 
 def tolerates(pod: Object, taint: Mapping[str, Any]) -> bool:
-    """Some toleration of the pod fits the taint."""
+    """Return whether some toleration of the pod fits the taint."""
     return any(_fits(toleration, taint) for toleration in (pod.get("spec") or {}).get("tolerations") or ())
 
 
 def untolerated(pod: Object, taints: Iterable[Mapping[str, Any]], effect: str) -> bool:
-    """The node has a taint of this effect that the pod does not tolerate."""
+    """Return whether a taint of this effect is not tolerated by the pod."""
     return any(taint.get("effect") == effect and not tolerates(pod, taint) for taint in taints)
 
 

@@ -1,4 +1,4 @@
-"""Adds up what the pods of the node take of it: room and ports (pods.md 3.2). Pure."""
+"""Adds up what the pods of the node take of it: resources and ports (pods.md 3.2). Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -15,13 +15,13 @@ _EVERY_ADDRESS = ("", "0.0.0.0")
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What the pods of the node take, for one decision or several."""
+    """Has what the pods of the node take, for one decision or several."""
 
-    pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not counted below
+    pods: Mapping[str, Object]  # by UID; may have the pod that is decided, which is not in the sums below
     requests: Mapping[str, ResourceList]  # of each pod by UID, as counted in `used`
     count: int
     used: ResourceList
-    # Protocol and number -> address ("" = every one) -> UIDs; may have those of the pod that is decided.
+    # Protocol and number -> address ("" = every one) -> UIDs; may have ports of the pod that is decided.
     ports: Mapping[tuple[str, int], Mapping[str, Collection[str]]]
 
     def without(self, pod: Object) -> "Taken":
@@ -32,14 +32,14 @@ class Taken:
         return replace(self, count=self.count - 1, used=used)
 
     def has_port(self, port: HostPort, own: str) -> bool:
-        """Return whether a pod with another UID than `own` has the port. Takes as long with any number of pods."""
+        """Return whether a pod with another UID than `own` has the port, in a time that no number of pods changes."""
         by_address, address = self.ports.get((port.protocol, port.port), {}), port_address(port)
-        found = by_address.values() if not address else (by_address.get(each, ()) for each in ("", address))
-        return any(other != own for uids in found for other in uids)
+        holders = (by_address.get(key, ()) for key in ("", address)) if address else by_address.values()
+        return any(other != own for uids in holders for other in uids)
 
 
 class TakenSums:
-    """The sums over pods that come, change and go. A change takes as long with any number of pods."""
+    """Keeps the sums over pods that are put and removed. A change takes the same time with any number of pods."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Object] = {}
@@ -48,7 +48,7 @@ class TakenSums:
         self._ports: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
 
     def put(self, pod: Object, requests: ResourceList) -> None:
-        """Count the pod with these requests, in place of what it counted with before."""
+        """Count the pod with these requests, in place of its earlier ones."""
         own = uid(pod)
         before = self._pods.get(own)
         if before is pod and self._requests[own] is requests:
@@ -61,7 +61,7 @@ class TakenSums:
         self._pods[own] = pod
 
     def remove(self, own: str) -> None:
-        """Count the pod with this UID no more; nothing where it is not counted."""
+        """Stop counting the pod with this UID; nothing happens where it is not counted."""
         if own in self._pods:
             self._count(own, {})
             self._give_up_ports(own)

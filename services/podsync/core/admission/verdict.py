@@ -1,4 +1,4 @@
-"""Whether this node takes a pod on at all, and what of an admitted pod will have no effect (pods.md 3).
+"""Decides whether this node admits a pod (pods.md 3).
 
 The verdict is saved with the pod's record, so that a restart never rejects a running pod.
 """
@@ -25,44 +25,45 @@ _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """`reason` "" = admitted, with this allocation."""
+    """Has the decision on a pod: `reason` "" = admitted, with this allocation."""
 
     reason: str = ""
     message: str = ""
-    ask_for_node: bool = False  # refused for the node's labels alone: look at the Node itself before it counts
+    ask_for_node: bool = False  # rejected only because of the node's labels: the Node is read again first
     victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
     lacking: str = ""  # the first resource for which they are preempted
     allocation: Allocation | None = None  # None = rejected
 
 
 def admit(pod: Object, phase: str, view: NodeView, others: Taken) -> Verdict:
-    """The handlers in the kubelet's order; the first refusal counts. `phase`: of the pod as the API server has it, "" =
-    none; `others`: what the pods on the node take, this one not counted."""
-    for refused in (_size(pod), _pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
-        if refused.reason:
-            return refused
-    verdict = _fit(pod, view, others)
+    """Decide whether to admit a pod, with the kubelet's checks in its order: the first failure counts. `phase`: the
+    pod's phase in the API server, "" = none; `others`: what the pods on the node take, without this one."""
+    checks = (_check_size(pod), _check_pressure(pod, view), _check_sysctls(pod, view), _check_platform(pod, view))
+    for verdict in checks:
+        if verdict.reason:
+            return verdict
+    verdict = _check_fit(pod, view, others)
     if verdict.reason:
         return verdict
     if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
         return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
-    unsupported = _unsupported(pod, view)
+    unsupported = _check_features(pod, view)
     if unsupported.reason:
         return unsupported
     return Verdict(victims=verdict.victims, lacking=verdict.lacking, allocation=allocation_of(pod))
 
 
-def _size(pod: Object) -> Verdict:
-    """The status of a pod names each of its containers and is computed again at each of its events, and each Secret and
-    ConfigMap is read: a pod as large as the API server permits would delay every other pod."""
+def _check_size(pod: Object) -> Verdict:
+    """Reject a pod that is too large: its status names each of its containers and is computed at each of its events,
+    and each Secret and ConfigMap is read, so a pod of the API server's maximum size would delay every other pod."""
     if what := oversize(pod):
         text = f"Pod requires node features that are not available: {what}"
         return Verdict(reason="PodFeatureUnsupported", message=text)
     return Verdict()
 
 
-def _unsupported(pod: Object, view: NodeView) -> Verdict:
-    """What would run wrongly is refused: features that are missing here, or whose gate is off."""
+def _check_features(pod: Object, view: NodeView) -> Verdict:
+    """Reject a pod with features that are missing here, or whose gate is off: it would run wrongly."""
     off = view.facts.gates_off
     if POD_LEVEL_RESOURCES in off and has_pod_level_resources(pod):
         return Verdict(reason="PodLevelResourcesNotSupported", message="PodLevelResources feature gate is disabled")
@@ -74,8 +75,8 @@ def _unsupported(pod: Object, view: NodeView) -> Verdict:
     return Verdict(reason="PodFeatureUnsupported", message=text)
 
 
-def _pressure(pod: Object, view: NodeView) -> Verdict:
-    """Under pressure no new pods, but for critical ones; under memory pressure alone only BestEffort ones wait."""
+def _check_pressure(pod: Object, view: NodeView) -> Verdict:
+    """Reject pods under pressure, but no critical ones; under memory pressure alone only BestEffort ones."""
     if not view.pressures or is_critical(pod):
         return Verdict()
     modest = qos_class(pod) is not QosClass.BEST_EFFORT or tolerates(pod, _MEMORY_PRESSURE)
@@ -84,15 +85,16 @@ def _pressure(pod: Object, view: NodeView) -> Verdict:
     return Verdict(reason="Evicted", message=f"The node had condition: [{' '.join(view.pressures)}]. ")
 
 
-def _sysctls(pod: Object, view: NodeView) -> Verdict:
+def _check_sysctls(pod: Object, view: NodeView) -> Verdict:
     text = refusal(pod, view.facts.kernel, view.facts.allowed_unsafe_sysctls)
     return Verdict(reason="SysctlForbidden", message=text) if text else Verdict()
 
 
-def _platform(pod: Object, view: NodeView) -> Verdict:
+def _check_platform(pod: Object, view: NodeView) -> Verdict:
     spec = pod.get("spec") or {}
     label = ((pod.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/os")
-    if label is not None and label != view.labels.get("kubernetes.io/os"):  # the pod's own label: the kubelet's quirk
+    # As the kubelet, this compares the pod's own label.
+    if label is not None and label != view.labels.get("kubernetes.io/os"):
         return Verdict(
             reason="PodOSSelectorNodeLabelDoesNotMatch",
             message="Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
@@ -108,31 +110,34 @@ def _platform(pod: Object, view: NodeView) -> Verdict:
     return Verdict()
 
 
-def _fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
-    found = predicate_failures(pod, view, others)
-    if not found:
+def _check_fit(pod: Object, view: NodeView, others: Taken) -> Verdict:
+    failures = predicate_failures(pod, view, others)
+    if not failures:
         return Verdict()
-    if is_critical(pod) and all(failure.resource for failure in found):
-        return _make_room(pod, found, others)
-    first = next((failure for failure in found if not failure.resource), found[0]) if is_critical(pod) else found[0]
-    only_labels = [failure.reason for failure in found] == ["NodeAffinity"]
+    first = failures[0]
+    if is_critical(pod):  # preemption may solve a lack of room, so another failure is reported before it
+        others_than_room = [failure for failure in failures if not failure.resource]
+        if not others_than_room:
+            return _make_room(pod, failures, others)
+        first = others_than_room[0]
+    only_labels = [failure.reason for failure in failures] == ["NodeAffinity"]
     return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
 
 
-def _make_room(pod: Object, found: list[PredicateFailure], others: Taken) -> Verdict:
+def _make_room(pod: Object, lacks: list[PredicateFailure], others: Taken) -> Verdict:
     own = uid(pod)
     candidates = [other for other_uid, other in others.pods.items() if other_uid != own]
     try:
-        victims = choose_victims(pod, candidates, {failure.resource: failure.lacking for failure in found})
+        victims = choose_victims(pod, candidates, {lack.resource: lack.lacking for lack in lacks})
     except NoVictimsError as error:
         what = f"preemption: error finding a set of pods to preempt: {error}"
         text = f"Unexpected error while attempting to recover from admission failure: {what}"
         return Verdict(reason="UnexpectedAdmissionError", message=text)
-    return Verdict(victims=victims, lacking=found[0].resource)
+    return Verdict(victims=victims, lacking=lacks[0].resource)
 
 
 def _needs_apparmor(pod: Object) -> bool:
-    """Some container is to run under a profile, and be it the runtime's own."""
+    """Return whether a container is to run under an AppArmor profile, which may be the runtime's default."""
     spec = pod.get("spec") or {}
     every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     profiles = [(holder.get("securityContext") or {}).get("appArmorProfile") for holder in (spec, *every)]

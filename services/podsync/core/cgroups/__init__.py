@@ -1,4 +1,3 @@
-"""Names and values of cgroups: of pods, QoS classes and kubepods, for the drivers cgroupfs and systemd.
-
-Touches no file and asks no systemd. Must not know the record of a pod.
+"""Decides names and values of the cgroups of pods, QoS classes and kubepods, for the drivers cgroupfs and systemd.
+Reads and writes no file, and does not call systemd. Must not know the record of a pod.
 """

@@ -1,4 +1,4 @@
-"""Which files of a cgroup get which text for which values, on v1 and on v2 (node.md 4.2, 4.3). Writes none."""
+"""Decides the text of each file of a cgroup from its values, on v1 and on v2 (node.md 4.2, 4.3). Writes no file."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ DEFAULT_PERIOD = 100_000  # microseconds
 
 @dataclass(frozen=True, kw_only=True)
 class FileText:
-    """One file to write. `controller`: whose it is, on v1 also in which hierarchy it is."""
+    """Has one file to write. `controller`: the controller it belongs to, which on v1 also selects the hierarchy."""
 
     controller: str
     file: str
@@ -21,7 +21,7 @@ class FileText:
 
 
 def v1_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
-    """For a host with a hierarchy for each controller. Every page size (`2MB`) that has no limit is given 0."""
+    """Return the files for a host with a hierarchy for each controller. A page size (`2MB`) without a limit gets 0."""
     files: list[FileText] = []
     if values.cpuset_cpus:
         files.append(FileText(controller="cpuset", file="cpuset.cpus", text=values.cpuset_cpus))
@@ -39,7 +39,7 @@ def v1_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
 
 
 def v2_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
-    """For a host with the one hierarchy. Every page size (`2MB`) that has no limit is given 0."""
+    """Return the files for a host with the unified hierarchy. A page size (`2MB`) without a limit gets 0."""
     files: list[FileText] = []
     if values.cpuset_cpus:
         files.append(FileText(controller="cpuset", file="cpuset.cpus", text=values.cpuset_cpus))
@@ -64,7 +64,7 @@ def _pids(limit: int) -> str:
 
 
 def _huge_pages(values: CgroupValues, page_sizes: Iterable[str], ending: str) -> list[FileText]:
-    """A limit of what is used and, where the kernel has it, of what is reserved."""
+    """Return the files with a limit of the pages in use and, where the kernel has it, of reserved pages."""
     limits = dict.fromkeys(page_sizes, 0) | dict(values.hugepage_limits)
     files: list[FileText] = []
     for size, limit in limits.items():

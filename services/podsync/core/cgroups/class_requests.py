@@ -1,4 +1,4 @@
-"""What the pods of each QoS class request together (node.md 4.4, 4.6)."""
+"""Sums what the pods of each QoS class request (node.md 4.4, 4.6)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from shared.podspec.resources import pod_requests
 
 @dataclass(frozen=True, kw_only=True)
 class ClassRequests:
-    """Sums over the active pods: CPU in millicores, memory in bytes."""
+    """Has the sums over the active pods: CPU in millicores, memory in bytes."""
 
     burstable_cpu: int = 0
     burstable_memory: int = 0
@@ -19,13 +19,14 @@ class ClassRequests:
 
 
 class RequestSums:
-    """Reads each pod once: every start of a pod needs the sums, and the other pods are the same objects then."""
+    """Computes the sums, and keeps what each pod requests: every start of a pod needs the sums, and the other pods are
+    the same objects then."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[Object, ClassRequests]] = {}  # UID -> the pod, and what it requests
+        self._read: dict[str, tuple[Object, ClassRequests]] = {}  # UID -> the pod and its requests
 
     def total(self, active_pods: Iterable[Object]) -> ClassRequests:
-        """Return the sums. Pods that are not given are forgotten."""
+        """Return the sums over these pods, and forget all others."""
         before, self._read = self._read, {}
         for pod in active_pods:
             known = before.get(pod_uid := uid(pod))

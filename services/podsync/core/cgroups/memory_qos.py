@@ -1,4 +1,4 @@
-"""Memory of QoS classes, pods and containers that is reserved, protected or throttled (node.md 4.5-4.7). Pure.
+"""Decides which memory of QoS classes, pods and containers is reserved, protected or throttled (node.md 4.5-4.7). Pure.
 
 `qosReserved` limits the lower classes. The gate MemoryQoS, on cgroup v2 alone, sets memory.high of containers and, with
 TieredReservation, memory.min of what Guaranteed pods request and memory.low of what Burstable pods request.
@@ -8,8 +8,8 @@ from services.podsync.core.cgroups.class_requests import ClassRequests
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.podspec.qos import QosClass
 
-SMALLEST_LIMIT = 4096  # bytes; a limit of 0 or less is none to the kernel
-_PAGE = 4096  # bytes
+MIN_LIMIT_BYTES = 4096  # the kernel takes a limit of 0 or less for none
+_PAGE_BYTES = 4096
 _SAFE_KERNEL = (5, 9)
 
 
@@ -32,7 +32,7 @@ def class_limit(qos: QosClass, requested: ClassRequests, facts: NodeFacts) -> in
     limit = available - requested.guaranteed_memory * share // 100
     if qos is QosClass.BEST_EFFORT:
         limit -= requested.burstable_memory * share // 100
-    return max(limit, SMALLEST_LIMIT)
+    return max(limit, MIN_LIMIT_BYTES)
 
 
 def protected(qos: QosClass, amount: int, facts: NodeFacts) -> dict[str, int]:
@@ -62,5 +62,5 @@ def throttled_at(request: int, limit: int, facts: NodeFacts) -> int | None:
     highest = limit or facts.enforced_memory
     if not facts.memory_qos or not highest:
         return None
-    high = int((request + facts.memory_throttling_factor * (highest - request)) // _PAGE) * _PAGE
+    high = int((request + facts.memory_throttling_factor * (highest - request)) // _PAGE_BYTES) * _PAGE_BYTES
     return high if high > request else None

@@ -1,7 +1,7 @@
-"""What kubepods, the cgroup above all pods, is given, and what the cgroups of the system's and of Kubernetes' daemons:
-node allocatable as it is enforced (node.md 4.5). Pure.
-
-Unlike the allocatable that the Node shows, it keeps what eviction reserves: a pod may use it until eviction acts.
+"""Decides the values of kubepods, the cgroup above all pods, and of the cgroups of the system's and Kubernetes' daemons
+(node.md 4.5). Pure.
+The limits of kubepods include what eviction reserves, unlike the Node's allocatable: pods may use it until eviction
+acts.
 """
 
 from collections.abc import Mapping
@@ -17,18 +17,19 @@ PIDS = "pid"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCapacity:
-    """What the machine has, and what of it is kept from pods."""
+    """Has the capacity of the machine, and what is reserved of it."""
 
     cpus: int
     memory: int  # bytes
-    pids: int  # the smaller of kernel.pid_max and kernel.threads-max; 0 = unknown
+    pids: int  # the smaller of kernel.pid_max and kernel.threads-max; 0 = not known
     hugepages: Mapping[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes in the pool
     cpu_list: str = ""  # every CPU, such as 0-7
     reserved: tuple[Mapping[str, str], ...] = ()  # resource -> quantity: systemReserved, kubeReserved
 
 
 def kubepods_values(capacity: NodeCapacity, enforced: tuple[str, ...], *, with_cpus: bool = False) -> CgroupValues:
-    """The values; without `pods` among what is enforced the machine's capacity. `with_cpus`: name the CPUs as well."""
+    """Return the values of kubepods; without `pods` in `enforced` they are the machine's capacity. `with_cpus`: they
+    also name the CPUs."""
     kept = capacity.reserved if PODS in enforced else ()
 
     def left(resource: str, total: int, unit: int = 1) -> int:
@@ -55,7 +56,7 @@ def kubepods_values(capacity: NodeCapacity, enforced: tuple[str, ...], *, with_c
 
 @dataclass(frozen=True, kw_only=True)
 class Reservation:
-    """A reservation for daemons, and the cgroup that they run in. `kind`: system or kube; `cgroup`: as configured."""
+    """Has a reservation for daemons, and their cgroup. `kind`: system or kube; `cgroup`: as configured."""
 
     kind: str
     cgroup: str
@@ -66,7 +67,7 @@ class Reservation:
 def enforced_reservations(
     enforced: tuple[str, ...], system: tuple[str, Mapping[str, str]], kube: tuple[str, Mapping[str, str]]
 ) -> list[Reservation]:
-    """The reservations that enforceNodeAllocatable names; each is a cgroup and its amounts."""
+    """Return the reservations that enforceNodeAllocatable names. `system`, `kube`: a cgroup and its amounts."""
     return [
         Reservation(kind=kind, cgroup=cgroup, amounts=amounts, compressible=f"{name}-compressible" in enforced)
         for kind, name, (cgroup, amounts) in (("system", "system-reserved", system), ("kube", "kube-reserved", kube))
@@ -75,8 +76,8 @@ def enforced_reservations(
 
 
 def reservation_values(reservation: Reservation, *, protect_memory: bool = False) -> CgroupValues:
-    """The values of the cgroup: what is not reserved stays as it is, but where the hugetlb controller exists page
-    sizes that are not reserved are written as 0 (node.md 4.3). `protect_memory`: keep it from being reclaimed."""
+    """Return the values of the daemons' cgroup. What is not reserved stays as it is, but where the hugetlb controller
+    exists, page sizes that are not reserved get 0 (node.md 4.3). `protect_memory`: the memory is not reclaimed."""
     amounts = parse_resources(reservation.amounts)
     cpu, memory, pids = amounts.get("cpu"), amounts.get("memory"), amounts.get(PIDS)
     cpu_shares = None if cpu is None else shares(cpu.milli())

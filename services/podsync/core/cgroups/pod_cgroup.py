@@ -1,4 +1,6 @@
-"""Names and values of the pod and QoS cgroups, and the pod of a name (pods.md 6.6, node.md 4.1-4.4). Writes none."""
+"""Decides names and values of the cgroups of pods and QoS classes, and finds the pod of a name (pods.md 6.6, node.md
+4.1-4.4). Writes nothing.
+"""
 
 from dataclasses import dataclass, field
 
@@ -29,7 +31,7 @@ _QOS_COMPONENT = {QosClass.BURSTABLE: ("burstable",), QosClass.BEST_EFFORT: ("be
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupValues:
-    """What a cgroup is given. None: that file is not written."""
+    """Has the values of a cgroup. None = the file is not written."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None  # microseconds per period; -1 = no limit
@@ -43,12 +45,12 @@ class CgroupValues:
 
 
 def qos_cgroup_name(qos: QosClass, facts: NodeFacts) -> str:
-    """Of a QoS class; Guaranteed pods sit in kubepods itself."""
+    """Return the name of a QoS class's cgroup, which for Guaranteed is kubepods itself."""
     return cgroup_name((*_components(facts), *_QOS_COMPONENT[qos]), facts.cgroup_driver)
 
 
 def qos_cgroup_names(facts: NodeFacts) -> tuple[str, ...]:
-    """The cgroups directly below which pods have theirs: kubepods, burstable, besteffort."""
+    """Return the names of the cgroups whose children are cgroups of pods: kubepods, burstable, besteffort."""
     return tuple(qos_cgroup_name(qos, facts) for qos in QosClass)
 
 
@@ -63,20 +65,20 @@ def pod_uid_of(directory: str, driver: str) -> str | None:
 
 
 def pod_cgroup_name(pod: Object, facts: NodeFacts) -> str:
-    """Of a pod: also CRI's cgroup_parent."""
+    """Return the name of a pod's cgroup, which is also CRI's cgroup_parent."""
     components = (*_components(facts), *_QOS_COMPONENT[qos_class(pod)], f"{POD_PREFIX}{uid(pod)}")
     return cgroup_name(components, facts.cgroup_driver)
 
 
 def possible_pod_cgroup_names(pod_uid: str, facts: NodeFacts) -> tuple[str, ...]:
-    """Where the cgroup of a pod may be of which only the UID is known: one place for each QoS class."""
+    """Return the names that the cgroup of a pod may have of which only the UID is known: one for each QoS class."""
     own = f"{POD_PREFIX}{pod_uid}"
     places = ((*_components(facts), *_QOS_COMPONENT[qos], own) for qos in QosClass)
     return tuple(cgroup_name(components, facts.cgroup_driver) for components in places)
 
 
 def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
-    """For a pod's cgroup when it is made; nothing but a resize changes it later."""
+    """Return the values of a pod's new cgroup; only a resize changes them later."""
     qos = qos_class(pod)
     requests, limits = pod_requests(pod), pod_limits(pod)
     hugepages = dict.fromkeys(facts.page_sizes, 0)
@@ -101,8 +103,8 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
 
 
 def qos_cgroup_values(qos: QosClass, requested: ClassRequests, facts: NodeFacts) -> CgroupValues:
-    """For a QoS class's cgroup: CPU by the requests of Burstable pods, memory as configured, huge pages without limit.
-    For Guaranteed (kubepods) its own limits come from node allocatable."""
+    """Return the values of a QoS class's cgroup: CPU by the requests of Burstable pods, memory as configured, huge
+    pages without limit. The limits of kubepods (Guaranteed) follow from node allocatable instead."""
     cpu = {
         QosClass.GUARANTEED: None,
         QosClass.BEST_EFFORT: shares(0),
@@ -123,7 +125,8 @@ def _components(facts: NodeFacts) -> tuple[str, ...]:
 
 
 def _all_limited(pod: Object, resource: str) -> bool:
-    """The pod, or every container of it, has a limit; an init container also has those of the sidecars before it."""
+    """Return whether the pod, or every container of it, has a limit; an init container counts with the sidecars before
+    it."""
     if has_pod_level_resources(pod) and resource in pod_level(pod, "limits"):
         return True
     regular = [resource_list(container, "limits") for container in (pod.get("spec") or {}).get("containers") or ()]

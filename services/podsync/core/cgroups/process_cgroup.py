@@ -1,6 +1,5 @@
-"""The cgroup of a process, by its /proc/<pid>/cgroup, and the cgroups that processes are put into (node.md 4.8). Pure.
-
-Such a cgroup is named by its path below the mount points of the controllers, whatever the driver is.
+"""Reads the cgroup of a process from the text of /proc/<pid>/cgroup, and names configured cgroups (node.md 4.8). Pure.
+A name is the path below the mount points of the controllers, with either driver.
 """
 
 import posixpath

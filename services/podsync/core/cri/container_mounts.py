@@ -15,7 +15,7 @@ from shared.podspec.exec_space import TooLongError
 from shared.podspec.expansion import expand_strictly
 
 ETC_HOSTS = "/etc/hosts"
-LONGEST_PATH = 4095  # bytes: PATH_MAX without the final NUL
+MAX_PATH_BYTES = 4095  # bytes: PATH_MAX without the final NUL
 _PROPAGATION = {
     "HostToContainer": "PROPAGATION_HOST_TO_CONTAINER",
     "Bidirectional": "PROPAGATION_BIDIRECTIONAL",
@@ -52,10 +52,10 @@ def wanted_subpaths(container: Object, env: Mapping[str, str], image_volumes: Co
         subpath = mount.get("subPath") or ""
         if mount.get("subPathExpr"):
             try:
-                subpath, missing = expand_strictly(mount["subPathExpr"], env, longest=LONGEST_PATH)
+                subpath, missing = expand_strictly(mount["subPathExpr"], env, longest=MAX_PATH_BYTES)
             except TooLongError:
                 raise ContainerConfigError(
-                    f"volumeMounts[{index}].subPathExpr is too long: the kernel takes {LONGEST_PATH} bytes of a path"
+                    f"volumeMounts[{index}].subPathExpr is too long: the kernel takes {MAX_PATH_BYTES} bytes of a path"
                 ) from None
             if missing:
                 raise ContainerConfigError(f"missing value for {', '.join(missing)}")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.cgroups.class_requests import ClassRequests
-from services.podsync.core.cgroups.memory_qos import SMALLEST_LIMIT, class_limit, compatibility_warning, throttled_at
+from services.podsync.core.cgroups.memory_qos import MIN_LIMIT_BYTES, class_limit, compatibility_warning, throttled_at
 from services.podsync.core.cgroups.node_cgroup import Reservation, reservation_values
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_values, qos_cgroup_values
 from services.podsync.core.cgroups.systemd_properties import limit_properties
@@ -52,7 +52,7 @@ def test_lower_classes_are_kept_from_a_share_of_the_requests(share: int, burstab
 
 def test_a_class_for_which_nothing_is_left_has_the_smallest_limit() -> None:
     requested = ClassRequests(burstable_memory=8 * GIB, guaranteed_memory=GIB)
-    assert class_limit(QosClass.BEST_EFFORT, requested, facts(qos_reserved_memory=100)) == SMALLEST_LIMIT
+    assert class_limit(QosClass.BEST_EFFORT, requested, facts(qos_reserved_memory=100)) == MIN_LIMIT_BYTES
 
 
 @pytest.mark.parametrize("node", [facts(), NodeFacts(node_name="n", qos_reserved_memory=50)])

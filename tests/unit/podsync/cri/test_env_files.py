@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.podsync.adapters.pod import env_files
-from services.podsync.adapters.pod.env_files import LARGEST, MOST_FILES, read_env_files, read_inside
+from services.podsync.adapters.pod.env_files import MAX_FILE_BYTES, MAX_FILES, read_env_files, read_inside
 from services.podsync.core.cri.container_mounts import MountedVolume
 from services.podsync.core.cri.env_file import EnvFileError, parse_env_file
 from services.podsync.core.cri.environment import EnvFile
@@ -120,7 +120,7 @@ def test_a_file_that_is_not_there_is_missing(volume: Path, path: str) -> None:
 def test_what_is_no_file_of_variables_is_an_error_without_details(volume: Path) -> None:
     (volume / "bad").write_text("A=x\n")
     (volume / "bytes").write_bytes(b"A='\xff'\n")
-    (volume / "large").write_bytes(b"#" * (LARGEST + 1))
+    (volume / "large").write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     (volume / "loop").symlink_to("loop")
     os.mkfifo(volume / "pipe")
     for path in ("bad", "bytes", "large", "loop", "pipe", "d", "", "a\0b"):
@@ -158,9 +158,9 @@ TOO_MUCH = "environment files are not read: a container may name 16 of 2 MiB tog
 
 
 def test_more_files_than_a_container_may_name_are_not_read(volume: Path) -> None:
-    container = referring(*((f"{'d/../' * n}a.env", "A") for n in range(MOST_FILES + 5)))
+    container = referring(*((f"{'d/../' * n}a.env", "A") for n in range(MAX_FILES + 5)))
     found = list(read_env_files(container, {"v": MountedVolume(host_path=str(volume))}).values())
-    assert found == [EnvFile({"A": "x"})] * MOST_FILES + [EnvFile({}, error=TOO_MUCH)] * 5
+    assert found == [EnvFile({"A": "x"})] * MAX_FILES + [EnvFile({}, error=TOO_MUCH)] * 5
 
 
 def test_larger_files_than_an_environment_has_room_for_are_not_read(volume: Path) -> None:

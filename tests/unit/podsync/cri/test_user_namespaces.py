@@ -111,7 +111,7 @@ def pods(root: Path, *uids: str) -> None:
 
 def test_the_record_is_on_disk_before_the_ids_are_returned(tmp_path: Path) -> None:
     pods(tmp_path, "a")
-    given = UserNamespaces(tmp_path).give("a")
+    given = UserNamespaces(tmp_path).allocate("a")
     record = tmp_path / "pods" / "a" / "userns"
     assert restored(json.loads(record.read_bytes())) == given
     assert record.stat().st_mode & 0o777 == 0o600
@@ -120,24 +120,24 @@ def test_the_record_is_on_disk_before_the_ids_are_returned(tmp_path: Path) -> No
 def test_a_pod_keeps_its_ids_over_a_restart_of_the_agent_and_no_other_pod_gets_them(tmp_path: Path) -> None:
     pods(tmp_path, "a", "b", "c")
     before = UserNamespaces(tmp_path)
-    given = {uid: before.give(uid) for uid in ("a", "b")}
+    given = {uid: before.allocate(uid) for uid in ("a", "b")}
     after = UserNamespaces(tmp_path)
-    assert {uid: after.give(uid) for uid in ("b", "a")} == given
-    assert after.of("a") == given["a"]
-    assert after.give("c") == block(3)
+    assert {uid: after.allocate(uid) for uid in ("b", "a")} == given
+    assert after.find("a") == given["a"]
+    assert after.allocate("c") == block(3)
 
 
 def test_ids_are_free_once_the_pod_has_ended_or_its_directory_is_gone(tmp_path: Path) -> None:
     pods(tmp_path, "a", "b", "c", "d")
     namespaces = UserNamespaces(tmp_path)
     for uid in ("a", "b"):
-        namespaces.give(uid)
+        namespaces.allocate(uid)
     namespaces.release("a")
-    assert (namespaces.of("a"), (tmp_path / "pods" / "a" / "userns").exists()) == (None, False)
-    assert namespaces.give("c") == block(1)
+    assert (namespaces.find("a"), (tmp_path / "pods" / "a" / "userns").exists()) == (None, False)
+    assert namespaces.allocate("c") == block(1)
     (tmp_path / "pods" / "b" / "userns").unlink()
     (tmp_path / "pods" / "b").rmdir()
-    assert namespaces.give("d") == block(2)
+    assert namespaces.allocate("d") == block(2)
     namespaces.release("unknown")
 
 
@@ -147,17 +147,17 @@ def test_a_record_of_no_use_stops_its_own_pod_alone(tmp_path: Path) -> None:
     record.write_text("{}")
     namespaces = UserNamespaces(tmp_path)
     with pytest.raises(SandboxConfigError, match=r"pods/a/userns is of no use: .*; remove it once nothing of the pod"):
-        namespaces.give("a")
-    assert namespaces.give("b") == block(1)
+        namespaces.allocate("a")
+    assert namespaces.allocate("b") == block(1)
     record.unlink()
-    assert namespaces.give("a") == block(2)
+    assert namespaces.allocate("a") == block(2)
 
 
 def test_ids_that_cannot_be_written_down_are_not_given(tmp_path: Path) -> None:
     namespaces = UserNamespaces(tmp_path)
     with pytest.raises(SandboxConfigError, match=r"cannot write .*/pods/a/userns: No such file or directory"):
-        namespaces.give("a")
-    assert namespaces.of("a") is None
+        namespaces.allocate("a")
+    assert namespaces.find("a") is None
 
 
 def test_user_kubelets_range_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +167,8 @@ def test_user_kubelets_range_is_used_where_there_is_one(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(pwd, "getpwnam", lambda name: name)
     pods(tmp_path, "a")
-    assert UserNamespaces(tmp_path).give("a") == block(10)
+    assert UserNamespaces(tmp_path).allocate("a") == block(10)
     tool.write_text("#!/bin/sh\necho 'no such user' >&2; exit 1\n")
     pods(tmp_path, "b")
     with pytest.raises(SandboxConfigError, match="getsubids kubelet: no such user; give user kubelet a range"):
-        UserNamespaces(tmp_path).give("b")
+        UserNamespaces(tmp_path).allocate("b")

@@ -11,7 +11,7 @@ import pytest
 
 from services.podsync.adapters.node.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.pod_directories import PodDirectories
-from services.podsync.adapters.story import BYTES_PER_FILE, StoryFiles
+from services.podsync.adapters.story import MAX_FILE_BYTES, StoryFiles
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.events import PodDesired, PodUndesired
 
@@ -156,7 +156,7 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
     book.close()
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["u1.1.jsonl", "u1.jsonl"]
-    assert all(file.stat().st_size <= BYTES_PER_FILE for file in files)
+    assert all(file.stat().st_size <= MAX_FILE_BYTES for file in files)
     assert '"at":399.0' in files[1].read_text()
 
 
@@ -194,7 +194,7 @@ def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: 
         tried.append(path.name)
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
+    monkeypatch.setattr("services.podsync.adapters.story.MAX_OLD_STORIES", 0)
     book = StoryFiles(tmp_path)
     (tmp_path / "gone.jsonl").write_text("{}\n")
     monkeypatch.setattr(Path, "unlink", refused)
