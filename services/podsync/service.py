@@ -34,7 +34,7 @@ PRESSURE = "pressure"  # key of the record of the conditions' transitions
 
 
 class PodSyncService:
-    """The parts and their connections. `loop` alone calls `core`."""
+    """Builds the parts and connects them. Only `loop` calls `core`."""
 
     def __init__(self, context: Context, runtime: Runtime) -> None:
         config, clock, bus = context.config, context.clock, context.bus
@@ -82,9 +82,16 @@ class PodSyncService:
         self.housekeeping = Housekeeping(
             context=context, runtime=runtime, calls=self.calls, core=self.core, node_reads=node_reads, events=events
         )
-        streams, keeping = PodStreams(bus), self.housekeeping
         self.loop = PodLoop(
-            context, self.core, self.checkpoint, steady, self.stories, self.calls, events, keeping, streams
+            context,
+            self.core,
+            self.checkpoint,
+            steady,
+            self.stories,
+            self.calls,
+            events,
+            self.housekeeping,
+            PodStreams(bus),
         )
         self.eviction = Eviction(
             context,
@@ -100,7 +107,7 @@ class PodSyncService:
         Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)
 
     async def run(self) -> None:
-        """Continue from the checkpoint; then report once a second that no worker is overdue."""
+        """Continue from the checkpoint, and report once a second whether a worker is overdue, until cancelled."""
         self.loop.start()
         self.eviction.start()
         housekeeping = self.housekeeping.start()

@@ -40,7 +40,7 @@ class StoryFiles:
     def add(self, uid: str, now: float, what: Event | Instruction) -> None:
         """Write the lines of this event or instruction soon; `now` is wall seconds. A thread writes, so that a disk
         that hangs delays no caller. Lines beyond MAX_WAITING_LINES are dropped."""
-        self._queue_lines(uid, now, lambda: self._story_lines.of(uid, what))
+        self._queue_lines(uid, now, lambda: self._story_lines.describe(uid, what))
 
     def add_wait(self, uid: str, now: float, waits_for: str) -> None:
         """Write soon what the pod waits for, "" = nothing any more."""

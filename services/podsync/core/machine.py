@@ -1,7 +1,6 @@
-"""PodSync: the one gate of podsync's core. Events and the time go in, instructions come out.
-
-Lets `node_state` take an event in and `steps` decide what each pod it touched needs next; saves, publishes and calls
-follow from that. Must not know how anything is done.
+"""Decides what follows from each event: the entry to podsync's core. Events and the time go in, instructions come out.
+`node_state` takes an event in, and `steps` decides what each pod that it touched needs next; saves, publications and
+calls follow from that. Must not know how an instruction is carried out.
 """
 
 from dataclasses import dataclass, field
@@ -48,11 +47,11 @@ _STOPPED = (PodState.TERMINATED, PodState.FINISHED)
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The constants of the core: the start number on disk, back-off ceiling (seconds), when this process began."""
+    """Has the constants of the core."""
 
-    boot: int
-    started_at: float  # CLOCK_MONOTONIC seconds; earlier observations are from another process
-    maximum_backoff: float = 300.0
+    boot: int  # the start number
+    started_at: float  # CLOCK_MONOTONIC seconds; earlier observations are of another process
+    maximum_backoff: float = 300.0  # seconds
     sync_seconds: float = 60.0  # between two evaluations of a pod without events
     node_ips: tuple[str, ...] = ()  # where the Node object has none
     facts: MachineFacts = field(default_factory=MachineFacts)
@@ -62,11 +61,11 @@ class Settings:
 
 
 class PodSync:
-    """All pods of the node. Call `handle` for every event, in the order they come."""
+    """Decides for all pods of the node. Call `handle` for every event, in the order in which they arrive."""
 
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
-        self._addresses_of: Any = None  # the Node that `_addresses` are of
+        self._addresses_of: Any = None  # the Node that has `_addresses`
         self._addresses: tuple[str, ...] = ()
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.admissions.node_known = not settings.joins_cluster
@@ -78,27 +77,27 @@ class PodSync:
 
     @property
     def node_ips(self) -> tuple[str, ...]:
-        """The node's addresses for statuses, environments and hooks: the Node's, where it has none the machine's."""
+        """The node's addresses for statuses, environments and hooks: the Node's, or the machine's where it has none."""
         node = self.node_state.admissions.node
         if node is not self._addresses_of:
             self._addresses_of, self._addresses = node, node_addresses(node)
         return self._addresses or self.settings.node_ips
 
     def start(self, now: float) -> list[Instruction]:
-        """The instructions of a new process: publish what the checkpoint contains, look at every pod that has not
-        finished."""
+        """Return the instructions of a new process: publish what the checkpoint contains, and list every pod that has
+        not finished in the runtime."""
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
         for uid in list(self.records):
-            record = self.records[uid]  # as it is now: the pods before may have changed it
-            # The clock may have been set back meanwhile.
+            record = self.records[uid]  # read now: the decisions about earlier pods may have changed it
+            # `not_after`, because the clock may have been set back since the record was saved.
             self.node_state.pods.put(replace(record, saved=not_after(record.saved, now)))
             out += self._advance_alone(uid, "podsync started", now)
         return out
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Take in one event; `now` is steady seconds: the wall clock's at the start of this process, then independent
-        of it; `node_state.skew` is how far the wall clock was set away from it since."""
+        """Take in one event and return the instructions that follow. `now` is steady seconds, which a change of the
+        wall clock does not affect; `node_state.skew` is how far the wall clock is ahead of them."""
         touched = self.node_state.take_in(event, now)
         errors = self.node_state.admissions.take_errors()
         out: list[Instruction] = [ReportInternalError(cause=event.cause, uid=uid, error=e) for uid, e in errors.items()]
@@ -112,12 +111,12 @@ class PodSync:
         return out
 
     def _next_wake(self, now: float) -> list[Instruction]:
-        """The one timer was set for the earliest moment and has ended: the next moment is requested again."""
+        """Request the next moment to wake at: the one timer was set for the earliest moment, which is over."""
         left = [r.wake_at for r in self.node_state.pods.at_work() if now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
-        """What the checkpoint holds of every pod, by UID; the constructor's `checkpoint` is its inverse."""
+        """Return what the checkpoint has of every pod, by UID, as the constructor takes it."""
         return {uid: persisted(record) for uid, record in self.records.items()}
 
     def validate(self) -> None:
@@ -190,8 +189,8 @@ class PodSync:
         return out + self._advance_others(self.records[record.uid], had_stopped=had_stopped, now=now)
 
     def _take_in(self, record: PodRecord, until: float | None, now: float) -> tuple[PodRecord, list[PodEvent]]:
-        """Return the record with what holds now: its deadline `until`, its volumes and its status; with it the events
-        that were noted in it so far, which are taken out of it."""
+        """Return the record with its deadline `until`, volumes and status as of now; and the events that were noted in
+        it, which are taken out of it."""
         admitted = record.saved.state is PodState.SYNC and not record.saved.rejected and record.saved.admission_decided
         if until is not None and until <= now:
             record = lifecycle.past_deadline(record, now)
@@ -202,7 +201,7 @@ class PodSync:
         if events or volumes is not record.volumes:
             record = replace(record, noted=(), volumes=volumes)
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
-            # The safety net under every event that may have been missed.
+            # The pod is listed again from time to time, in case an event was missed.
             record = replace(record, observed=outdated(record.observed))
         return self._with_status(record, now), events
 
@@ -293,8 +292,8 @@ class PodSync:
         )
 
     def _with_victims(self, record: PodRecord, now: float) -> tuple[PodRecord, float]:
-        """The record without victims whose grace is over, and the latest time to wait for the pods preempted for this
-        one, 0 = they have stopped (pods.md 3.5, 4.4)."""
+        """Return the record without victims whose grace is over, and the moment until which to wait for the pods
+        preempted for this one, 0 = they have stopped (pods.md 3.5, 4.4)."""
         until = 0.0
         for uid in record.saved.victims:
             victim = self.records.get(uid)
@@ -331,7 +330,7 @@ class PodSync:
         return record if shown == record.status else replace(record, status=shown)
 
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
-        """Nothing of the pod is left. If it is desired again under the same UID it starts again."""
+        """Forget a pod of which nothing is left. If it is desired again under the same UID, it starts again."""
         self.node_state.forget(record)
         out: list[Instruction] = [ForgetPod(cause=cause, uid=record.uid)]
         desired = self.node_state.desired.get(record.uid)
@@ -363,7 +362,8 @@ def _active_until(record: PodRecord) -> float | None:
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:
-    """Of two pods of one full name, the one that was started, or is ending, goes first (pods.md 4.5)."""
+    """Return whether `record` has to wait for `other`, a pod of the same full name that was started, or is ending
+    (pods.md 4.5)."""
     if other.saved.state in (PodState.TERMINATING, PodState.TERMINATED):
         return True
     if other.may_run_after_end:

@@ -1,7 +1,6 @@
-"""The state of the node: every pod's record, the pods that sources list, what was observed of runtime and volumes.
-
+"""Has the state of the node: every pod's record, the pods that sources list, what was observed of runtime and volumes.
 Takes events in and returns which pods they touch. Decides which pods end or are orphans; `admitting` decides which are
-admitted, `steps` what a pod needs next, called by `machine`.
+admitted, and `steps` what a pod needs next.
 """
 
 from typing import Any
@@ -48,11 +47,11 @@ from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
-FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long past
+MAX_FORGOTTEN = 500  # pods; late observations of pods that were forgotten earlier do not occur
 
 
 class NodeState:
-    """The pods of the node: what the sources list, what the runtime shows, and what is saved of each.
+    """Has the pods of the node: what the sources list, what the runtime shows, and what is saved of each.
 
     `started_at`: CLOCK_MONOTONIC seconds; older observations are of another process. `checkpoint`: uid -> record as
     `saved_record.persisted` wrote it. `agent_start`: identity of the start of the agent that this process belongs to,
@@ -65,20 +64,20 @@ class NodeState:
         self._started_at = started_at
         self.pods = Records()
         self.records = self.pods.by_uid
-        self.unreadable: dict[str, str] = {}  # records of no use: those pods are adopted from the runtime
+        self.unreadable: dict[str, str] = {}  # UID -> error of a record that cannot be used; the pod is admitted again
         for uid, data in checkpoint.items():
             try:
                 self.pods.add(_without_gated_fields(restore(data), facts.gates_off))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 self.unreadable[uid] = f"{type(error).__name__}: {error}"
         self.volumes: dict[str, MountedVolumes] = {}
-        self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last look at a pod that is gone
+        self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last list of a pod that is gone
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
         self.resizes = Resizes(self.pods, self.admissions)
         self._runtime: RuntimeChanged | None = None  # the last one received
-        self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
+        self.skew = 0.0  # seconds of the wall clock ahead of the steady one
         self.runtime_listed = False
         self.volumes_known = False
         self.network_ready = True
@@ -88,7 +87,7 @@ class NodeState:
         self.runtime_handlers: tuple[RuntimeHandler, ...] | None = None  # None = not reported
 
     def take_in(self, event: Event, now: float) -> list[str]:
-        """Change what is known; return the UIDs of the pods to advance, in this order."""
+        """Take an event into the state; return the UIDs of the pods to advance, in this order."""
         touched = [(uid, *self._resume_or_end(uid, now)) for uid in self._apply(event, now)]
         return list(dict.fromkeys(uid for uids in touched for uid in uids))
 
@@ -146,7 +145,8 @@ class NodeState:
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
-                due = [r.uid for r in self.pods.at_work() if r.wake_at <= now]  # with a call: its deadline
+                # Of a pod with a call, the moment is its deadline.
+                due = [r.uid for r in self.pods.at_work() if r.wake_at <= now]
                 return [*due, *(self.resizes.decide(now) if 0 < self.resizes.retry_at <= now else [])]
             case _:
                 return []
@@ -168,7 +168,7 @@ class NodeState:
             record = replace(before, saved=replace(before.saved, restart_requested=True))
         else:
             record = as_listed(before, event.source, event.pod)
-            is_changed = is_listed_otherwise(before, record)  # not by our own status, which comes back
+            is_changed = is_listed_otherwise(before, record)  # our own status, which comes back, is no change
             if is_changed and record.saved.state is PodState.TERMINATING:
                 grace_seconds = lifecycle.effective_grace(record)
                 record = replace(record, saved=replace(record.saved, grace_seconds=grace_seconds))
@@ -198,8 +198,9 @@ class NodeState:
         return record
 
     def _end_replaced(self, record: PodRecord, now: float) -> list[str]:
-        """A source lists one pod of a name at a time: a new one ends those of other UIDs, also before the source is
-        complete, so that an edit made while the API server is away takes effect. Returns the UIDs of these."""
+        """End the pods of the same name and source with other UIDs, and return their UIDs: a source lists one pod of a
+        name at a time. This does not wait until the source is complete, so that an edit made while the API server is
+        away takes effect."""
         touched: list[str] = []
         for other in self.pods.namesakes(record):
             if other.saved.source == record.saved.source:
@@ -213,8 +214,9 @@ class NodeState:
         return touched
 
     def _resume_or_end(self, uid: str, now: float) -> list[str]:
-        """A finished pod runs, as another agent of the node started it since: take it as a new pod with its containers
-        if a source lists it again (pods.md 4.7), end it again if none does. Returns UIDs that this concerns too."""
+        """Take a finished pod that runs, because another agent of the node started it, as a new pod with its containers
+        if a source lists it again (pods.md 4.7); end it again if none does. Return the UIDs of other pods that this
+        touches."""
         record, desired = self.records.get(uid), self.desired.get(uid)
         if record is None or not record.runs_after_end or not record.observed.is_current or record.call is not None:
             return []
@@ -235,8 +237,8 @@ class NodeState:
         return []
 
     def _is_unwanted(self, record: PodRecord) -> bool:
-        """No source can list this pod any more, or list it as one that runs: those of the API server never come back,
-        a rejected one does not run, and a source lists one pod of a name at a time."""
+        """Return whether no source can list this pod any more, or only as one that does not run: a finished pod of the
+        API server never runs again, a rejected one does not run, and a source lists one pod of a name at a time."""
         if record.saved.rejected or record.saved.source == "api" or self.admissions.sources_complete:
             return True
         sources = {other.saved.source for other in self.pods.namesakes(record) if other.uid in self.desired}
@@ -252,11 +254,11 @@ class NodeState:
         return [record.uid]
 
     def _on_garbage(self, event: GarbageFound) -> list[str]:
-        found = [self.records[uid] for uid in event.containers if uid in self.records]
-        for record in found:
+        records = [self.records[uid] for uid in event.containers if uid in self.records]
+        for record in records:
             retry = replace(record.retry, removal_at=0.0)
             self.pods.put(replace(record, garbage=event.containers[record.uid], retry=retry))
-        return [record.uid for record in found]
+        return [record.uid for record in records]
 
     def _on_probes(self, event: ProbesChanged) -> list[str]:
         record = self.records.get(event.pod_uid)
@@ -292,13 +294,13 @@ class NodeState:
         return touched
 
     def _claim_orphans(self, now: float) -> list[str]:
-        """Pods that the runtime has and no source lists, known only once every source is complete: they are killed."""
+        """End the pods that the runtime has and no source lists; called only once every source is complete."""
         reason = "in the runtime and listed by no source"
         return [self._claim(observation, reason, now) for observation in list(self.unclaimed.values())]
 
     def _claim_replaced(self, observation: RuntimePod, now: float) -> list[str]:
-        """A static pod that another agent started, of a source that lists one of that name with another UID: killed
-        before the other sources are complete, so that both never run beside each other (pods.md 4.5)."""
+        """End a static pod that another agent started, where its source lists one of that name with another UID. This
+        does not wait for the other sources, so that both never run beside each other (pods.md 4.5)."""
         sources = {sandbox.static_source for sandbox in observation.sandboxes} - {""}
         others = self.pods.namesakes(from_runtime(observation))
         if not any(other.uid in self.desired and other.saved.source in sources for other in others):
@@ -316,14 +318,14 @@ class NodeState:
         record = self.records.get(observation.uid)
         if record is None:
             if observation.observed_at <= self.forgotten.get(observation.uid, float("-inf")):
-                return []  # begun before everything of the pod was removed
+                return []  # the observation was begun before everything of the pod was removed
             self.unclaimed[observation.uid] = observation
             if self.admissions.sources_complete:
                 return self._claim_orphans(now)
             return self._claim_replaced(observation, now)
         fresh = observation.observed_at > max(record.observed.at, self._started_at)
         if not fresh:
-            return []  # begun before our last call ended: it does not show the effect of that call
+            return []  # it was begun before our last call ended, and does not show the effect of that call
         self.pods.put(record.with_observation(observation, observation.observed_at))
         return [record.uid]
 
@@ -360,8 +362,8 @@ class NodeState:
             record = outcomes.succeeded(record, event, now)
         self.pods.put(record)
         if isinstance(event, CallDone) and isinstance(event.result, PodListed) and event.result.namesakes:
-            others = (self._on_observed(other, now) for other in event.result.namesakes)
-            return [*(other for found in others for other in found), uid]
+            touched = [other for pod in event.result.namesakes for other in self._on_observed(pod, now)]
+            return [*touched, uid]
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode) and not record.saved.admission_decided:
             read = event.result.node if isinstance(event.result, NodeRead) else None
             node = read or self.admissions.node
@@ -370,10 +372,10 @@ class NodeState:
         return [*self.resizes.decide(now), uid] if self.resizes.waits_for(event.call) else [uid]
 
     def forget(self, record: PodRecord) -> None:
-        """Nothing of the pod is left."""
+        """Forget a pod of which nothing is left."""
         self.pods.remove(record.uid)
         self.forgotten[record.uid] = record.observed.at
-        for oldest in list(self.forgotten)[:-FORGOTTEN_KEPT]:
+        for oldest in list(self.forgotten)[:-MAX_FORGOTTEN]:
             del self.forgotten[oldest]
 
 
@@ -382,6 +384,6 @@ def _deletion_requested(pod: Object) -> bool:
 
 
 def _without_gated_fields(record: PodRecord, off: frozenset[str]) -> PodRecord:
-    """The record of a process whose gates may have been others."""
+    """Return a record of an earlier process without the fields whose gates are off now."""
     pod = without_gated_fields(record.saved.pod, off)
     return record if pod is record.saved.pod else replace(record, saved=replace(record.saved, pod=pod))

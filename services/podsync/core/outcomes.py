@@ -1,4 +1,4 @@
-"""The record of a pod after one of our own calls ended. What follows from it is decided by `steps`."""
+"""Changes the record of a pod after one of our own calls ended. `steps` decides what follows from it."""
 
 from collections.abc import Mapping
 
@@ -55,39 +55,36 @@ from shared.time.backoff import Backoff
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
 RETRIES = Backoff(initial=FIRST_RETRY_SECONDS, factor=10.0, cap=RETRY_SECONDS)
-IN_THE_WAY = ("is reserved for", "already in starting state", "is in CONTAINER_EXITED state")
-IN_THE_WAY_RETRY_SECONDS = 0.25
-IN_THE_WAY_RETRIES = 20
+BLOCKED_TEXTS = ("is reserved for", "already in starting state", "is in CONTAINER_EXITED state")
+BLOCKED_RETRY_SECONDS = 0.25
+MAX_BLOCKED_RETRIES = 20
 OUTCOME_UNKNOWN = ("Unavailable", "Canceled", "DeadlineExceeded")  # the call may have been carried out or not
-# While the runtime is away. Soon at first, or a runtime that restarts within 5 s is never noticed; the cap is a safety
-# net, as the return of a runtime that was noticed to be away is an event.
+# While the runtime is away. The first retries are soon, so that the restart of a runtime within 5 s is noticed. The cap
+# is for a missed event: the return of a runtime that was noticed to be away is an event.
 UNAVAILABLE_RETRIES = Backoff(initial=0.25, cap=5.0)
 NANOSECONDS = 1e9
 
 
 def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
-    """The record with no call under way, after the call did what it describes."""
+    """Return the record after its call succeeded, with no call under way."""
     retry = record.retry
     if isinstance(event.call, LookAtPod | InspectImage):
         retry = after_look(replace(retry, at=0.0), event.call) if retry.at or retry.failures else retry
     else:
         done = without_begun_hooks(replace(event.call, cause=""))
         retry = replace(retry, failures={}, last_done=done, at=0.0)
-    record, result, at = (
-        _with_warnings(replace(record, retry=retry, call=None), event),
-        event.result,
-        event.completed_at,
-    )
+    record = _with_warnings(replace(record, retry=retry, call=None), event)
+    result, at = event.result, event.completed_at
     match event.call:
         case KillPod(sandboxes=sandboxes):
             setup = replace(record.setup, stopped_sandboxes=record.setup.stopped_sandboxes.union(sandboxes))
             record = replace(record, setup=setup)
             record = _observed(record, result, at, stopped=sandboxes)
-            # The runtime reported it as stopped and shows it running: the request is repeated after a delay.
+            # The runtime reported success and still shows a running container: the request is repeated after a delay.
             return _later(record, now + FIRST_RETRY_SECONDS) if record.alive else record
         case RunPodSandbox():
             record = _observed(record, result, at)
-            # It is not as requested: the next sandbox is made after a delay.
+            # The sandbox is not as requested: the next one is made after a delay.
             return _later(record, now + RETRY_SECONDS) if decide_sandbox(record).create else record
         case PreparePod() if isinstance(result, PodPrepared):
             setup = replace(record.setup, prepared=not result.cgroup_missing, cgroup_missing=result.cgroup_missing)
@@ -144,17 +141,18 @@ def _started(record: PodRecord, call: StartContainer, result: Result | None, at:
 
 def _with_log_attempts(record: PodRecord, log_attempts: Mapping[str, int]) -> PodRecord:
     """Count the attempts that the pod's log directories show, where the runtime has no newer ones."""
-    found = {}
+    newest = {}
     for container, attempt in log_attempts.items():
         lost = any(c.name == container and c.restart_count == attempt for c in record.observed.interrupted)
         if attempt or not lost:
-            found[container] = attempt - lost
-    attempts = replace(record.attempts, containers={**found, **record.attempts.containers})
+            newest[container] = attempt - lost
+    attempts = replace(record.attempts, containers={**newest, **record.attempts.containers})
     return replace(record, attempts=attempts)
 
 
 def _observed(record: PodRecord, result: Result | None, at: float, stopped: tuple[str, ...] = ()) -> PodRecord:
-    """The record with the pod after the call: as it was listed, or as it was known with what the call has changed."""
+    """Return the record with the pod as it was listed after the call, or as it was known with what the call has
+    changed."""
     if isinstance(result, PodListed):
         return record.with_observation(result.pod, at)
     part = result if isinstance(result, PartListed) else PartListed()
@@ -175,7 +173,8 @@ def _observed(record: PodRecord, result: Result | None, at: float, stopped: tupl
 
 
 def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord:
-    """Those of a sandbox and of hooks are recorded each time; the others when they change."""
+    """Return the record with the warnings of the call: those of a sandbox and of hooks each time, others when they
+    change."""
     if not event.warnings and not event.container_warnings and not record.warned.get(type(event.call).__name__):
         return record
     kind = type(event.call).__name__
@@ -190,13 +189,13 @@ def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord
 
 
 def _created(record: PodRecord, call: CreateContainer, made: ContainerCreated, at: float) -> PodRecord:
-    """Add the new container without a look at the runtime: its start follows at once, and includes a look."""
+    """Add the new container without a list of the runtime: its start follows at once, and lists the pod."""
     record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
-    found = record.container(call.container)
-    spec = found[1] if found is not None and container_hash(found[1]) == call.spec_hash else None
-    if spec is None or any(c.id == made.container_id for c in record.instances):
-        # pleg has reported it already, or the pod has no such container any more.
-        return replace(record, observed=outdated(record.observed)) if spec is None else record
+    entry = record.container(call.container)
+    if entry is None or container_hash(entry[1]) != call.spec_hash:
+        return replace(record, observed=outdated(record.observed))  # the pod has no such container any more
+    if any(c.id == made.container_id for c in record.instances):
+        return record  # pleg has reported the container already
     created = Container(
         id=made.container_id,
         name=call.container,
@@ -204,7 +203,7 @@ def _created(record: PodRecord, call: CreateContainer, made: ContainerCreated, a
         sandbox_id=call.sandbox_id,
         state=ContainerState.CREATED,
         created_at=int(record.newest_creation() + 1),
-        image=str(spec.get("image", "")),
+        image=str(entry[1].get("image", "")),
         image_id=call.image.id,
         spec_hash=call.spec_hash,
         restart_count=call.attempt,
@@ -212,23 +211,16 @@ def _created(record: PodRecord, call: CreateContainer, made: ContainerCreated, a
     )
     seen = record.observed.runtime_pod
     if seen is not None:
-        seen = RuntimePod(
-            uid=seen.uid,
-            name=seen.name,
-            namespace=seen.namespace,
-            observed_at=at,
-            sandboxes=seen.sandboxes,
-            containers=(created, *seen.containers),
-        )
+        seen = replace(seen, observed_at=at, containers=(created, *seen.containers))
     return record.with_observation(seen, at)
 
 
 def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
-    """The record with no call under way, after the call failed: what to show, and when to try again. What the runtime
-    did all the same is observed."""
+    """Return the record after its call failed, with no call under way: what to show, and when to try again. What the
+    runtime did nevertheless is observed next."""
     call, record = event.call, replace(record, call=None)
     if isinstance(call, PullImage):
-        # It may be imported by now: look before the next pull.
+        # The image may have been imported meanwhile: inspect before the next pull.
         progress = replace(record.progress(call.container, call.volume), must_pull=False)
         record = record.with_progress(progress, call.container, call.volume)
     elif not isinstance(call, InspectImage):
@@ -253,31 +245,33 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
             return pull_failed(record, call, event, now=now, retry_at=retry_at)
         case RemoveContainers() | RemoveSandboxes():
             refusals = record.retry.refusals + 1 if event.code == "FailedPrecondition" else 0
-            if event.code in OUTCOME_UNKNOWN:  # that was no answer to the removal
+            if event.code in OUTCOME_UNKNOWN:  # the runtime did not answer the request
                 refusals = record.retry.refusals
             retry = replace(record.retry, removal_at=retry_at, removal_error=event.text, refusals=refusals)
             return replace(record, retry=retry)
         case EndTasks():
-            # A task that does not end within its time counts: a process that the kernel cannot kill may never end.
+            # A timeout counts, too: a process that the kernel cannot kill may never end.
             endings = record.retry.endings + (event.code not in ("Unavailable", "Canceled"))
-            if event.code == "Unimplemented":  # the runtime is another one than containerd
+            if event.code == "Unimplemented":  # the runtime is not containerd
                 endings = max(ENDINGS, endings)
-            if endings == ENDINGS + 1 > record.retry.endings:  # too much of the pod is left behind already, or it ends
+            # Too much of the pod is left behind already, or the pod ends.
+            if endings == ENDINGS + 1 > record.retry.endings:
                 text = f"{call.left} cannot be removed, and nothing ends its task: {event.text}"
                 record = record.with_event("Warning", "FailedSync", text, "")
             return replace(record, retry=replace(record.retry, removal_at=retry_at, refusals=0, endings=endings))
         case ResizePod():
             return _resize_failed(record, event, retry_at)
-    if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
+    if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # these failures also end a sync of the kubelet
         saved = with_containers(record.saved, lambda c: replace(c, held_back=c.replacing or c.held_back))
         record = replace(record, saved=saved)
-    found = _pod_failure(record, call, event)
-    return _later(record if found is None else record.with_event("Warning", *found, ""), retry_at)
+    if (warning := _pod_warning(record, call, event)) is not None:
+        record = record.with_event("Warning", *warning, "")
+    return _later(record, retry_at)
 
 
 def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed, retry_at: float) -> PodRecord:
     record = record.with_progress(replace(record.progress(call.container), retry_at=retry_at), call.container)
-    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, call):
+    if is_blocked_by_earlier_call(event) and not _is_blocked_for_long(record, call):
         return record
     record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
     for volume, _ in call.image_volumes:
@@ -287,18 +281,18 @@ def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed
 
 def _start_failed(record: PodRecord, call: StartContainer, event: CallFailed, retry_at: float) -> PodRecord:
     record = replace(record, retry=start_later(record.retry, call.container_id, retry_at))
-    in_the_way = is_blocked_by_earlier_call(event)
-    if event.code not in OUTCOME_UNKNOWN and not in_the_way:
-        # The runtime has reported how the start went.
+    blocked = is_blocked_by_earlier_call(event)
+    if event.code not in OUTCOME_UNKNOWN and not blocked:
+        # The runtime has reported that the start failed.
         container = replace(record.saved.container(call.container), starting="")
         record = replace(record, saved=with_container(record.saved, call.container, container))
-    if in_the_way and not _in_the_way_for_long(record, call):
+    if blocked and not _is_blocked_for_long(record, call):
         return record
     return _with_reason(record, call.container, "RunContainerError", event)
 
 
 def _with_reason(record: PodRecord, container: str, default: str, event: CallFailed) -> PodRecord:
-    """The container waits, with the adapter's reason where it has one."""
+    """Record that the container waits, with the reason of the event where it has one."""
     text = event.description if not event.reason else event.text
     progress = replace(record.progress(container), reason=(event.reason or default, text))
     record = record.with_progress(progress, container)
@@ -306,7 +300,7 @@ def _with_reason(record: PodRecord, container: str, default: str, event: CallFai
 
 
 def _resized(record: PodRecord, call: ResizePod) -> PodRecord:
-    """The cgroup and these containers have what is allocated, which stayed the same during the call."""
+    """Record that the cgroup and these containers have what is allocated, which does not change during the call."""
     saved, resize = record.saved, record.saved.resize
     actuated = without(saved.actuated, *(update.container for update in call.containers))
     if resize is not None:
@@ -324,7 +318,8 @@ def _resize_failed(record: PodRecord, event: CallFailed, retry_at: float) -> Pod
 
 
 def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> PodRecord:
-    """The container is stopped. That is saved first, so that a restart of podsync does not run the hook again."""
+    """Record that the hook failed, so that the container is stopped. The record is saved first: a restart of podsync
+    does not run the hook again."""
     record = with_start_over(record, call.container)
     container = replace(record.saved.container(call.container), hook_failed=call.container_id)
     record = replace(record, saved=with_container(record.saved, call.container, container))
@@ -333,12 +328,12 @@ def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -
     return record.with_event("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)
 
 
-def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str, str] | None:
-    """Reason and message of the Warning event, None = there is none."""
+def _pod_warning(record: PodRecord, call: Call, event: CallFailed) -> tuple[str, str] | None:
+    """Return reason and message of the pod's Warning event, None = there is none."""
     match call:
         case RunPodSandbox() if event.reason == SANDBOX_STATUS_FAILED:
             return event.reason, f"Unable to get pod sandbox status: {event.text}"
-        case RunPodSandbox() if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, call):
+        case RunPodSandbox() if is_blocked_by_earlier_call(event) and not _is_blocked_for_long(record, call):
             return None
         case RunPodSandbox():
             return "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}"
@@ -348,28 +343,30 @@ def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str,
             return "FailedCreatePodContainer", f"unable to ensure pod container exists: {event.text}"
         case KillPod() | KillContainer():
             return "FailedKillPod", f"error killing pod: {event.text}"
-        case LookAtPod() if event.code != "Unavailable":  # an absent runtime is one trouble, not one of every pod
+        case LookAtPod() if event.code != "Unavailable":  # an absent runtime is one trouble of the node
             return "FailedSync", f"error determining status: {event.text}"
         case _:
             return None
 
 
 def is_blocked_by_earlier_call(event: CallFailed) -> bool:
-    """A call of an earlier process is still being done or undone: the attempt's name is taken, its start under way, or
-    its task left behind by a runtime that was killed. The call had no effect; no event follows when it is possible."""
+    """Return whether the runtime still carries out or undoes a call of an earlier process: the attempt's name is taken,
+    its start under way, or its task left behind by a runtime that was killed. The failed call had no effect, and the
+    runtime sends no event when it becomes possible."""
     left_behind = isinstance(event.call, StartContainer) and event.code == "AlreadyExists"
-    return left_behind or any(text in event.description for text in IN_THE_WAY)
+    return left_behind or any(text in event.description for text in BLOCKED_TEXTS)
 
 
-def _in_the_way_for_long(record: PodRecord, call: Call) -> bool:
-    """The runtime neither shows what is in the way nor removes it: from here on it is an ordinary failure."""
-    return record.retry.failures_of(type(call)) > IN_THE_WAY_RETRIES
+def _is_blocked_for_long(record: PodRecord, call: Call) -> bool:
+    """Return whether the call was blocked so often that it counts as an ordinary failure."""
+    return record.retry.failures_of(type(call)) > MAX_BLOCKED_RETRIES
 
 
 def _retry_after(record: PodRecord, event: CallFailed) -> float:
-    """Seconds until a failed call is tried again; jitter comes from the UID, so that pods do not retry in step."""
-    if is_blocked_by_earlier_call(event) and not _in_the_way_for_long(record, event.call):
-        return IN_THE_WAY_RETRY_SECONDS
+    """Return the seconds until a failed call is tried again, with jitter from the UID, so that pods do not retry
+    together."""
+    if is_blocked_by_earlier_call(event) and not _is_blocked_for_long(record, event.call):
+        return BLOCKED_RETRY_SECONDS
     kind = type(event.call)
     if event.code == "Unavailable":
         return UNAVAILABLE_RETRIES.delay(record.retry.failures_of(kind, away=True))
@@ -378,5 +375,5 @@ def _retry_after(record: PodRecord, event: CallFailed) -> float:
 
 
 def jitter(record: PodRecord, failures: int = 0) -> float:
-    """Deterministic jitter in [0, 1), from the pod's UID and a number of failures."""
+    """Return deterministic jitter in [0, 1), from the pod's UID and a number of failures."""
     return (sum(record.uid.encode()) + failures * 7) % 100 / 100

@@ -1,5 +1,4 @@
-"""What would become of a pod on this node, from the parts that decide it for real: the answer to GetPodPreview.
-
+"""Computes what would become of a pod on this node, with the real decisions: the answer to GetPodPreview.
 Builds the messages that would be sent and describes them; changes no record. Admission's verdict is an argument.
 """
 
@@ -40,7 +39,7 @@ from shared.podspec.containers import every_container
 from shared.podspec.ports import HostPort, host_ports
 from shared.podspec.qos import qos_class
 
-# Field of a volume's source -> the directory of such volumes below pods/<uid>/volumes; the last part is that of csi.
+# Field of a volume's source -> the directory of such volumes below pods/<uid>/volumes.
 DIRECTORIES = {
     "emptyDir": "kubernetes.io~empty-dir",
     "secret": "kubernetes.io~secret",
@@ -50,13 +49,13 @@ DIRECTORIES = {
     "nfs": "kubernetes.io~nfs",
     "csi": "kubernetes.io~csi",
 }
-_ANY_IP = ("192.0.2.1",)  # a pod has an address once its sandbox runs; no text shows this one
+_ANY_IP = ("192.0.2.1",)  # stands for the pod's address, which it gets with its sandbox; no text shows it
 _NUMBERS = ("cpu_shares", "cpu_period", "cpu_quota", "memory_limit_in_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodPaths:
-    """What the pod would have on the node: absolute paths."""
+    """Has the absolute paths of what the pod would have on the node."""
 
     volumes: str
     devices: str
@@ -66,7 +65,7 @@ class PodPaths:
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewInputs:
-    """What the preview of one pod is made from. `verdict` None = admission waits for `waits_for`."""
+    """Has what the preview of one pod is computed from. `verdict` None = admission waits for `waits_for`."""
 
     pod: Object
     verdict: Verdict | None
@@ -77,20 +76,23 @@ class PreviewInputs:
     images: Mapping[str, ImageStatus | None] = field(default_factory=dict)  # by name with tag; absent = not known
     providers: Sequence[CredentialProvider] = ()
     waits_for: str = ""
-    problems: tuple[str, ...] = ()  # found outside of this room: of the RuntimeClass, of the network
+    problems: tuple[str, ...] = ()  # of the RuntimeClass and of the network, which the caller has found
 
 
 def image_names(pod: Object) -> tuple[str, ...]:
-    """The images of containers and volumes with their tags, each once; not those that cannot be parsed."""
-    return tuple(dict.fromkeys(one.image for one in _images(pod) if not one.problem))
+    """Return the images of containers and volumes with their tags, each once, without those that cannot be parsed."""
+    return tuple(dict.fromkeys(previewed.image for previewed in _images(pod) if not previewed.problem))
 
 
 def preview(inputs: PreviewInputs) -> PodPreview:
-    """The answer for this pod."""
+    """Return the answer for this pod."""
     pod, facts, verdict = inputs.pod, inputs.facts, inputs.verdict
     decided = verdict or Verdict()
     values = pod_cgroup_values(pod, facts)
-    files = (v2_files if facts.cgroup_v2 else v1_files)(values, facts.page_sizes) if facts.cgroups_per_qos else []
+    files = []
+    if facts.cgroups_per_qos:
+        to_files = v2_files if facts.cgroup_v2 else v1_files
+        files = to_files(values, facts.page_sizes)
     taken = _taken_ports(inputs.others.values())
     intolerable = (taint for taint in inputs.view.taints if not tolerates(pod, taint))
     return PodPreview(
@@ -100,9 +102,9 @@ def preview(inputs: PreviewInputs) -> PodPreview:
         preempted=tuple(_preempted(victim, inputs.others[victim]) for victim in decided.victims),
         qos_class=str(qos_class(pod)),
         cgroup=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",
-        cgroup_files={one.file: one.text for one in files if not one.if_present},
+        cgroup_files={file.file: file.text for file in files if not file.if_present},
         containers=() if decided.reason == "PodFeatureUnsupported" else tuple(_containers(inputs)),
-        images=tuple(_with_presence(one, inputs) for one in _images(pod)),
+        images=tuple(_with_presence(previewed, inputs) for previewed in _images(pod)),
         host_ports=tuple(_host_port(port, taken.get((port.protocol, port.port), ())) for port in host_ports(pod)),
         pressures=inputs.view.pressures,
         taints=tuple(_taint(taint) for taint in intolerable),
@@ -120,12 +122,12 @@ def _taint(taint: Mapping[str, Any]) -> str:
 
 
 def _taken_ports(pods: Iterable[Object]) -> Mapping[tuple[str, int], list[tuple[HostPort, Object]]]:
-    """The ports of these pods, by protocol and number."""
-    found: dict[tuple[str, int], list[tuple[HostPort, Object]]] = defaultdict(list)
+    """Return the ports of these pods, by protocol and number."""
+    taken: dict[tuple[str, int], list[tuple[HostPort, Object]]] = defaultdict(list)
     for pod in pods:
         for port in host_ports(pod):
-            found[port.protocol, port.port].append((port, pod))
-    return found
+            taken[port.protocol, port.port].append((port, pod))
+    return taken
 
 
 def _host_port(port: HostPort, taken: Iterable[tuple[HostPort, Object]]) -> PreviewedPort:
@@ -151,17 +153,18 @@ def _image(image: str, policy: str, container: str = "", volume: str = "") -> Pr
         return PreviewedImage(image=image, policy=policy, container=container, volume=volume, problem=problem)
 
 
-def _with_presence(one: PreviewedImage, inputs: PreviewInputs) -> PreviewedImage:
-    if one.problem or one.image not in inputs.images:
-        return one
-    present = inputs.images[one.image] is not None
-    if one.policy == "Never" and not present:
-        why = f'ErrImageNeverPull: Container image "{one.image}" is not present with pull policy of Never'
-        return replace(one, present=False, problem=why)
-    if present and one.policy != "Always":
-        return replace(one, present=True)
-    full = repository(one.image)
-    return replace(one, present=present, providers=tuple(p.name for p in inputs.providers if is_for(p, full)))
+def _with_presence(previewed: PreviewedImage, inputs: PreviewInputs) -> PreviewedImage:
+    image, policy = previewed.image, previewed.policy
+    if previewed.problem or image not in inputs.images:
+        return previewed
+    present = inputs.images[image] is not None
+    if policy == "Never" and not present:
+        why = f'ErrImageNeverPull: Container image "{image}" is not present with pull policy of Never'
+        return replace(previewed, present=False, problem=why)
+    if present and policy != "Always":
+        return replace(previewed, present=True)
+    full = repository(image)
+    return replace(previewed, present=present, providers=tuple(p.name for p in inputs.providers if is_for(p, full)))
 
 
 def _sandbox_problems(pod: Object, facts: NodeFacts) -> Iterator[str]:
@@ -177,10 +180,10 @@ def _sandbox_problems(pod: Object, facts: NodeFacts) -> Iterator[str]:
 def _containers(inputs: PreviewInputs) -> Iterator[PreviewedContainer]:
     pod, facts = inputs.pod, inputs.facts
     volumes = _volumes(pod, inputs.paths)
-    kinds = {one["name"]: kind for one, kind in _kinds(pod)}
+    kinds = {volume["name"]: kind for volume, kind in _kinds(pod)}
     for kind, container in every_container(pod):
         resources = container_resources(pod, container, facts)
-        found = PreviewedContainer(
+        previewed = PreviewedContainer(
             name=str(container["name"]),
             kind=str(kind),
             oom_score_adj=int(resources.get("oom_score_adj", 0)),
@@ -191,9 +194,9 @@ def _containers(inputs: PreviewInputs) -> Iterator[PreviewedContainer]:
             image = inputs.images.get(_tagged(container))
             if image is not None:
                 verify_non_root(pod, container, image)
-            yield replace(found, mounts=mounts)
+            yield replace(previewed, mounts=mounts)
         except ContainerConfigError as error:
-            yield replace(found, problem=f"{error.reason}: {error.message}")
+            yield replace(previewed, problem=f"{error.reason}: {error.message}")
 
 
 def _tagged(container: Object) -> str:
@@ -204,15 +207,15 @@ def _tagged(container: Object) -> str:
 
 
 def _kinds(pod: Object) -> Iterator[tuple[Object, str]]:
-    """Each volume of the pod with the field of its source."""
+    """Yield each volume of the pod with the field of its source."""
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         yield volume, next((field for field in volume if field != "name"), "emptyDir")
 
 
 def _volumes(pod: Object, paths: PodPaths) -> dict[str, MountedVolume]:
-    """Where each volume would be on the host, "" = not known yet."""
-    devices = {one.get("name") for _, c in every_container(pod) for one in c.get("volumeDevices") or ()}
-    found = {}
+    """Return where each volume would be on the host, "" = not known yet."""
+    devices = {device.get("name") for _, c in every_container(pod) for device in c.get("volumeDevices") or ()}
+    volumes = {}
     for volume, kind in _kinds(pod):
         own = str(volume["name"])
         if kind == "hostPath":
@@ -224,16 +227,16 @@ def _volumes(pod: Object, paths: PodPaths) -> dict[str, MountedVolume]:
         else:
             path = ""
         read_only = bool((volume.get(kind) or {}).get("readOnly")) or kind in ("secret", "configMap", "projected")
-        found[own] = MountedVolume(host_path=path, readonly=read_only or kind == "downwardAPI", block=own in devices)
-    return found
+        volumes[own] = MountedVolume(host_path=path, readonly=read_only or kind == "downwardAPI", block=own in devices)
+    return volumes
 
 
 def _mounts(
     inputs: PreviewInputs, container: Object, volumes: Mapping[str, MountedVolume], kinds: Mapping[str, str]
 ) -> Iterator[PreviewedMount]:
-    """Raises ContainerConfigError."""
+    """Yield the mounts and block devices of the container. Raises ContainerConfigError."""
     pod, facts, paths = inputs.pod, inputs.facts, inputs.paths
-    asked = list(container.get("volumeMounts") or ())
+    listed = list(container.get("volumeMounts") or ())
     termination = container.get("terminationMessagePath")
     messages = container_mounts(
         pod,
@@ -241,12 +244,12 @@ def _mounts(
         facts=facts,
         pod_ips=_ANY_IP,
         volumes=volumes,
-        subpaths={index: _subpath(mount, volumes) for index, mount in enumerate(asked) if _is_of_part(mount)},
+        subpaths={index: _subpath(mount, volumes) for index, mount in enumerate(listed) if _has_subpath(mount)},
         etc_hosts_path=paths.etc_hosts,
         termination_path=f"{paths.containers}/{container['name']}" if termination else "",
         image_volumes={str(v["name"]): v["image"].get("reference") for v, kind in _kinds(pod) if kind == "image"},
     )
-    names = [str(mount.get("name") or "") for mount in asked] + [""] * (len(messages) - len(asked))
+    names = [str(mount.get("name") or "") for mount in listed] + [""] * (len(messages) - len(listed))
     devices = block_devices(container, volumes)
     names += [str(device.get("name") or "") for device in container.get("volumeDevices") or ()]
     for volume, made in zip(names, [*messages, *devices], strict=True):
@@ -259,7 +262,7 @@ def _mounts(
         )
 
 
-def _is_of_part(mount: Mapping[str, Any]) -> bool:
+def _has_subpath(mount: Mapping[str, Any]) -> bool:
     return bool(mount.get("subPath") or mount.get("subPathExpr"))
 
 

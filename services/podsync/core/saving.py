@@ -1,6 +1,5 @@
-"""What is saved and published after a decision about one pod: only what differs from what was written last.
-
-The record comes first where podsync alone has what changed. Decides nothing about the pod.
+"""Decides what is saved and published after a decision about one pod: only what differs from what was written last.
+The record is saved first where only podsync has what changed. Decides nothing about the pod.
 """
 
 from bus.messages.event import KubeEvent
@@ -37,7 +36,7 @@ def save_and_publish(
         urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
         written = replace(written, saved=(record.saved, record.attempts))
         out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-    # Volumes of a pod that may run are not unmounted: `finished` is published once nothing of it is there.
+    # Volumes of a pod that may run must not be unmounted: `finished` is published once nothing of it runs.
     is_known = record.saved.admission_decided and not record.may_run_after_end
     if written.published_from is not record.saved and is_known:
         shown = published(record.uid, record.name, record.namespace, record.saved)

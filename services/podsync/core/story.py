@@ -1,7 +1,6 @@
 """Selects the events and instructions of a pod that become lines of its story (`shared.story`).
-
-Pure: events and instructions in, lines without their time out. Remembers the last lines, so that a repeated
-one is written once, and a pod that restarts for days has a story of its restarts and not of its relists.
+Pure: events and instructions in, lines without their time out. Keeps the last lines, so that a repeated line is written
+once, and a pod that restarts for days has a story of its restarts and not of its relists.
 """
 
 from collections import defaultdict
@@ -40,18 +39,18 @@ from shared.model.runtime import Container, ContainerState, Sandbox
 from shared.story.lines import Kind, Line
 
 NANOSECONDS = 1e9
-LONGEST_TEXT = 2000  # characters of an error or message
+MAX_TEXT = 2000  # characters of an error or message
 _QUIET = (LookAtPod, InspectImage, PreparePod)  # written only when they fail
 _OVER = ("finished", "terminated")
 
 
 @dataclass
 class _WrittenLines:
-    """What was written of one pod last."""
+    """Has what was written of one pod last."""
 
     head: Line = field(default_factory=dict)
-    opened: bool = False  # this process wrote a line of it
-    restored: bool = False  # an earlier process wrote its first line
+    opened: bool = False  # whether this process wrote a line of it
+    restored: bool = False  # whether an earlier process wrote its first line
     pod: Object = field(default_factory=dict)
     deletion: Any = None
     state: tuple[str, str] = ("", "")
@@ -65,56 +64,53 @@ class _WrittenLines:
 
 
 class StoryLines:
-    """One per process. `boot`: podsync's start number; `machine_started`: it is the first process since the machine
-    started."""
+    """Makes the lines of all pods. `boot`: podsync's start number; `machine_started`: it is the first process since the
+    machine booted."""
 
     def __init__(self, boot: int, *, machine_started: bool = False) -> None:
         self._start: Line = {"what": Kind.START, "boot": boot} | ({"machine_started": True} if machine_started else {})
         self._written: defaultdict[str, _WrittenLines] = defaultdict(_WrittenLines)
 
     def head(self, uid: str) -> Line:
-        """What heads each file of the pod's story."""
-        return self._of(uid).head
+        """Return the first line of each file of the pod's story."""
+        return self._written[uid].head
 
     def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
-        """Go on with a pod of an earlier process."""
-        written = self._of(uid)
+        """Continue the story of a pod of an earlier process."""
+        written = self._written[uid]
         written.restored = True
         written.head.update({"what": Kind.POD, "uid": uid, "name": name, "namespace": namespace, "source": source})
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Drop what is kept of a pod that is gone."""
         self._written.pop(uid, None)
 
     def waits(self, uid: str, waits_for: str) -> list[Line]:
-        """What the pod waits for now, "" = nothing."""
-        written = self._of(uid)
+        """Return the lines for what the pod waits for now, "" = nothing."""
+        written = self._written[uid]
         if waits_for == written.waits_for:
             return []
         written.waits_for = waits_for
         return self._opened(uid, [{"what": Kind.WAITS, "waits_for": waits_for}])
 
     def pulling(self, uid: str, pull: Mapping[str, Any]) -> list[Line]:
-        """How far a pull is: the fields of an item of `pods.pulls`."""
+        """Return the lines for how far a pull is: the fields of an item of `pods.pulls`."""
         return self._opened(uid, [{"what": Kind.PULL, **{key: value for key, value in pull.items() if value}}])
 
-    def of(self, uid: str, what: Event | Instruction) -> list[Line]:
-        """The lines of an event or an instruction."""
+    def describe(self, uid: str, what: Event | Instruction) -> list[Line]:
+        """Return the lines of an event or an instruction."""
         lines = [line | ({"cause": what.cause} if what.cause else {}) for line in self._lines(uid, what)]
         return self._opened(uid, lines)
 
-    def _of(self, uid: str) -> _WrittenLines:
-        return self._written[uid]
-
     def _opened(self, uid: str, lines: list[Line]) -> list[Line]:
-        written = self._of(uid)
+        written = self._written[uid]
         if lines and not written.opened:
             written.opened = True
             return [self._start, *lines]
         return lines
 
     def _lines(self, uid: str, what: Event | Instruction) -> list[Line]:
-        written = self._of(uid)
+        written = self._written[uid]
         match what:
             case PodDesired():
                 return _desired(written, what)
@@ -141,7 +137,7 @@ class StoryLines:
             case CallDone(call=call):
                 return [*_done(call, what), *_looked(written, what)]
             case CallFailed(call=call):
-                # What a hook wrote belongs into the status alone: it may be a secret, and a story outlives its pod.
+                # The output of a hook is in the status alone: it may be a secret, and a story outlives its pod.
                 text = what.description if isinstance(call, RunPostStartHook) else what.text
                 outcome = {"text": _short(text)} if not what.interrupted else {"interrupted": True, "text": ""}
                 return [{"what": Kind.FAILED, **_subject(call), **outcome}]
@@ -208,7 +204,7 @@ def _status(written: _WrittenLines, status: Object) -> list[Line]:
 
 
 def _looked(written: _WrittenLines, done: CallDone) -> list[Line]:
-    """The sandboxes and containers that our own call showed; the line of the call states what it created."""
+    """Return the lines of sandboxes and containers that our own call listed; its own line has what it created."""
     match done.result:
         case PodListed(pod=pod):
             return _seen(written, pod.sandboxes, pod.containers)
@@ -283,4 +279,4 @@ def _subject(call: Call) -> Line:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

@@ -35,8 +35,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         ("bytes of an expanded subPathExpr", f"{container_mounts.MAX_PATH_BYTES} (the kernel's)"),
         ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
-        ("characters of an image", image_reference.LONGEST),
-        ("pull secrets of a pod; registries of a secret", f"{MAX_SECRETS}; {docker_config.MOST_PLACES}"),
+        ("characters of an image", image_reference.MAX_IMAGE),
+        ("pull secrets of a pod; registries of a secret", f"{MAX_SECRETS}; {docker_config.MAX_REGISTRIES}"),
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",
             f"{LARGEST_PAYLOAD >> 20} MiB",
@@ -58,7 +58,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             f"{CALLS_PER_MOUNT}; {CALLS_PER_LOCAL_MOUNT}",
         ),
         ("bytes of a manifest", f"{pull_progress.MANIFEST_BYTES >> 20} MiB"),
-        ("layers of an image", pull_progress._MOST_LAYERS),
+        ("layers of an image", pull_progress._MAX_LAYERS),
         ("blobs of one repository", content_store._MOST_BLOBS),
     ],
 )

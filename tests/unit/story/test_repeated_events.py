@@ -15,7 +15,7 @@ def test_an_event_is_a_line_where_it_differs_from_the_one_before() -> None:
     same, other_reason = event("A", "m", "c"), event("B", "m", "c")
     other_message, other_container = event("B", "n", "c"), event("B", "n", "d")
     events = (same, same, other_reason, other_message, other_container, other_container, same)
-    lines = [line for one in events for line in story_lines.of("u1", one) if line["what"] == "event"]
+    lines = [line for one in events for line in story_lines.describe("u1", one) if line["what"] == "event"]
     assert [(line["reason"], line["message"], line["container"]) for line in lines] == [
         ("A", "m", "c"),
         ("B", "m", "c"),

@@ -76,7 +76,7 @@ def killing(message: str) -> RecordEvent:
 def lines_of(*happened: Event | Instruction) -> list[dict[str, Any]]:
     story_lines, lines = StoryLines(boot=3), []
     for at, what in enumerate(happened, start=110):
-        lines += [{"at": float(at), **line} for line in story_lines.of("u1", what)]
+        lines += [{"at": float(at), **line} for line in story_lines.describe("u1", what)]
     return lines
 
 
@@ -199,12 +199,12 @@ def test_a_restart_whose_end_was_before_the_story_is_reported_as_that() -> None:
 def test_a_pod_of_an_earlier_process_is_not_seen_for_the_first_time() -> None:
     story_lines = StoryLines(boot=2)
     story_lines.take_up("u1", name="web", namespace="shop", source="api")
-    assert story_lines.of("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
-    assert story_lines.of("u1", started(1))[0] == {"what": "life", "boot": 2}
+    assert story_lines.describe("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
+    assert story_lines.describe("u1", started(1))[0] == {"what": "life", "boot": 2}
 
 
 def test_a_restart_of_the_machine_is_in_the_story() -> None:
-    line = StoryLines(boot=4, machine_started=True).of("u1", started(1))[0]
+    line = StoryLines(boot=4, machine_started=True).describe("u1", started(1))[0]
     assert sentence(line) == "the machine was started again; start 4 of podsync, which observes the pods that there are"
 
 
@@ -356,9 +356,9 @@ def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> Non
     results = ProbeResults(container="c", pod_uid="u1", readiness=ProbeResult.SUCCESS)
     for attempt in range(50):
         instances = [instance(n, ContainerState.EXITED) for n in range(max(0, attempt - 1), attempt)]
-        story_lines.of("u1", observed(*instances, instance(attempt, ContainerState.RUNNING)))
-        story_lines.of("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=results))
-        story_lines.of("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=None))
+        story_lines.describe("u1", observed(*instances, instance(attempt, ContainerState.RUNNING)))
+        story_lines.describe("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=results))
+        story_lines.describe("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=None))
     remembered = story_lines._written["u1"]
     assert (len(remembered.containers), len(remembered.probes)) == (2, 0)
 

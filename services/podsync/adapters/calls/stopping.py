@@ -14,7 +14,7 @@ from services.podsync.adapters.calls.hooks import HookFailedError, run_hook, sle
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, unless_absent
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.instructions import ContainerStop, EndTasks, KillPod, RemoveContainers, RemoveSandboxes
-from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
+from services.podsync.core.pod.lifecycle import MIN_STOP_SECONDS
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState
 from shared.process.deadlines import waiting_for
@@ -63,7 +63,7 @@ async def _stop(
             began = operations.clock.monotonic()
             await _wait_for_others(operations, view, stop.after, order, grace)
             grace -= int(operations.clock.monotonic() - began)
-        await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, MINIMUM_STOP_SECONDS)))
+        await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, MIN_STOP_SECONDS)))
         if hook is not None:
             await asyncio.wait({hook}, timeout=HOOK_END_SECONDS)
     except asyncio.CancelledError:
@@ -156,7 +156,7 @@ async def kill_pod(operations: PodOperations, call: KillPod, view: PodView, warn
 
     stopped = await asyncio.gather(*(stop_in_order(stop) for stop in call.containers), return_exceptions=True)
     failures = [result for result in stopped if isinstance(result, BaseException)]
-    if failures and any(stop.grace_seconds > MINIMUM_STOP_SECONDS for stop in call.containers):
+    if failures and any(stop.grace_seconds > MIN_STOP_SECONDS for stop in call.containers):
         raise failures[0]  # stopping the sandbox would kill containers that have time left
     failures += await _try_all(operations.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
     if failures:

@@ -1,6 +1,5 @@
-"""The systemd unit of a cgroup, and the properties of that slice: D-Bus name, type and value (node.md 4.3).
-
-Pure. systemd resets at its next reload what is written to the files alone.
+"""Computes the systemd unit of a cgroup, and the properties of that slice: D-Bus name, type and value (node.md 4.3).
+Pure. systemd resets at its next reload what is written only to the files.
 """
 
 import re
@@ -16,7 +15,8 @@ Property = tuple[str, str, Any]  # name, D-Bus signature, value
 INFINITY = 2**64 - 1
 _SECOND = 1_000_000  # microseconds
 _QUOTA_STEP = 10_000  # systemd keeps the quota of a second in steps of 10 ms
-_PERIOD_SINCE, _CPUS_SINCE = 242, 244  # versions of systemd
+_MIN_VERSION_OF_PERIOD = 242  # of systemd
+_MIN_VERSION_OF_CPUS = 244
 _NUMBER = re.compile(r"\d+")
 
 
@@ -32,13 +32,13 @@ def parent_unit_of(name: str) -> str:
 
 
 def version_number(text: str) -> int:
-    """252 of `252.38-1~deb12u1` or `v252`; 0 where there is none."""
-    found = _NUMBER.search(text)
-    return int(found.group()) if found else 0
+    """Return 252 for `252.38-1~deb12u1` or `v252`; 0 for a text without a number."""
+    match = _NUMBER.search(text)
+    return int(match.group()) if match else 0
 
 
 def slice_properties(name: str, *, v2: bool) -> list[Property]:
-    """What a slice has from its start, limits aside. `name`: the cgroup's path."""
+    """Return the properties that a slice has from its start, without limits. `name`: the cgroup's path."""
     above = parent_unit_of(name)
     switches = ("MemoryAccounting", "CPUAccounting", "IOAccounting" if v2 else "BlockIOAccounting", "TasksAccounting")
     return [
@@ -50,7 +50,7 @@ def slice_properties(name: str, *, v2: bool) -> list[Property]:
 
 
 def limit_properties(values: CgroupValues, *, v2: bool, version: int) -> list[Property]:
-    """The values as systemd names them. `version`: of systemd, 0 = unknown, which counts as new."""
+    """Return the values as properties of systemd. `version`: of systemd, 0 = not known, which counts as new."""
     version = version or INFINITY
     properties: list[Property] = []
     if values.memory_limit:
@@ -61,20 +61,20 @@ def limit_properties(values: CgroupValues, *, v2: bool, version: int) -> list[Pr
     if values.cpu_shares:
         share = ("CPUWeight", "t", weight(values.cpu_shares)) if v2 else ("CPUShares", "t", values.cpu_shares)
         properties.append(share)
-    if values.cpu_period and version >= _PERIOD_SINCE:
+    if values.cpu_period and version >= _MIN_VERSION_OF_PERIOD:
         properties.append(("CPUQuotaPeriodUSec", "t", values.cpu_period))
     if values.cpu_quota or values.cpu_period:
         quota = _quota_per_second(values.cpu_quota or 0, values.cpu_period or DEFAULT_PERIOD)
         properties.append(("CPUQuotaPerSecUSec", "t", quota))
     if values.pids_limit is not None:
         properties.append(("TasksMax", "t", _or_infinity(values.pids_limit or 1)))
-    if values.cpuset_cpus and version >= _CPUS_SINCE:
+    if values.cpuset_cpus and version >= _MIN_VERSION_OF_CPUS:
         properties.append(("AllowedCPUs", "ay", cpu_mask(values.cpuset_cpus)))
     return properties
 
 
 def cpu_mask(cpus: str) -> bytes:
-    """One bit for each CPU of a list such as `0-3,8`, the first in the lowest bit of the first byte."""
+    """Return a bit for each CPU of a list such as `0-3,8`, the first CPU in the lowest bit of the first byte."""
     mask = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")

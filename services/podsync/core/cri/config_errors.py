@@ -1,9 +1,9 @@
-"""Why a CRI message can't be built: the text that API clients see, and the reason they find it under."""
+"""Has the errors for a CRI message that cannot be built: the text and the reason that API clients see."""
 
 
 class ContainerConfigError(Exception):
-    """The container can't be described to the runtime. `reason` is containerStatuses[].state.waiting.reason
-    (pods.md 7.1), `message` its message; nothing was done yet, so trying again later is safe."""
+    """No ContainerConfig can be built. `reason` is containerStatuses[].state.waiting.reason (pods.md 7.1), `message`
+    its message. Nothing was done yet, so the call can be tried again."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
         self.reason, self.message = reason, message
@@ -11,8 +11,8 @@ class ContainerConfigError(Exception):
 
 
 class SandboxConfigError(Exception):
-    """The sandbox can't be described to the runtime; the text follows "Failed to create pod sandbox: " in the
-    event FailedCreatePodSandBox (pods.md 5.5)."""
+    """No PodSandboxConfig can be built; the text follows "Failed to create pod sandbox: " in the event
+    FailedCreatePodSandBox (pods.md 5.5)."""
 
     def __init__(self, message: str) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""The CRI ContainerConfig of one container (pods.md 6.2). Decides the message; sends nothing."""
+"""Builds the CRI ContainerConfig of one container (pods.md 6.2). Sends nothing."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,8 +31,8 @@ PORTS = "io.kubernetes.container.ports"
 DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
 TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
 
-# Fields in the order of the Go structs, since these texts are compared byte for byte; the value is what is written
-# where the pod has none, None = nothing.
+# The fields are in the order of the Go structs, because these texts are compared byte for byte. The value is what is
+# written for a field that the pod does not have; None = the field is left out.
 _PORT_FIELDS: dict[str, Any] = {"name": None, "hostPort": None, "containerPort": 0, "protocol": None, "hostIP": None}
 _HEADER_FIELDS = {"name": "", "value": ""}
 _HANDLERS: dict[str, dict[str, Any]] = {
@@ -44,11 +44,11 @@ _HANDLERS: dict[str, dict[str, Any]] = {
 
 
 def container_config(pod: Object, container: Object, inputs: ContainerInputs, *, facts: NodeFacts) -> Message:
-    """The message for CreateContainer. `container`: one of the pod. Raises ContainerConfigError."""
+    """Return the message for CreateContainer. `container`: one of the pod. Raises ContainerConfigError."""
     if inputs.allocation is not None:
         pod = with_allocation(pod, inputs.allocation)
-        found = find_container(pod, str(container.get("name") or ""))
-        container = found[1] if found is not None else container
+        entry = find_container(pod, str(container.get("name") or ""))
+        container = entry[1] if entry is not None else container
     verify_non_root(pod, container, inputs.image)
     if container.get("targetContainerName") and not inputs.target_id:
         raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
@@ -112,11 +112,11 @@ def container_config(pod: Object, container: Object, inputs: ContainerInputs, *,
 
 
 def _arguments(container: Object, field: str, env: Mapping[str, str], space: ExecSpace) -> list[str]:
-    """`command` or `args`, expanded. Raises ContainerConfigError."""
+    """Return `command` or `args`, expanded. Raises ContainerConfigError."""
     words = []
-    for index, written in enumerate(container.get(field) or ()):
+    for index, text in enumerate(container.get(field) or ()):
         try:
-            word = expand(written, env)
+            word = expand(text, env)
         except TooLongError:
             raise ContainerConfigError(
                 f"{field}[{index}] is too long: the kernel takes {LONGEST_STRING} bytes of one argument"
@@ -133,7 +133,7 @@ def _arguments(container: Object, field: str, env: Mapping[str, str], space: Exe
 
 
 def _annotations(pod: Object, container: Object, restart_count: int) -> dict[str, str]:
-    """What is read back from the runtime after a restart, by this agent or by another kubelet."""
+    """Return the facts that this agent or another kubelet reads back from the runtime after a restart."""
     noted = {
         HASH: container_hash(container),
         RESTART_COUNT: str(restart_count),
@@ -162,6 +162,6 @@ def _handler(handler: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ordered(value: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As Go writes a struct: in its own order, empty optional fields left out."""
+    """Return the fields as Go writes a struct: in the order of the struct, without empty optional fields."""
     chosen = {field: value.get(field) or default for field, default in fields.items()}
     return {field: item for field, item in chosen.items() if item is not None}

@@ -1,4 +1,4 @@
-"""What the configuration of one container is made from, besides its pod's spec and the node: one frozen value."""
+"""Has what the configuration of one container is built from, besides its pod's spec and the node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from shared.cri.interface import ImageStatus
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerInputs:
-    """Of one attempt of a container. The mappings are never changed in place."""
+    """Has the inputs for one attempt of a container. The mappings are never changed in place."""
 
     restart_count: int  # also the attempt
-    image_ref: str  # what pulling returned, or the id of the image that was present
+    image_ref: str  # the result of the pull, or the id of the image that was present
     image: ImageStatus  # as the runtime reports it
     pod_ips: Sequence[str]
     allocation: Allocation | None = None  # what the node has allocated to the pod; None = what its spec lists
@@ -29,6 +29,6 @@ class ContainerInputs:
     references: References = field(default_factory=dict)  # the ConfigMaps and Secrets of its environment
     env_files: EnvFiles = field(default_factory=dict)  # the files of its environment
     image_volumes: Mapping[str, str] = field(default_factory=dict)  # volume name -> reference of its image as pulled
-    target_id: str = ""  # of the container whose processes an ephemeral one is to see, "" = none
+    target_id: str = ""  # id of the container whose processes an ephemeral one is to see, "" = none
     mappings: Mappings | None = None  # of the pod's user namespace; None = it has none
     volume_groups: Sequence[int] = ()  # group ids that the pod's persistent volumes give to its processes

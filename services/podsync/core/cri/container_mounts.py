@@ -1,5 +1,4 @@
-"""The mounts and block devices of one container (pods.md 6.2, 6.8): which, in what order, how. Touches no
-file."""
+"""Builds the mounts and block devices of one container (pods.md 6.2, 6.8). Reads and writes no file."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from shared.podspec.exec_space import TooLongError
 from shared.podspec.expansion import expand_strictly
 
 ETC_HOSTS = "/etc/hosts"
-MAX_PATH_BYTES = 4095  # bytes: PATH_MAX without the final NUL
+MAX_PATH_BYTES = 4095  # the kernel's PATH_MAX without the final NUL
 _PROPAGATION = {
     "HostToContainer": "PROPAGATION_HOST_TO_CONTAINER",
     "Bidirectional": "PROPAGATION_BIDIRECTIONAL",
@@ -24,27 +23,26 @@ _PROPAGATION = {
 
 @dataclass(frozen=True, kw_only=True)
 class MountedVolume:
-    """A pod's volume as it is mounted on the host."""
+    """Has a pod's volume as it is mounted on the host."""
 
     host_path: str
     readonly: bool = False
-    selinux_relabel: bool = False  # the volume supports it and is not labelled yet
-    block: bool = False  # a device, and `host_path` the link to it below pods/<uid>/volumeDevices
+    selinux_relabel: bool = False  # whether the volume supports labels and has none yet
+    block: bool = False  # whether it is a device, to which `host_path` below pods/<uid>/volumeDevices links
 
 
 def needs_etc_hosts(pod: Object, container: Object, pod_ips: Sequence[str]) -> bool:
-    """Whether the agent's own hosts file is mounted: no volumeMount targets /etc/hosts, and the pod's addresses are
-    known or it has the node's (pods.md 6.8.1)."""
+    """Return whether the agent's own hosts file is mounted: no volumeMount targets /etc/hosts, and the pod's addresses
+    are known or are the node's (pods.md 6.8.1)."""
     if any(mount.get("mountPath") == ETC_HOSTS for mount in container.get("volumeMounts") or ()):
         return False
     return bool((pod.get("spec") or {}).get("hostNetwork") or pod_ips)
 
 
 def wanted_subpaths(container: Object, env: Mapping[str, str], image_volumes: Collection[str] = ()) -> dict[int, str]:
-    """Index of volumeMount -> path inside its volume, expanded and checked; mounts of a whole volume are not in it, nor
-    those of `image_volumes` (names), for the runtime looks after their subpaths.
-
-    `env` is the container's final environment. Raises ContainerConfigError."""
+    """Return the expanded and checked path inside its volume by the index of the volumeMount, without mounts of a whole
+    volume and those of `image_volumes` (names), whose subpaths the runtime finds. `env` is the container's final
+    environment. Raises ContainerConfigError."""
     wanted = {}
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         if mount.get("name") in image_volumes:
@@ -67,7 +65,8 @@ def wanted_subpaths(container: Object, env: Mapping[str, str], image_volumes: Co
 
 
 def _check_subpath(subpath: str, shown: str) -> None:
-    """`shown`: as the spec has it, for what it was expanded to may be of a Secret."""
+    """Raise ContainerConfigError for a path that leads out of its volume. The error has the path as in the spec
+    (`shown`), because the expanded one may contain a value of a Secret."""
     if subpath.startswith("/"):
         raise ContainerConfigError(f"error SubPath `{shown}` must not be an absolute path")
     if ".." in subpath.split("/"):
@@ -87,10 +86,9 @@ def container_mounts(
     image_volumes: Mapping[str, str] | None = None,
     mappings: Mappings | None = None,
 ) -> list[Message]:
-    """CRI Mounts: volumeMounts in spec order, then the hosts file, then the termination-message file.
-
-    `image_volumes`: volume name -> reference of its image as pulled. `mappings`: of the pod's user namespace, which
-    every mount then carries. Raises ContainerConfigError."""
+    """Return the CRI Mounts: volumeMounts in spec order, then the hosts file, then the termination-message file.
+    `image_volumes`: volume name -> reference of its image as pulled. `mappings`: ids of the pod's user namespace, which
+    every mount has. Raises ContainerConfigError."""
     images = {str(v.get("name")): v["image"] for v in (pod.get("spec") or {}).get("volumes") or () if v.get("image")}
     mounts = []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
@@ -111,7 +109,7 @@ def container_mounts(
 
 
 def block_devices(container: Object, volumes: Mapping[str, MountedVolume]) -> list[Message]:
-    """CRI Devices of volumeDevices, in spec order. Raises ContainerConfigError."""
+    """Return the CRI Devices of volumeDevices, in spec order. Raises ContainerConfigError."""
     devices = []
     for device in container.get("volumeDevices") or ():
         name, inside = device.get("name") or "", device.get("devicePath") or ""
@@ -155,7 +153,8 @@ def _volume_mount(
 def _image_mount(
     pod: Object, container: Object, mount: dict[str, Any], image: dict[str, Any], pulled: str | None, facts: NodeFacts
 ) -> Message:
-    """An image as a volume: the runtime finds its files by itself, and they are never written to."""
+    """Return the mount of an image as a volume, which is read-only. The runtime finds its files, so that it has no host
+    path."""
     if not pulled:
         raise _missing(mount.get("name") or "", container)
     subpath = mount.get("subPath") or ""

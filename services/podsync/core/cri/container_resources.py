@@ -1,4 +1,4 @@
-"""CPU, memory and huge pages of containers and sandboxes in the kernel's units (pods.md 6.5, node.md 4.7)."""
+"""Computes CPU, memory and huge pages of containers and sandboxes in the kernel's units (pods.md 6.5, node.md 4.7)."""
 
 from services.podsync.core.cgroups.memory_qos import protected, throttled_at
 from services.podsync.core.cri.message import message
@@ -24,11 +24,11 @@ from shared.podspec.resources import (
 )
 
 _GUARANTEED, _BEST_EFFORT = -997, 1000
-_BURSTABLE = range(3, 1000)  # between the node's own processes and BestEffort
+_BURSTABLE = range(3, 1000)  # between the scores of the node's own processes and of BestEffort
 
 
 def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Message:
-    """A CRI LinuxContainerResources for one container."""
+    """Return the CRI LinuxContainerResources of one container."""
     limits = {**pod_level(pod, "limits"), **resource_list(container, "limits")}
     requests = resource_list(container, "requests")
     fields = _linux_resources(requests, limits, facts)
@@ -44,18 +44,19 @@ def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Mes
 
 
 def sandbox_resources(pod: Object, facts: NodeFacts) -> Message:
-    """A CRI LinuxContainerResources with the pod's totals, without overhead."""
+    """Return a CRI LinuxContainerResources with the pod's totals, without overhead."""
     return _linux_resources(pod_requests(pod, overhead=False), pod_limits(pod, overhead=False), facts)
 
 
 def sandbox_overhead(pod: Object, facts: NodeFacts) -> Message:
-    """A CRI LinuxContainerResources of what running the sandbox itself costs; empty when the spec names none."""
+    """Return a CRI LinuxContainerResources of the pod's overhead; empty where the spec names none."""
     overhead = pod_overhead(pod)
     return _linux_resources(overhead, overhead, facts) if overhead else {}
 
 
 def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
-    """How readily the kernel kills this container when the node's memory (bytes) runs out."""
+    """Return the score by which the kernel chooses what it kills when the node's memory (bytes) is exhausted; the
+    highest goes first."""
     qos = qos_class(pod)
     if is_node_critical(pod) or qos is QosClass.GUARANTEED:
         return _GUARANTEED
@@ -65,7 +66,7 @@ def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
     request = _memory_request(container) + extra
     spec = pod.get("spec") or {}
     if is_sidecar(container) and container in (spec.get("initContainers") or ()):
-        # A sidecar must not be killed before the container it serves.
+        # A sidecar must not be killed before the containers that it serves.
         smallest = min((_memory_request(other) for other in spec.get("containers") or ()), default=0) + extra
         request = max(request, smallest)
     adjust = 1000 - 1000 * request // memory_capacity if memory_capacity > 0 else _BEST_EFFORT
@@ -74,7 +75,7 @@ def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
 
 def _linux_resources(requests: ResourceList, limits: ResourceList, facts: NodeFacts) -> Message:
     limit = limits.get("cpu", ZERO)
-    cpu = requests.get("cpu", limit)  # a request of 0 is one
+    cpu = requests.get("cpu", limit)  # a request of 0 does not default to the limit
     return message(
         cpu_shares=shares(cpu.milli()),
         cpu_period=facts.cpu_cfs_quota_period if facts.cpu_cfs_quota else 0,
@@ -101,8 +102,9 @@ def _memory_qos(pod: Object, container: Object, facts: NodeFacts) -> dict[str, s
 
 
 def _swap(pod: Object, container: Object, facts: NodeFacts) -> int:
-    """Bytes of swap (node.md 4.13): the container's part of the node's, as its memory request is part of the node's
-    memory; nothing for who is to be quick or has all it may use anyway."""
+    """Return the container's bytes of swap (node.md 4.13): of the node's swap the share that its memory request has of
+    the node's memory. Only Burstable pods that are not critical get swap, and only containers whose request is below
+    their limit."""
     request = resource_list(container, "requests").get("memory")
     limit = resource_list(container, "limits").get("memory")
     if not (facts.limited_swap and request and facts.memory_capacity > 0):
@@ -117,7 +119,7 @@ def _memory_request(container: Object) -> int:
 
 
 def _pod_level_remainder(pod: Object) -> int:
-    """Each container's part of what the pod requests beyond its containers."""
+    """Return each container's equal share of the bytes of memory that the pod requests beyond its containers."""
     request = pod_level(pod, "requests").get("memory")
     if request is None:
         return 0

@@ -1,6 +1,5 @@
-"""Name resolution of a pod (pods.md 12.1-12.3): its resolv.conf as a CRI DNSConfig, and what to warn of.
-
-The host's file is text in the facts; there is no I/O.
+"""Builds the name resolution of a pod (pods.md 12.1-12.3): its resolv.conf as a CRI DNSConfig, and warnings.
+The facts have the text of the host's file; there is no I/O.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,8 +12,8 @@ from shared.model.objects import Object, describe, namespace
 
 MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
-MAX_SEARCH_LENGTH = 253
-MAX_SEARCH_LINE = 2048
+MAX_SEARCH_LENGTH = 253  # characters
+MAX_SEARCH_LINE = 2048  # characters
 CLUSTER_SEARCHES = 3  # of a pod's namespace, of Services, of the domain
 _CLUSTER_OPTIONS = ("ndots:5",)
 _MISSING_CLUSTER_DNS = (
@@ -25,7 +24,7 @@ _MISSING_CLUSTER_DNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class DnsWarning:
-    """A Warning event to record: on the pod, or on the node."""
+    """Has a Warning event for the pod, or for the node."""
 
     reason: str
     message: str
@@ -34,7 +33,7 @@ class DnsWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class PodDns:
-    """A CRI DNSConfig, and the warnings that come with it each time it is made."""
+    """Has a CRI DNSConfig, and the warnings that are recorded each time it is built."""
 
     config: Message
     warnings: tuple[DnsWarning, ...] = ()
@@ -48,7 +47,7 @@ class _Resolver:
 
 
 def pod_dns(pod: Object, facts: NodeFacts) -> PodDns:
-    """The pod's name resolution. Raises SandboxConfigError when the host's file is wanted and was unreadable."""
+    """Return the pod's name resolution. Raises SandboxConfigError where the host's file cannot be read."""
     spec = pod.get("spec") or {}
     host = _host_resolver(facts)
     policy = spec.get("dnsPolicy") or "ClusterFirst"
@@ -73,8 +72,8 @@ def pod_dns(pod: Object, facts: NodeFacts) -> PodDns:
 
 
 def resolv_conf_warnings(facts: NodeFacts, path: str) -> tuple[str, ...]:
-    """What of the node's file at `path` pods can't have, or why it is of no use; the cluster's three searches come
-    before those of the file."""
+    """Return warnings about what pods do not get of the node's file at `path`, or why it cannot be used. The cluster's
+    three searches come before those of the file."""
     if not path:
         return ()
     try:
@@ -104,7 +103,8 @@ def _host_resolver(facts: NodeFacts) -> _Resolver:
 
 
 def _parsed(text: str) -> _Resolver:
-    """resolv.conf as the kubelet reads it: only `#` begins a comment, the last search line wins, domain is nothing."""
+    """Parse resolv.conf as the kubelet does: only `#` begins a comment, the last search line counts, and domain lines
+    are ignored. Raises SandboxConfigError."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -152,12 +152,12 @@ def _unique(items: Iterable[str]) -> tuple[str, ...]:
 
 
 def _by_name(options: Iterable[str]) -> tuple[str, ...]:
-    """One option of each name, the last one's value."""
+    """Return one option of each name, with the last value."""
     return tuple({option.partition(":")[0]: option for option in options}.values())
 
 
 def _within_limits(resolver: _Resolver) -> tuple[_Resolver, list[DnsWarning]]:
-    """What the C libraries of pods can bear."""
+    """Return the resolver within the limits of C libraries, and warnings about what it omits."""
     warnings: list[DnsWarning] = []
     servers = resolver.servers[:MAX_NAMESERVERS]
     if servers != resolver.servers:

@@ -1,6 +1,5 @@
-"""What a file of environment variables sets (pods.md 6.3, fileKeyRef): a strict part of what a shell reads.
-
-`NAME='value'`, one after another; a value is in single quotes, may span lines and is taken as it is. Blank lines
+"""Parses a file of environment variables (pods.md 6.3, fileKeyRef), whose syntax is a strict part of a shell's.
+The file has `NAME='value'` assignments; a value is in single quotes, may span lines and is taken literally. Blank lines
 and lines that begin with `#` are ignored. Pure.
 """
 
@@ -16,8 +15,8 @@ _BLANK = re.compile(_NOTHING)
 
 
 class EnvFileError(ValueError):
-    """The text is no such file; the message names the line and contains no value. `before`: the named variables that
-    are set above that line."""
+    """The text is no file of variables; the message names the line and contains no value. `before`: the named variables
+    that are set above that line."""
 
     def __init__(self, text: str, before: dict[str, str]) -> None:
         self.before = before
@@ -25,8 +24,8 @@ class EnvFileError(ValueError):
 
 
 def parse_env_file(text: str, names: Collection[str]) -> dict[str, str]:
-    """Name -> value of these names; of two of one name the first counts, and nothing is read after the last of them. A
-    blank right after `=` ends the value before it began, as in a shell. Raises EnvFileError."""
+    """Return the values of these names. The first assignment of a name counts, and nothing is parsed after the last
+    name was found. A blank right after `=` means an empty value, as in a shell. Raises EnvFileError."""
     text = text.replace("\r\n", "\n")
     variables: dict[str, str] = {}
     at, match = 0, _VARIABLE.match

@@ -1,7 +1,6 @@
-"""The environment of one container (pods.md 6.3).
-
-Values come from the pod, the node's facts, the services' variables, the ConfigMaps and Secrets (`ReferencedObject`)
-and the files (`EnvFile`) given; nothing is read.
+"""Builds the environment of one container (pods.md 6.3).
+All values are arguments: the pod, the node's facts, the variables of Services, the ConfigMaps and Secrets
+(`ReferencedObject`) and the files (`EnvFile`).
 """
 
 import base64
@@ -21,13 +20,13 @@ from shared.podspec.field_ref import FieldError, field_value, resource_value
 _KEY_REFS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
 _WHOLE_MAPS = ("metadata.labels", "metadata.annotations")
 UNREADABLE_ENV_FILE = "couldn't parse env file"
-_LONGEST_SHOWN = 256  # characters of a name in an error
+_MAX_SHOWN = 256  # characters of a name in an error
 _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
 @dataclass(frozen=True)
 class ReferencedObject:
-    """A ConfigMap or Secret as it was found: the object, or why there is none."""
+    """Has a ConfigMap or Secret as it was read: the object, or why there is none."""
 
     object: Object | None = field(repr=False)
     not_found: bool = False
@@ -39,8 +38,8 @@ References = Mapping[tuple[str, str], ReferencedObject]  # (kind, name) in the p
 
 @dataclass(frozen=True)
 class EnvFile:
-    """A file of variables as it was found in a volume: what it sets of the keys that were asked for. `error`: why it is
-    not known whether it sets the others."""
+    """Has the requested variables of a file in a volume. `error`: why it is not known whether the file sets the
+    others."""
 
     variables: Mapping[str, str] = field(repr=False)
     missing: bool = False  # there is no such file
@@ -51,30 +50,30 @@ EnvFiles = Mapping[tuple[str, str], EnvFile]  # (volume, path in it)
 
 
 def environment_references(container: Object) -> dict[tuple[str, str], set[str] | None]:
-    """(kind, name) of every ConfigMap and Secret that the container's environment needs, in the order of their first
-    use, and the keys that it needs of them; None = all."""
-    found: dict[tuple[str, str], set[str] | None] = {}
+    """Return each ConfigMap and Secret (kind, name) that the container's environment needs, in the order of their first
+    use, with the keys that it needs of them; None = all."""
+    needed: dict[tuple[str, str], set[str] | None] = {}
     for source in container.get("envFrom") or ():
         for place, kind in _FROM_REFS.items():
             if source.get(place):
-                found[kind, str(source[place].get("name") or "")] = None
+                needed[kind, str(source[place].get("name") or "")] = None
     for variable in container.get("env") or ():
         for place, kind in _KEY_REFS.items():
             if reference := (variable.get("valueFrom") or {}).get(place):
-                keys = found.setdefault((kind, str(reference.get("name") or "")), set())
+                keys = needed.setdefault((kind, str(reference.get("name") or "")), set())
                 if keys is not None:
                     keys.add(str(reference.get("key") or ""))
-    return found
+    return needed
 
 
 def environment_files(container: Object) -> dict[tuple[str, str], set[str]]:
-    """(volume, path in it, without `.` and empty parts) of every file that the container's environment needs, in the
-    order of their first use, and the keys that it needs of them."""
-    found: dict[tuple[str, str], set[str]] = {}
+    """Return each file (volume, path in it without `.` and empty parts) that the container's environment needs, in the
+    order of their first use, with the keys that it needs of them."""
+    needed: dict[tuple[str, str], set[str]] = {}
     for variable in container.get("env") or ():
         if reference := (variable.get("valueFrom") or {}).get("fileKeyRef"):
-            found.setdefault(_file_of(reference), set()).add(str(reference.get("key") or ""))
-    return found
+            needed.setdefault(_parse_file_reference(reference), set()).add(str(reference.get("key") or ""))
+    return needed
 
 
 def container_environment(
@@ -88,10 +87,10 @@ def container_environment(
     env_files: EnvFiles | None = None,
     space: ExecSpace | None = None,
 ) -> dict[str, str]:
-    """The final environment: envFrom, then the container's own variables in order, the last of one name wins; then the
-    services' that are not among them. `pod_ips` and `facts.node_ips`: those of the pod's status; `references` has every
-    one that `environment_references` names, `env_files` every one of `environment_files`. Each variable is counted in
-    `space` before it is kept, also one that a later one of its name replaces. Raises ContainerConfigError."""
+    """Return the final environment: envFrom, then the container's own variables in order, where the last of one name
+    counts; then those of Services whose names are not among them. `pod_ips` and `facts.node_ips`: those of the pod's
+    status; `references` has all that `environment_references` returns, `env_files` all of `environment_files`. Each
+    variable is counted in `space`, also one that a later one of its name replaces. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}
     if spec.get("enableServiceLinks") is None:
         raise ContainerConfigError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
@@ -105,11 +104,11 @@ def container_environment(
             env[name] = _expanded(name, variable["value"], env, service_env)
         elif source := variable.get("valueFrom"):
             if source.get("fileKeyRef"):
-                value = _from_file(source["fileKeyRef"], env_files or {})
+                value = _file_value(source["fileKeyRef"], env_files or {})
+            elif any(field in source for field in _KEY_REFS):
+                value = _key_value(pod, source, references)
             else:
-                value = _from_key(pod, source, references)
-                if value is None and not any(field in source for field in _KEY_REFS):
-                    value = _value_from(pod, container, source, facts, status)
+                value = _pod_value(pod, container, source, facts, status)
             if value is not None:
                 env[name] = value
         else:
@@ -121,7 +120,7 @@ def container_environment(
 
 
 class _Environment(dict[str, str]):
-    """Takes a variable only where the kernel has room for it."""
+    """Has the variables, and raises ContainerConfigError for one for which the kernel has no room."""
 
     def __init__(self, space: ExecSpace) -> None:
         self._space = space
@@ -134,7 +133,7 @@ class _Environment(dict[str, str]):
             self._space.take(variable)
         except TooLongError:
             raise ContainerConfigError(
-                f'environment variable "{name[:_LONGEST_SHOWN]}" does not fit: the kernel takes {LARGEST_SPACE} bytes '
+                f'environment variable "{name[:_MAX_SHOWN]}" does not fit: the kernel takes {LARGEST_SPACE} bytes '
                 "of environment, command and args together"
             ) from None
         super().__setitem__(name, value)
@@ -142,8 +141,7 @@ class _Environment(dict[str, str]):
 
 def _too_long(name: str) -> ContainerConfigError:
     return ContainerConfigError(
-        f'environment variable "{name[:_LONGEST_SHOWN]}" is too long: the kernel takes {LONGEST_STRING} bytes of '
-        "NAME=value"
+        f'environment variable "{name[:_MAX_SHOWN]}" is too long: the kernel takes {LONGEST_STRING} bytes of NAME=value'
     )
 
 
@@ -154,14 +152,12 @@ def _expanded(name: str, value: str, *environments: Mapping[str, str]) -> str:
         raise _too_long(name) from None
 
 
-def _value_from(
-    pod: Object, container: Object, source: dict[str, Any], facts: NodeFacts, status: dict[str, str]
-) -> str:
+def _pod_value(pod: Object, container: Object, source: dict[str, Any], facts: NodeFacts, status: dict[str, str]) -> str:
     try:
         if "fieldRef" in source:
             path = str(source["fieldRef"].get("fieldPath") or "")
             if path in _WHOLE_MAPS and path not in status:
-                status[path] = field_value(pod, path)  # the text of many keys is made once
+                status[path] = field_value(pod, path)  # so that the text of many keys is built once
             return field_value(pod, path, status)
         if "resourceFieldRef" in source:
             return resource_value(pod, container, source["resourceFieldRef"], facts.allocatable)
@@ -175,20 +171,20 @@ def _from_whole_objects(container: Object, references: References) -> Iterator[t
         for place, kind in _FROM_REFS.items():
             if not source.get(place):
                 continue
-            found = _found(kind, source[place], references)
-            for key in found.get("data") or {}:
-                if (value := _value(kind, found, key)) is not None:
+            obj = _find_object(kind, source[place], references)
+            for key in obj.get("data") or {}:
+                if (value := _decode_value(kind, obj, key)) is not None:
                     yield f"{source.get('prefix') or ''}{key}", value
 
 
-def _from_key(pod: Object, source: Mapping[str, Any], references: References) -> str | None:
-    """The value a configMapKeyRef or secretKeyRef names; None = there is none and it is optional, or no such ref."""
+def _key_value(pod: Object, source: Mapping[str, Any], references: References) -> str | None:
+    """Return the value that a configMapKeyRef or secretKeyRef names; None = there is none, and it is optional."""
     for place, kind in _KEY_REFS.items():
         if not source.get(place):
             continue
         reference = source[place]
         key = str(reference.get("key") or "")
-        if (value := _value(kind, _found(kind, reference, references), key)) is not None:
+        if (value := _decode_value(kind, _find_object(kind, reference, references), key)) is not None:
             return value
         if reference.get("optional"):
             return None
@@ -197,41 +193,41 @@ def _from_key(pod: Object, source: Mapping[str, Any], references: References) ->
     return None
 
 
-def _file_of(reference: Mapping[str, Any]) -> tuple[str, str]:
+def _parse_file_reference(reference: Mapping[str, Any]) -> tuple[str, str]:
     parts = str(reference.get("path") or "").split("/")
     return str(reference.get("volumeName") or ""), "/".join(part for part in parts if part not in ("", "."))
 
 
-def _from_file(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
-    """The value a fileKeyRef names; None = the file does not set it, or sets it to nothing, and it is optional."""
-    volume, path = _file_of(reference)
-    found = files.get((volume, path))
-    if found is None:
+def _file_value(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
+    """Return the value that a fileKeyRef names; None = the file does not set it, or to "", and it is optional."""
+    volume, path = _parse_file_reference(reference)
+    file = files.get((volume, path))
+    if file is None:
         raise ContainerConfigError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
     key, optional = str(reference.get("key") or ""), reference.get("optional")
-    value = found.variables.get(key)
-    if value is None and (found.error or (found.missing and not optional)):
-        raise ContainerConfigError(found.error or UNREADABLE_ENV_FILE)
+    value = file.variables.get(key)
+    if value is None and (file.error or (file.missing and not optional)):
+        raise ContainerConfigError(file.error or UNREADABLE_ENV_FILE)
     if value or optional:
         return value or None
-    shown = str(reference.get("path") or "")[:_LONGEST_SHOWN]
-    raise ContainerConfigError(f'environment variable key "{key[:_LONGEST_SHOWN]}" not found in file "{shown}"')
+    shown = str(reference.get("path") or "")[:_MAX_SHOWN]
+    raise ContainerConfigError(f'environment variable key "{key[:_MAX_SHOWN]}" not found in file "{shown}"')
 
 
-def _found(kind: str, reference: Mapping[str, Any], references: References) -> Object:
-    """The object; {} for an absent one that is optional. Raises ContainerConfigError with the kubelet's text."""
-    found = references.get((kind, str(reference.get("name") or "")), ReferencedObject(None, error="was not read"))
-    if found.object is not None:
-        return found.object
-    if found.not_found and reference.get("optional"):
+def _find_object(kind: str, reference: Mapping[str, Any], references: References) -> Object:
+    """Return the object; {} for an absent one that is optional. Raises ContainerConfigError with the kubelet's text."""
+    read = references.get((kind, str(reference.get("name") or "")), ReferencedObject(None, error="was not read"))
+    if read.object is not None:
+        return read.object
+    if read.not_found and reference.get("optional"):
         return {}
-    raise ContainerConfigError(found.error)
+    raise ContainerConfigError(read.error)
 
 
-def _value(kind: str, found: Object, key: str) -> str | None:
-    """The text under the key, None = there is none; bytes of a Secret that are no UTF-8 go on as they would in Go:
-    replaced where text is needed."""
-    value = (found.get("data") or {}).get(key)
+def _decode_value(kind: str, obj: Object, key: str) -> str | None:
+    """Return the text under the key, None = there is none. Bytes of a Secret that are no UTF-8 are replaced, as in
+    Go."""
+    value = (obj.get("data") or {}).get(key)
     if value is None or kind == "ConfigMap":
         return None if value is None else str(value)
     try:
@@ -241,7 +237,7 @@ def _value(kind: str, found: Object, key: str) -> str | None:
 
 
 def _status_fields(pod: Object, facts: NodeFacts, pod_ips: Sequence[str]) -> dict[str, str]:
-    """The addresses of the pod's status: a pod in the host's network has the host's."""
+    """Return the addresses of the pod's status; a pod in the host's network has the host's."""
     of_host = (pod.get("spec") or {}).get("hostNetwork")
     ips = list(pod_ips or facts.node_ips) if of_host else one_per_family(pod_ips, facts.node_ips)
     return {

@@ -1,4 +1,4 @@
-"""A pod's host name, its domain and the text of its /etc/hosts (pods.md 12.4, 12.5)."""
+"""Builds a pod's host name, its domain and the text of its /etc/hosts (pods.md 12.4, 12.5)."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,8 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from shared.model.objects import Object, name, namespace
 from shared.podspec.names import dns_label, dns_subdomain
 
-MAX_HOSTNAME = 63
-MAX_KERNEL_HOSTNAME = 64
+MAX_HOSTNAME = 63  # characters
+MAX_KERNEL_HOSTNAME = 64  # characters
 _HEADER = "# Kubernetes-managed hosts file.\n"
 _HOST_NETWORK_HEADER = "# Kubernetes-managed hosts file (host network).\n"
 _ALIASES_HEADER = "\n# Entries added by HostAliases.\n"
@@ -26,7 +26,7 @@ class HostnameError(ValueError):
 
 
 def hostname_and_domain(pod: Object, cluster_domain: str) -> tuple[str, str]:
-    """Short host name, and the domain it lies in ("" for none). Raises HostnameError."""
+    """Return the short host name, and its domain ("" for none). Raises HostnameError."""
     spec = pod.get("spec") or {}
     if override := spec.get("hostnameOverride"):
         _check("HostnameOverride", override, "subdomain", dns_subdomain(override))
@@ -48,7 +48,7 @@ def _check(field: str, value: str, form: str, wrong: list[str]) -> None:
 
 
 def kernel_hostname(pod: Object, cluster_domain: str) -> str:
-    """What the sandbox is called: the host name, with its domain where the spec asks for it. Raises HostnameError."""
+    """Return the host name of the sandbox, with its domain where the spec requests it. Raises HostnameError."""
     hostname, domain = hostname_and_domain(pod, cluster_domain)
     if not (domain and (pod.get("spec") or {}).get("setHostnameAsFQDN")):
         return hostname
@@ -62,9 +62,8 @@ def kernel_hostname(pod: Object, cluster_domain: str) -> str:
 
 
 def hosts_file(pod: Object, pod_ips: Sequence[str], cluster_domain: str, node_hosts: str) -> str:
-    """The text of `pods/<uid>/etc-hosts`, written again for each container start.
-
-    `node_hosts`: the node's own file, copied for hostNetwork pods. Raises ContainerConfigError."""
+    """Return the text of `pods/<uid>/etc-hosts`, which each container start writes again. `node_hosts`: the text of the
+    node's own file, which hostNetwork pods get. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}
     if spec.get("hostNetwork"):
         return _HOST_NETWORK_HEADER + node_hosts + _aliases(pod)

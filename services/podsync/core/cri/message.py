@@ -1,4 +1,4 @@
-"""CRI messages as plain dicts: fields at their zero value are absent."""
+"""Builds CRI messages as plain dicts, in which fields with their zero value are absent."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ from shared.cri.interface import Message
 
 
 def message(**fields: Any) -> Message:
-    """The fields that have a value: None, "", 0, False and empty lists and maps are left out. A message within that
-    counts even when empty (`{"seccomp": {}}` is not the same as no seccomp) is given as `ExplicitMessage`."""
+    """Return the fields that have a value: None, "", 0, False and empty lists and maps are left out. An inner message
+    that has a meaning even when it is empty (`{"seccomp": {}}` is not the same as no seccomp) is an
+    `ExplicitMessage`."""
     return {name: _plain(value) for name, value in fields.items() if isinstance(value, ExplicitMessage) or value}
 
 
@@ -16,7 +17,7 @@ class ExplicitMessage(dict[str, Any]):
 
 
 def int64(value: int | None) -> ExplicitMessage | None:
-    """A CRI Int64Value, such as a user ID; None = not set, which is not the same as 0."""
+    """Return a CRI Int64Value, such as a user ID; None = not set, which is not the same as 0."""
     return None if value is None else ExplicitMessage(message(value=value))
 
 

@@ -1,7 +1,6 @@
-"""The writes that bring a pod's cgroup and its running containers to their allocation, in order (pods.md 5.6).
-
-Memory, then CPU. The pod's cgroup grows before the containers and shrinks after them; its limit grows before its
-request and shrinks after it. Decides the writes; performs none.
+"""Decides the writes that bring a pod's cgroup and its running containers to their allocation (pods.md 5.6).
+Memory comes before CPU. The pod's cgroup grows before the containers and shrinks after them; its limit grows before its
+request and shrinks after it. Performs no write.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,14 +22,14 @@ _UNPROTECTED = {"memory.min": "0", "memory.low": "0"}  # of a container without 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteCgroup:
-    """Give the pod's cgroup these values."""
+    """Writes these values to the pod's cgroup."""
 
     values: CgroupValues
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteContainer:
-    """Send the runtime these resources, a CRI LinuxContainerResources, of this container."""
+    """Sends the runtime a container's resources, a CRI LinuxContainerResources."""
 
     container_id: str
     resources: Message
@@ -38,7 +37,7 @@ class WriteContainer:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryDecrease:
-    """The memory limit of the pod (`container` "") or of a running container becomes smaller. Bytes."""
+    """Has a memory limit in bytes that becomes smaller, of the pod (`container` "") or of a running container."""
 
     container: str
     container_id: str
@@ -56,16 +55,16 @@ def memory_decreases(
     pod: Object, updates: Iterable[ContainerUpdate], current: CgroupValues | None, facts: NodeFacts
 ) -> list[MemoryDecrease]:
     """Return the memory limits that become smaller. `current`: of the pod's cgroup, None = pods have none."""
-    found = []
+    decreases = []
     target = pod_cgroup_values(pod, facts).memory_limit
     if current is not None and target and (current.memory_limit is None or target < current.memory_limit):
-        found.append(MemoryDecrease(container="", container_id="", limit=target))
+        decreases.append(MemoryDecrease(container="", container_id="", limit=target))
     for update in updates:
         before, after = _limits(pod, update, "memory")
         if after and (not before or after < before):
             limit = after.base()
-            found.append(MemoryDecrease(container=update.container, container_id=update.container_id, limit=limit))
-    return found
+            decreases.append(MemoryDecrease(container=update.container, container_id=update.container_id, limit=limit))
+    return decreases
 
 
 def refuse_memory_in_use(decreases: Iterable[tuple[MemoryDecrease, int | None]]) -> None:
@@ -87,7 +86,8 @@ def resize_writes(
 ) -> list[Write]:
     """Return the writes. `pod` has what is allocated; `current` as for `memory_decreases`."""
     target = pod_cgroup_values(pod, facts)
-    unchanged = CgroupValues(hugepage_limits=target.hugepage_limits)  # or every page size would be given 0
+    # Because a page size without a limit is written as 0.
+    unchanged = CgroupValues(hugepage_limits=target.hugepage_limits)
     memory_limit = replace(unchanged, memory_limit=target.memory_limit)
     memory_request = replace(unchanged, memory_min=target.memory_min, memory_low=target.memory_low)
     cpu_limit = replace(unchanged, cpu_quota=target.cpu_quota, cpu_period=target.cpu_period)
@@ -109,15 +109,16 @@ def resize_writes(
 
 
 def _protected(values: CgroupValues) -> int:
-    """Bytes of memory that the kernel keeps for the cgroup: its request, where MemoryQoS protects requests."""
+    """Return the bytes of memory that the kernel keeps for the cgroup: its request, where MemoryQoS protects
+    requests."""
     return values.memory_min or values.memory_low or 0
 
 
 def _put(
     values: CgroupValues, target: int | None, current: int | None, before: list[Write], after: list[Write]
 ) -> None:
-    """Put the write before those of the containers where the value grows, after them where it shrinks; nowhere where it
-    stays or is no longer limited."""
+    """Append the write to `before` where the value grows, to `after` where it shrinks; to none where it stays the same
+    or is no longer limited."""
     if not target or target == current:
         return
     grows = _magnitude(target) > _magnitude(current)
@@ -125,12 +126,13 @@ def _put(
 
 
 def _magnitude(limit: int | None) -> float:
-    """No limit is the largest one."""
+    """Return the limit as a number to compare: no limit is the largest one."""
     return float("inf") if limit is None or limit < 0 else limit
 
 
 def _container_writes(pod: Object, updates: Sequence[ContainerUpdate], resource: str, facts: NodeFacts) -> list[Write]:
-    """Decreases first. The other resource is as it was given until its turn comes: CPU is the second."""
+    """Return the writes of the containers, decreases first. With the writes of memory, CPU still is as it was actuated
+    before."""
     decreases: list[Write] = []
     increases: list[Write] = []
     for update in updates:
@@ -150,16 +152,16 @@ def _container_writes(pod: Object, updates: Sequence[ContainerUpdate], resource:
 
 
 def _specs(pod: Object, update: ContainerUpdate) -> tuple[Object, Object]:
-    """The container with what it was given, and with what is allocated to it."""
-    found = find_container(pod, update.container)
-    spec = dict(found[1]) if found is not None else {}
+    """Return the container with its actuated resources, and with its allocated ones."""
+    entry = find_container(pod, update.container)
+    spec = dict(entry[1]) if entry is not None else {}
     return {**spec, "resources": dict(update.given)}, spec
 
 
 def _mixed(before: Object, after: Object) -> Object:
-    """With the memory of `after` and everything else of `before`."""
+    """Return the container with the memory of `after` and everything else of `before`."""
     resources: Object = dict(after.get("resources") or {})
-    for kind, default in (("requests", {}), ("limits", {"cpu": "0"})):  # not the limit that the pod may have by now
+    for kind, default in (("requests", {}), ("limits", {"cpu": "0"})):  # "0" so that no limit of the pod is inherited
         old, new = ((spec.get("resources") or {}).get(kind) or {} for spec in (before, after))
         amounts = default | {name: amount for name, amount in old.items() if name != "memory"}
         resources[kind] = amounts | {name: amount for name, amount in new.items() if name == "memory"}
@@ -167,8 +169,8 @@ def _mixed(before: Object, after: Object) -> Object:
 
 
 def _limits(pod: Object, update: ContainerUpdate, resource: str) -> tuple[Quantity, Quantity]:
-    """The limit that the container was given and the one that is allocated to it; zero where there is none. What it was
-    given has the limits of the pod as they were then."""
+    """Return the container's actuated limit and its allocated one; zero where there is none. The actuated resources
+    include the limits that the pod had then."""
     before, after = (resource_list(spec, "limits") for spec in _specs(pod, update))
     return before.get(resource, ZERO), {**pod_level(pod, "limits"), **after}.get(resource, ZERO)
 

@@ -1,4 +1,4 @@
-"""The features of a pod's runtime handler (of its RuntimeClass), and which pods need them. Pure."""
+"""Finds the features of a pod's runtime handler (of its RuntimeClass), and which pods need them. Pure."""
 
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.core.cri.user_namespaces import needs_user_namespace
@@ -9,18 +9,18 @@ from shared.podspec.containers import every_container
 
 
 def needs_handler_features(pod: Object) -> bool:
-    """Whether the pod requests something that not every handler supports."""
+    """Return whether the pod requests something that not every handler supports."""
     mounts = (mount for _, container in every_container(pod) for mount in container.get("volumeMounts") or ())
     return needs_user_namespace(pod) or any(mount.get("recursiveReadOnly") for mount in mounts)
 
 
 def for_handler(facts: NodeFacts, handlers: tuple[RuntimeHandler, ...] | None, name: str) -> NodeFacts:
-    """The facts for a pod of this handler, "" = the default one. `handlers`: as the runtime reports them, None =
-    nothing; a handler that is not reported has no features."""
-    found = next((handler for handler in handlers or () if handler.name == name), RuntimeHandler(name=name))
+    """Return the facts for a pod of the handler with this name, "" = the default one. `handlers`: as the runtime
+    reports them, None = it does not; a handler that is not reported has no features."""
+    features = next((handler for handler in handlers or () if handler.name == name), RuntimeHandler(name=name))
     return replace(
         facts,
         runtime_handler=name,
-        user_namespaces=found.user_namespaces,
-        recursive_read_only=found.recursive_read_only_mounts,
+        user_namespaces=features.user_namespaces,
+        recursive_read_only=features.recursive_read_only_mounts,
     )

@@ -1,4 +1,4 @@
-"""The CRI PodSandboxConfig of a pod (pods.md 6.1). Decides the message; sends nothing."""
+"""Builds the CRI PodSandboxConfig of a pod (pods.md 6.1). Sends nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,11 +29,9 @@ def sandbox_config(
     mappings: Mappings | None = None,
     volume_groups: Sequence[int] = (),
 ) -> Message:
-    """The message for RunPodSandbox, and the same again for CreateContainer and PullImage.
-
-    `mappings`: of the pod's user namespace, None = it has none of its own; `volume_groups`: group ids that its
-    persistent volumes bring along. The warnings about name resolution come from `dns.pod_dns`. Raises
-    SandboxConfigError."""
+    """Return the message for RunPodSandbox, which CreateContainer and PullImage get, too. `mappings`: ids of the pod's
+    user namespace, None = it has none of its own; `volume_groups`: group ids of its persistent volumes. `dns.pod_dns`
+    has the warnings about name resolution. Raises SandboxConfigError."""
     spec = pod.get("spec") or {}
     linux = message(
         cgroup_parent=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",
@@ -57,12 +55,12 @@ def sandbox_config(
 
 
 def log_directory(pod: Object, facts: NodeFacts) -> str:
-    """`<podLogsDir>/<namespace>_<name>_<uid>`; made 0755 before RunPodSandbox."""
+    """Return `<podLogsDir>/<namespace>_<name>_<uid>`, which is made 0755 before RunPodSandbox."""
     return f"{facts.pod_logs_dir}/{namespace(pod)}_{name(pod)}_{uid(pod)}"
 
 
 def pod_labels(pod: Object) -> dict[str, str]:
-    """By which the kubelet and its tools find what belongs to the pod."""
+    """Return the labels by which the kubelet and its tools find what belongs to the pod."""
     return {POD_NAME: name(pod), POD_NAMESPACE: namespace(pod), POD_UID: uid(pod)}
 
 
@@ -74,7 +72,7 @@ def _hostname(pod: Object, facts: NodeFacts) -> str:
 
 
 def _sysctls(context: dict[str, Any]) -> dict[str, str]:
-    """Names in the form with dots: `net/ipv4/x` is `net.ipv4.x`."""
+    """Return the sysctls with dots in their names: `net/ipv4/x` is `net.ipv4.x`."""
     return {
         normalised(sysctl["name"]): sysctl.get("value") or ""
         for sysctl in context.get("sysctls") or ()
@@ -83,13 +81,15 @@ def _sysctls(context: dict[str, Any]) -> dict[str, str]:
 
 
 def _ports(container: Object) -> list[Message]:
-    """PortMappings of one container, without duplicates: by name, or where unnamed by all their fields."""
+    """Return the PortMappings of one container, without duplicates by name, or without a name by all their fields."""
     mappings: dict[str, Message] = {}
     for port in container.get("ports") or ():
         protocol = port.get("protocol") or "TCP"
         host_ip = port.get("hostIP") or ""
         inside, outside = port.get("containerPort") or 0, port.get("hostPort") or 0
-        family = "any" if not host_ip else "v6" if ":" in host_ip else "v4"
+        family = "any"
+        if host_ip:
+            family = "v6" if ":" in host_ip else "v4"
         key = port.get("name") or f"{family}-{protocol}-{host_ip}:{inside}:{outside}"
         mapping = message(
             protocol=protocol if protocol in ("UDP", "SCTP") else "",  # TCP is the zero value

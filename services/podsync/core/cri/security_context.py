@@ -1,4 +1,5 @@
-"""Who a pod and its containers run as and what they may do (pods.md 6.1, 6.4): CRI security contexts."""
+"""Builds the CRI security contexts of a pod and its containers: users, groups, capabilities, profiles, namespaces
+(pods.md 6.1, 6.4)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,21 +36,21 @@ READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysr
 def sandbox_security_context(
     pod: Object, facts: NodeFacts, *, mappings: Mappings | None = None, volume_groups: Sequence[int] = ()
 ) -> Message:
-    """A CRI LinuxSandboxSecurityContext. `mappings`: of the pod's user namespace, None = it has none of its own;
-    `volume_groups`: group ids that the pod's persistent volumes bring along. Raises SandboxConfigError."""
+    """Return the CRI LinuxSandboxSecurityContext. `mappings`: ids of the pod's user namespace, None = it has none of
+    its own; `volume_groups`: group ids of the pod's persistent volumes. Raises SandboxConfigError."""
     refuse_user_namespace(pod, facts)
     if needs_user_namespace(pod) and mappings is None:
         raise SandboxConfigError("can't set `spec.hostUsers: false`, the pod was given no ids of its own")
     context = _pod_context(pod)
     every = (container for _, container in every_container(pod))
-    own, asked = _fs_group(context), list(context.get("supplementalGroups") or ())
+    own, listed = _fs_group(context), list(context.get("supplementalGroups") or ())
     return message(
         privileged=any((container.get("securityContext") or {}).get("privileged") for container in every),
-        seccomp=ExplicitMessage(),  # RuntimeDefault, whatever the containers ask for
+        seccomp=ExplicitMessage(),  # RuntimeDefault, whatever the containers have
         run_as_user=int64(context.get("runAsUser")),
         run_as_group=int64(context.get("runAsGroup")),
         selinux_options=_selinux(context.get("seLinuxOptions")),
-        supplemental_groups=[*own, *_further(volume_groups, asked), *asked],
+        supplemental_groups=[*own, *_further(volume_groups, listed), *listed],
         supplemental_groups_policy=_groups_policy(context),
         namespace_options=_namespaces(pod, mappings),
     )
@@ -65,10 +66,10 @@ def container_security_context(
     mappings: Mappings | None = None,
     volume_groups: Sequence[int] = (),
 ) -> Message:
-    """A CRI LinuxContainerSecurityContext. `target_id`: of the container whose processes an ephemeral one is to see;
-    the rest as for the sandbox. Raises ContainerConfigError."""
+    """Return the CRI LinuxContainerSecurityContext. `target_id`: id of the container whose processes an ephemeral one
+    is to see; `mappings`, `volume_groups`: as for the sandbox. Raises ContainerConfigError."""
     of_pod, effective = _pod_context(pod), effective_context(pod, container)
-    asked = list(of_pod.get("supplementalGroups") or ())
+    listed = list(of_pod.get("supplementalGroups") or ())
     uid, username = _image_user(image)
     run_as = effective.get("runAsUser")
     capabilities = effective.get("capabilities")
@@ -83,7 +84,7 @@ def container_security_context(
         run_as_user=int64(run_as if run_as is not None else uid),
         run_as_username=username if run_as is None else "",
         run_as_group=int64(effective.get("runAsGroup")),
-        supplemental_groups=[*_fs_group(of_pod), *asked, *_further(volume_groups, asked)],
+        supplemental_groups=[*_fs_group(of_pod), *listed, *_further(volume_groups, listed)],
         supplemental_groups_policy=_groups_policy(of_pod),
         masked_paths=[] if unmasked else [*MASKED_PATHS, *facts.thermal_throttle_paths],
         readonly_paths=[] if unmasked else list(READONLY_PATHS),
@@ -95,14 +96,14 @@ def container_security_context(
 
 
 def effective_context(pod: Object, container: Object) -> dict[str, Any]:
-    """The fields by name of the container's securityContext, over those fields of the pod's that containers inherit."""
+    """Return the fields of the container's securityContext, and those of the pod's that it inherits."""
     of_pod = _pod_context(pod)
     inherited = {field: of_pod[field] for field in _FROM_POD if field in of_pod}
     return inherited | (container.get("securityContext") or {})
 
 
 def verify_non_root(pod: Object, container: Object, image: ImageStatus) -> None:
-    """Refuses what runAsNonRoot forbids. Raises ContainerConfigError with the kubelet's text."""
+    """Raise ContainerConfigError, with the kubelet's text, for a container that runAsNonRoot forbids."""
     effective = effective_context(pod, container)
     if not effective.get("runAsNonRoot"):
         return
@@ -130,14 +131,14 @@ def _pod_context(pod: Object) -> dict[str, Any]:
 
 
 def _image_user(image: ImageStatus) -> tuple[int | None, str]:
-    """The image's user as number or name; an image without one runs as root."""
+    """Return the image's user as number or name; an image without a user runs as root."""
     if image.uid is not None:
         return image.uid, ""
     return (None, image.username) if image.username else (0, "")
 
 
 def refuse_user_namespace(pod: Object, facts: NodeFacts) -> None:
-    """Raises SandboxConfigError where the pod requests a user namespace and its runtime handler has no support."""
+    """Raise SandboxConfigError for a pod that requests a user namespace which its runtime handler does not support."""
     if not needs_user_namespace(pod) or facts.user_namespaces:
         return
     who = f'RuntimeClass handler "{facts.runtime_handler}" does' if facts.runtime_handler else "runtime does"
@@ -145,12 +146,17 @@ def refuse_user_namespace(pod: Object, facts: NodeFacts) -> None:
 
 
 def _namespaces(pod: Object, mappings: Mappings | None, target_id: str = "") -> Message | None:
-    """A CRI NamespaceOption; only pods with a securityContext have one (defaulting gives every pod one). Processes of
-    one container are hidden from another unless the pod shares them, or this is an ephemeral one with a target."""
+    """Return the CRI NamespaceOption; None for a pod without a securityContext, which the API's defaults give to every
+    pod. A container does not see processes of another one, unless the pod shares them, or it is an ephemeral container
+    with a target."""
     spec = pod.get("spec") or {}
     if spec.get("securityContext") is None:
         return None
-    pid = "NODE" if spec.get("hostPID") else "" if spec.get("shareProcessNamespace") else "CONTAINER"
+    pid = "CONTAINER"
+    if spec.get("hostPID"):
+        pid = "NODE"
+    elif spec.get("shareProcessNamespace"):
+        pid = ""  # POD is the zero value
     targeted = pid == "CONTAINER" and target_id
     return message(
         network="NODE" if spec.get("hostNetwork") else "",  # POD is the zero value
@@ -165,8 +171,8 @@ def _fs_group(context: dict[str, Any]) -> list[int]:
     return [context["fsGroup"]] if context.get("fsGroup") is not None else []
 
 
-def _further(groups: Sequence[int], asked: Sequence[int]) -> list[int]:
-    return [group for group in dict.fromkeys(groups) if group not in asked]
+def _further(groups: Sequence[int], listed: Sequence[int]) -> list[int]:
+    return [group for group in dict.fromkeys(groups) if group not in listed]
 
 
 def _groups_policy(context: dict[str, Any]) -> str:
@@ -186,7 +192,7 @@ def _capabilities(capabilities: dict[str, Any]) -> Message:
 
 
 def _profile(kind: str, local: str = "") -> ExplicitMessage:
-    """A CRI SecurityProfile; RuntimeDefault is the zero value."""
+    """Return a CRI SecurityProfile; RuntimeDefault is the zero value."""
     return ExplicitMessage(message(profile_type="" if kind == "RuntimeDefault" else kind, localhost_ref=local))
 
 
@@ -202,7 +208,7 @@ def _seccomp(of_pod: dict[str, Any], effective: dict[str, Any], facts: NodeFacts
 
 
 def _apparmor(pod: Object, container: Object) -> tuple[ExplicitMessage | None, str]:
-    """The profile, and the same as the deprecated string: container field, else annotation, else pod field."""
+    """Return the profile of the container's field, else annotation, else pod's field, and its deprecated text form."""
     own = (container.get("securityContext") or {}).get("appArmorProfile")
     annotated = annotations(pod).get(f"{_APPARMOR_ANNOTATION}{container.get('name')}", "")
     if own is None and annotated:

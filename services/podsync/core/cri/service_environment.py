@@ -1,4 +1,4 @@
-"""The environment variables of a container for the cluster's Services (pods.md 6.3.1, B.4). Pure."""
+"""Builds the environment variables of a container for the cluster's Services (pods.md 6.3.1, B.4). Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,8 +9,8 @@ _MASTER = ("default", "kubernetes")
 
 
 def service_environment(services: Iterable[Object], pod_namespace: str, *, links: bool) -> dict[str, str]:
-    """Variables of the Services that a pod of this namespace gets: `default/kubernetes` always, those of its own
-    namespace where `links` (spec.enableServiceLinks) is set; one of the pod's namespace wins over the former."""
+    """Return the variables of Services for a pod of this namespace: those of `default/kubernetes`, and with `links`
+    (spec.enableServiceLinks) those of its own namespace, which replace the former of the same name."""
     chosen: dict[str, Object] = {}
     for service in services:
         if _has_address(service) and (namespace(service), name(service)) == _MASTER:
@@ -44,8 +44,13 @@ def _variables(service: Object) -> dict[str, str]:
         url = f"{protocol.lower()}://{host}:{number}"
         if index == 0:
             env[f"{prefix}_PORT"] = url
-        one = f"{prefix}_PORT_{number}_{protocol.upper()}"
-        env |= {one: url, f"{one}_PROTO": protocol.lower(), f"{one}_PORT": number, f"{one}_ADDR": address}
+        port_prefix = f"{prefix}_PORT_{number}_{protocol.upper()}"
+        env |= {
+            port_prefix: url,
+            f"{port_prefix}_PROTO": protocol.lower(),
+            f"{port_prefix}_PORT": number,
+            f"{port_prefix}_ADDR": address,
+        }
     return env
 
 

@@ -1,4 +1,4 @@
-"""User namespaces of pods (pods.md 6.7): which block of host ids a pod gets, the format of its record, and the
+"""Decides which block of host ids a pod with a user namespace gets (pods.md 6.7), the format of its record, and the
 values in CRI messages. Reads no file; the blocks in use are an argument.
 """
 
@@ -11,48 +11,49 @@ from services.podsync.core.cri.message import message
 from shared.cri.interface import Message
 from shared.model.objects import Object
 
-BLOCK = 65536  # ids: every block begins at a multiple of it and has a multiple of it
-END = 1 << 32  # ids are 32 bits wide
+BLOCK = 65536  # ids; first id and length of every block are multiples of it
+END = 1 << 32  # the first number that is no id: ids have 32 bits
 _SUBIDS = re.compile(r"\d+:\s+\S+\s+(\d+)\s+(\d+)\s*\Z")
 
 
 class UserNamespaceError(ValueError):
-    """No user namespace can be given; the text has what, where and the remedy."""
+    """No block of ids can be allocated; the text has what, where and the remedy."""
 
 
 @dataclass(frozen=True)
 class IdRange:
-    """Host ids from `first` on."""
+    """Has a range of host ids from `first` on."""
 
     first: int
     length: int
 
     @property
     def end(self) -> int:
-        """The first id behind it."""
+        """The first id behind the range."""
         return self.first + self.length
 
 
 @dataclass(frozen=True)
 class Mappings:
-    """Which ids of the container are which on the host: (host id, container id, length) each."""
+    """Maps ids of the host to ids in the container: (host id, container id, length) each."""
 
     uids: tuple[tuple[int, int, int], ...]
     gids: tuple[tuple[int, int, int], ...]
 
 
 def needs_user_namespace(pod: Object) -> bool:
-    """Whether the pod is to have a user namespace of its own."""
+    """Return whether the pod is to have a user namespace of its own."""
     return (pod.get("spec") or {}).get("hostUsers") is False
 
 
 def default_range(ids_per_pod: int) -> IdRange:
-    """The range where the host configures none: all but the first block, which is the host's own."""
+    """Return the range for a host that configures none: all but the first block, which is the host's own."""
     return IdRange(ids_per_pod, END - ids_per_pod)
 
 
 def checked_range(uids: str, gids: str, *, ids_per_pod: int, max_pods: int) -> IdRange:
-    """The range from what `getsubids kubelet` and `getsubids -g kubelet` print. Raises UserNamespaceError."""
+    """Parse and check the range that `getsubids kubelet` and `getsubids -g kubelet` print. Raises
+    UserNamespaceError."""
     of_uids, of_gids = _subids(uids, "/etc/subuid"), _subids(gids, "/etc/subgid")
     if of_uids != of_gids:
         raise UserNamespaceError("the ids of user kubelet differ in /etc/subuid and /etc/subgid: make them the same")
@@ -73,15 +74,16 @@ def _subids(text: str, file: str) -> IdRange:
     lines = [line for line in text.splitlines() if line.strip()]
     if len(lines) != 1:
         raise UserNamespaceError(f"{file}: user kubelet has {len(lines)} ranges: give it exactly one")
-    found = _SUBIDS.match(lines[0])
-    if found is None:
+    match = _SUBIDS.match(lines[0])
+    if match is None:
         raise UserNamespaceError(f"getsubids: cannot understand {lines[0]!r} for user kubelet in {file}")
-    return IdRange(int(found[1]), int(found[2]))
+    return IdRange(int(match[1]), int(match[2]))
 
 
 def free_block(taken: Iterable[Mappings], within: IdRange, length: int) -> Mappings:
-    """The first block of this length that overlaps none in use. Raises UserNamespaceError when there is none."""
-    used = sorted((host, host + count) for given in taken for host, _, count in {*given.uids, *given.gids})
+    """Return the first block of this length that overlaps none in use. Raises UserNamespaceError where there is
+    none."""
+    used = sorted((host, host + count) for other in taken for host, _, count in {*other.uids, *other.gids})
     first = within.first
     for start, end in used:
         if first + length <= start:
@@ -95,8 +97,8 @@ def free_block(taken: Iterable[Mappings], within: IdRange, length: int) -> Mappi
 
 
 def recorded(mappings: Mappings) -> dict[str, Any]:
-    """The record as the kubelet writes it: `uidMappings` and `gidMappings`, a list of `{hostId, containerId, length}`
-    each."""
+    """Return the record as the kubelet writes it: `uidMappings` and `gidMappings`, each a list of
+    `{hostId, containerId, length}`."""
     return {
         f"{kind}Mappings": [{"hostId": h, "containerId": c, "length": n} for h, c, n in ids]
         for kind, ids in (("uid", mappings.uids), ("gid", mappings.gids))
@@ -104,7 +106,7 @@ def recorded(mappings: Mappings) -> dict[str, Any]:
 
 
 def restored(record: object) -> Mappings:
-    """Mappings from a record. Raises UserNamespaceError where it is none."""
+    """Return the mappings of a record. Raises UserNamespaceError where it is none."""
     if not isinstance(record, dict):
         raise UserNamespaceError("it is no JSON object")
     uids, gids = (_restored(record, kind) for kind in ("uidMappings", "gidMappings"))
@@ -128,12 +130,12 @@ def _restored(record: Mapping[str, Any], kind: str) -> tuple[tuple[int, int, int
 
 
 def userns_options(mappings: Mappings | None) -> Message:
-    """A CRI UserNamespace: the host's, or one of these ids (mode POD is the zero value)."""
+    """Return the CRI UserNamespace: the host's, or one with these ids (mode POD is the zero value)."""
     if mappings is None:
         return {"mode": "NODE"}
     return {"uids": id_mappings(mappings.uids), "gids": id_mappings(mappings.gids)}
 
 
 def id_mappings(ids: Iterable[tuple[int, int, int]]) -> list[Message]:
-    """CRI IDMappings."""
+    """Return the ids as CRI IDMappings."""
     return [message(host_id=host, container_id=inside, length=length) for host, inside, length in ids]

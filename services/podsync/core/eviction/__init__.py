@@ -1,4 +1,3 @@
-"""Eviction (node.md 5): which thresholds are met, which pod is evicted next, and with which message.
-
-Values go in, values come out. Must not know records or calls: the pods to rank are given as `Candidate`.
+"""Decides which eviction thresholds are met, which pod is evicted next, and with which message (node.md 5).
+Must not know records or calls: the pods to rank are `Candidate` values.
 """

@@ -1,4 +1,4 @@
-"""One cycle of eviction: from readings to the pressure conditions and the threshold to act on (node.md 5.3).
+"""Evaluates one cycle of eviction: from readings to the pressure conditions and the threshold to act on (node.md 5.3).
 
 Moments are seconds of one steady clock, which the caller chooses.
 """
@@ -15,17 +15,17 @@ _FILESYSTEM = (Resource.EPHEMERAL_STORAGE, Resource.INODES)
 
 @dataclass(frozen=True, kw_only=True)
 class CycleState:
-    """What one cycle keeps for the next."""
+    """Has what one cycle keeps for the next."""
 
     first_met: Mapping[Threshold, float] = field(default_factory=dict)
     last_met: Mapping[str, float] = field(default_factory=dict)  # condition -> when a threshold of it was met last
-    acted_on: frozenset[Threshold] = frozenset()  # met, and over their grace period, in the cycle before
+    acted_on: frozenset[Threshold] = frozenset()  # met longer than their grace period in the cycle before
     read_at: Mapping[str, float] = field(default_factory=dict)  # signal -> time of its newest reading
 
 
 @dataclass(frozen=True, kw_only=True)
 class CycleResult:
-    """What a cycle finds: the conditions that are True, and the thresholds to act on, the first one first."""
+    """Has the result of a cycle: the conditions that are True, and the thresholds to act on, the first one first."""
 
     memory: CycleState
     conditions: frozenset[str] = frozenset()
@@ -39,17 +39,17 @@ def evaluate(
     now: float,
     transition_seconds: float,
 ) -> CycleResult:
-    """Evaluate all thresholds. `transition_seconds`: how long a condition stays after its last threshold was met.
+    """Evaluate all thresholds. `transition_seconds`: how long a condition stays True after a threshold of it was met.
 
     A threshold that was acted on stays met until its minimum reclaim is available; one whose signal was not read
     again since then is not acted on twice.
     """
-    found = met(thresholds, readings) | not_reclaimed(before.acted_on, readings)
-    first_met = {one: before.first_met.get(one, now) for one in found}
-    last_met = {**before.last_met, **{SIGNALS[one.signal].condition: now for one in found}}
+    crossed = met(thresholds, readings) | not_reclaimed(before.acted_on, readings)
+    first_met = {threshold: before.first_met.get(threshold, now) for threshold in crossed}
+    last_met = {**before.last_met, **{SIGNALS[threshold.signal].condition: now for threshold in crossed}}
     last_met = {kind: at for kind, at in last_met.items() if now - at < transition_seconds or at == now}
-    due = frozenset(one for one in found if now - first_met[one] >= one.grace_seconds)
-    fresh = [one for one in thresholds if one in due and readings[one.signal].at != before.read_at.get(one.signal)]
+    due = frozenset(threshold for threshold in crossed if now - first_met[threshold] >= threshold.grace_seconds)
+    fresh = [t for t in thresholds if t in due and readings[t.signal].at != before.read_at.get(t.signal)]
     memory = CycleState(
         first_met=first_met,
         last_met=last_met,
@@ -60,10 +60,10 @@ def evaluate(
 
 
 def is_of_filesystem(threshold: Threshold) -> bool:
-    """Whether dead containers and unused images are removed before a pod is evicted."""
+    """Return whether dead containers and unused images are removed before a pod is evicted."""
     return SIGNALS[threshold.signal].resource in _FILESYSTEM
 
 
 def _order(threshold: Threshold) -> int:
-    """Memory first, process ids last; otherwise the order of the configuration."""
+    """Return the sort key of a threshold: memory first, process ids last; otherwise the configuration's order stays."""
     return {Resource.MEMORY: 0, Resource.PIDS: 2}.get(SIGNALS[threshold.signal].resource, 1)

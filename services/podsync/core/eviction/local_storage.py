@@ -1,4 +1,4 @@
-"""Limits of local ephemeral storage: an emptyDir, a container or a pod that uses more than it may (node.md 5.8)."""
+"""Finds an emptyDir, container or pod that uses more local ephemeral storage than its limit (node.md 5.8)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 
 
 def has_limit(pod: Object) -> bool:
-    """Whether the pod has a limit of local storage."""
+    """Return whether the pod has a limit of local storage."""
     spec = pod.get("spec") or {}
     if any((volume.get("emptyDir") or {}).get("sizeLimit") for volume in spec.get("volumes") or ()):
         return True
@@ -24,7 +24,8 @@ def has_limit(pod: Object) -> bool:
 
 
 def limit_exceeded(candidate: Candidate, layout: Layout) -> tuple[str, str] | None:
-    """The message for a pod that exceeds a limit, and the label of the metric of evictions; None = it exceeds none."""
+    """Return the message for a pod that exceeds a limit, and the label for the metric of evictions; None = it exceeds
+    none."""
     if candidate.critical or candidate.usage is None:
         return None
     return _empty_dir(candidate) or _pod(candidate) or _container(candidate, layout)

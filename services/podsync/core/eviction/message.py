@@ -1,4 +1,4 @@
-"""The texts of an eviction: the pod's message, the annotations of its event, the node's event (node.md 5.6)."""
+"""Writes the texts of an eviction: the pod's message, the annotations of its event, the node's event (node.md 5.6)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -14,14 +14,15 @@ EVICTED = "Evicted"
 
 
 def node_event(threshold: Threshold) -> str:
-    """The text of the node's event EvictionThresholdMet."""
+    """Return the text of the node's event EvictionThresholdMet."""
     return f"Attempting to reclaim {SIGNALS[threshold.signal].resource}"
 
 
 def eviction_text(
     candidate: Candidate, acted: Threshold, met: Iterable[Threshold], readings: Mapping[str, SignalObservation]
 ) -> tuple[str, dict[str, str]]:
-    """The message of the pod's status and event, and the annotations of the event. `met`: in the order of acting."""
+    """Return the message of the pod's status and event, and the annotations of the event. `met`: the thresholds in the
+    order in which they are acted on."""
     resource = SIGNALS[acted.signal].resource
     message = f"The node was low on resource: {resource}. "
     for threshold in met:
@@ -56,8 +57,8 @@ def _limit(threshold: Threshold, capacity: int) -> Quantity:
 
 
 def _offenders(candidate: Candidate, resource: Resource) -> list[tuple[str, Quantity, Quantity]]:
-    """The containers that use more than they request: name, usage, request."""
-    found = []
+    """Return the containers that use more than they request: name, usage, request."""
+    offenders = []
     specs = {spec.get("name"): spec for spec in main_containers(candidate.pod)}
     for usage in candidate.usage.containers if candidate.usage else ():
         amount, spec = _amount(usage, resource), specs.get(usage.name)
@@ -66,8 +67,8 @@ def _offenders(candidate: Candidate, resource: Resource) -> list[tuple[str, Quan
         used = Quantity.of(amount, binary=True)
         request = resource_list(spec, "requests").get(str(resource), Quantity.of(0))
         if used > request:
-            found.append((usage.name, used, request))
-    return found
+            offenders.append((usage.name, used, request))
+    return offenders
 
 
 def _amount(usage: ContainerUsage, resource: Resource) -> int | None:

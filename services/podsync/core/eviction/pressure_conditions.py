@@ -1,4 +1,4 @@
-"""The node's pressure conditions as the API shows them, with the times of their transitions (node.md 1.7)."""
+"""Builds the node's pressure conditions, with the times of their transitions (node.md 1.7)."""
 
 from collections.abc import Mapping, Set
 from typing import Any
@@ -26,17 +26,17 @@ Transitions = Mapping[str, tuple[str, float]]  # condition -> status, wall secon
 
 
 def transitions_of(before: Transitions, pressed: Set[str], now: float) -> dict[str, tuple[str, float]]:
-    """The transitions by condition with `pressed` as the conditions that are True at `now`, wall seconds."""
-    found = {}
+    """Return the transitions by condition, where `pressed` are the conditions that are True at `now`, wall seconds."""
+    transitions = {}
     for kind in PRESSURE_CONDITIONS:
         status = "True" if kind in pressed else "False"
         known = before.get(kind)
-        found[kind] = known if known is not None and known[0] == status else (status, now)
-    return found
+        transitions[kind] = known if known is not None and known[0] == status else (status, now)
+    return transitions
 
 
 def node_pressure(transitions: Transitions) -> NodePressure:
-    """The value of the stream `node.pressure`."""
+    """Return the item of the stream `node.pressure`."""
     conditions = []
     for kind, (status, changed_at) in transitions.items():
         reason, message = TEXTS[kind][0 if status == "True" else 1]
@@ -53,10 +53,10 @@ def node_pressure(transitions: Transitions) -> NodePressure:
 
 
 def read_transitions(saved: Any) -> dict[str, tuple[str, float]]:
-    """The transitions by condition as an earlier process saved them; anything else is left out."""
-    found = {}
+    """Return the transitions by condition that an earlier process saved, without anything else."""
+    transitions = {}
     for kind, entry in saved.items() if isinstance(saved, dict) else ():
         match entry:
             case [str(status), int() | float() as at] if kind in PRESSURE_CONDITIONS and not isinstance(at, bool):
-                found[kind] = (status, float(at))
-    return found
+                transitions[kind] = (status, float(at))
+    return transitions

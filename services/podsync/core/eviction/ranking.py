@@ -1,4 +1,4 @@
-"""In which order pods are evicted for a signal (node.md 5.5)."""
+"""Decides in which order pods are evicted for a signal (node.md 5.5)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from shared.podspec.resources import pod_requests
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """An active pod with its allocated resources. `usage`: None = it has no running container, or is not read yet."""
+    """Has an active pod with its allocated resources. `usage` None = it has no running container, or was not read
+    yet."""
 
     uid: str
     pod: Object
@@ -21,7 +22,7 @@ class Candidate:
 
     @property
     def critical(self) -> bool:
-        """Whether it is never evicted."""
+        """Whether the pod is never evicted."""
         return is_critical(self.pod)
 
     @property
@@ -31,14 +32,14 @@ class Candidate:
         return value if isinstance(value, int) else 0
 
     def request(self, resource: str) -> int:
-        """Effective request in bytes, or a count."""
+        """Return the effective request in bytes, or as a count."""
         amount = pod_requests(self.pod).get(resource)
         return 0 if amount is None else amount.base()
 
 
 def rank(signal: str, candidates: Iterable[Candidate], layout: Layout) -> list[Candidate]:
-    """The pods in the order of eviction, critical ones among them. Pods without a usage come first in every comparison
-    by usage, so before all others where the first comparison is one; pods that are equal keep the order of their
+    """Return the pods in the order of eviction, critical ones among them. Pods without a usage come first in every
+    comparison by usage, so before all others where the first comparison is one; equal pods are in the order of their
     UIDs."""
     resource, filesystem = SIGNALS[signal].resource, signal.partition(".")[0]
 
@@ -56,10 +57,10 @@ def rank(signal: str, candidates: Iterable[Candidate], layout: Layout) -> list[C
 
 
 def disk_usage(usage: PodUsage, filesystem: str, layout: Layout, *, inodes: bool = False) -> int:
-    """Bytes, or inodes, of the pod's files on `nodefs`, `imagefs` or `containerfs`."""
-    layers = sum(_of(container.rootfs, inodes) for container in usage.containers)
-    others = sum(_of(container.logs, inodes) for container in usage.containers)
-    others += sum(_of(volume.filesystem, inodes) for volume in usage.volumes if volume.ephemeral)
+    """Return the bytes, or inodes, of the pod's files on `nodefs`, `imagefs` or `containerfs`."""
+    layers = sum(_amount(container.rootfs, inodes) for container in usage.containers)
+    others = sum(_amount(container.logs, inodes) for container in usage.containers)
+    others += sum(_amount(volume.filesystem, inodes) for volume in usage.volumes if volume.ephemeral)
     on_nodefs, on_imagefs, on_containerfs = {
         Layout.SINGLE: (layers + others, layers + others, layers + others),
         Layout.DEDICATED_IMAGES: (others, layers, layers),
@@ -76,10 +77,10 @@ def _used(usage: PodUsage | None, resource: Resource, filesystem: str, layout: L
     return disk_usage(usage, filesystem, layout, inodes=resource is Resource.INODES)
 
 
-def _of(usage: FilesystemUsage | None, inodes: bool) -> int:
+def _amount(usage: FilesystemUsage | None, inodes: bool) -> int:
     return 0 if usage is None else (usage.inodes_used if inodes else usage.used) or 0
 
 
 def _unknown_first(amount: int | None) -> tuple[bool, int]:
-    """Sorts what is not known first, then larger amounts first."""
+    """Return a sort key with amounts that are not known first, then larger ones before smaller ones."""
     return (False, 0) if amount is None else (True, -amount)

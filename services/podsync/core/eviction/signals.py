@@ -1,4 +1,5 @@
-"""The value of each eviction signal from the usage stream, and which filesystems are one (node.md 5.1, 5.7)."""
+"""Reads the value of each eviction signal from the usage stream, and which filesystems are the same (node.md 5.1,
+5.7)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from bus.messages.usage import FilesystemUsage, NodeUsage
 
 @dataclass(frozen=True)
 class SignalObservation:
-    """What was available of `capacity` (bytes or a count) at `at`, seconds of CLOCK_MONOTONIC."""
+    """Has what was available of `capacity` (bytes or a count) at `at`, seconds of CLOCK_MONOTONIC."""
 
     available: int
     capacity: int
@@ -17,7 +18,7 @@ class SignalObservation:
 
 
 class Layout(StrEnum):
-    """Where images and writable layers are."""
+    """The places of images and writable layers."""
 
     SINGLE = "single"  # on the filesystem of the root directory
     DEDICATED_IMAGES = "dedicated"  # both on a filesystem of their own
@@ -25,27 +26,26 @@ class Layout(StrEnum):
 
 
 def readings(usage: NodeUsage) -> dict[str, SignalObservation]:
-    """The reading of each signal whose figures are known. A signal without one meets no threshold."""
-    at, found = usage.read_at, {}
+    """Return the reading of each signal whose figures are known. A signal without a reading meets no threshold."""
+    at, signals = usage.read_at, {}
     available, capacity = usage.cgroup.memory_available, usage.memory_capacity
     if available is not None and capacity is not None:
-        found["memory.available"] = SignalObservation(available, capacity, at)
+        signals["memory.available"] = SignalObservation(available, capacity, at)
     for container in usage.system_containers:
         cgroup = container.cgroup
         if container.name == "pods" and cgroup.memory_available is not None and cgroup.memory_working_set is not None:
             capacity = cgroup.memory_available + cgroup.memory_working_set
-            found["allocatableMemory.available"] = SignalObservation(cgroup.memory_available, capacity, at)
+            signals["allocatableMemory.available"] = SignalObservation(cgroup.memory_available, capacity, at)
     for name, filesystem in (("nodefs", usage.nodefs), ("imagefs", usage.imagefs), ("containerfs", usage.containerfs)):
-        found |= _of_filesystem(name, filesystem, at)
+        signals |= _filesystem_readings(name, filesystem, at)
     if usage.pids_max is not None and usage.pids_current is not None:
-        found["pid.available"] = SignalObservation(usage.pids_max - usage.pids_current, usage.pids_max, at)
-    return found
+        signals["pid.available"] = SignalObservation(usage.pids_max - usage.pids_current, usage.pids_max, at)
+    return signals
 
 
 def layout_of(usage: NodeUsage, *, separate_disks: bool = True) -> Layout | None:
-    """Whether images and writable layers are on the filesystem of the root directory; None = not known yet. Images on
-    that of the root directory make one filesystem, wherever the layers are (node.md 5.7). `separate_disks`: the feature
-    gate KubeletSeparateDiskGC."""
+    """Return where images and writable layers are; None = not known yet. Images on the filesystem of the root directory
+    mean SINGLE, wherever the layers are (node.md 5.7). `separate_disks`: the feature gate KubeletSeparateDiskGC."""
     images, layers = usage.imagefs_device, usage.containerfs_device or usage.imagefs_device
     if not usage.nodefs_device or not images or usage.containerfs is None:
         return None
@@ -54,10 +54,10 @@ def layout_of(usage: NodeUsage, *, separate_disks: bool = True) -> Layout | None
     return Layout.SPLIT if separate_disks and layers != images else Layout.DEDICATED_IMAGES
 
 
-def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, SignalObservation]:
-    found = {}
+def _filesystem_readings(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, SignalObservation]:
+    signals = {}
     if usage is not None and usage.available is not None and usage.capacity:
-        found[f"{name}.available"] = SignalObservation(usage.available, usage.capacity, at)
+        signals[f"{name}.available"] = SignalObservation(usage.available, usage.capacity, at)
     if usage is not None and usage.inodes_free is not None and usage.inodes:  # some filesystems count none
-        found[f"{name}.inodesFree"] = SignalObservation(usage.inodes_free, usage.inodes, at)
-    return found
+        signals[f"{name}.inodesFree"] = SignalObservation(usage.inodes_free, usage.inodes, at)
+    return signals

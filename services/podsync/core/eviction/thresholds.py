@@ -1,4 +1,4 @@
-"""The configured thresholds, and which of them readings meet (node.md 5.2, 5.3)."""
+"""Lists the configured thresholds, and finds those that readings meet (node.md 5.2, 5.3)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ _COPIED = ("available", "inodesFree")
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """`signal` is met below `amount`, and until `minimum_reclaim` more than that is available. Both are a quantity or a
-    percentage of the capacity. `grace_seconds`: how long it is met before pods are evicted; 0 = a hard threshold."""
+    """Is met while less than `amount` of `signal` is available, and then until `minimum_reclaim` more is available.
+    Both are a quantity or a percentage of the capacity. `grace_seconds`: how long it is met before pods are evicted; 0
+    = a hard threshold."""
 
     signal: str
     amount: str
@@ -29,7 +30,7 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True)
 class EvictionConfiguration:
-    """The keys of the configuration, as checked by `shared/config/rules_eviction.py`. `soft_grace`: seconds.
+    """Has the keys of the configuration, as checked by `shared/config/rules_eviction.py`. `soft_grace`: seconds.
     `enforce_pods`: "pods" is in enforceNodeAllocatable."""
 
     hard: Mapping[str, str]
@@ -40,15 +41,15 @@ class EvictionConfiguration:
 
 
 def thresholds_of(configured: EvictionConfiguration, layout: Layout) -> tuple[Threshold, ...]:
-    """All thresholds: hard ones first. Those of containerfs are copies of the ones of the filesystem it is on."""
+    """Return all thresholds, hard ones first. Those of containerfs are copies of those of the filesystem it is on."""
     reclaims = configured.minimum_reclaim
-    found = [
+    thresholds = [
         Threshold(signal=signal, amount=amount, minimum_reclaim=reclaims.get(signal, "0"))
         for signal, amount in configured.hard.items()
     ]
     if configured.enforce_pods:
-        found += [replace(one, signal=ALLOCATABLE_MEMORY) for one in found if one.signal == MEMORY]
-    found += [
+        thresholds += [replace(t, signal=ALLOCATABLE_MEMORY) for t in thresholds if t.signal == MEMORY]
+    thresholds += [
         Threshold(
             signal=signal,
             amount=amount,
@@ -58,24 +59,24 @@ def thresholds_of(configured: EvictionConfiguration, layout: Layout) -> tuple[Th
         for signal, amount in configured.soft.items()
     ]
     copied_from = "imagefs" if layout is Layout.DEDICATED_IMAGES else "nodefs"
-    found = [one for one in found if not one.signal.startswith("containerfs.")]
+    thresholds = [t for t in thresholds if not t.signal.startswith("containerfs.")]
     copies = {f"{copied_from}.{what}": f"containerfs.{what}" for what in _COPIED}
-    found += [replace(one, signal=copies[one.signal]) for one in found if one.signal in copies]
-    return tuple(one for one in found if one.signal in SIGNALS and _can_be_met(one.amount))
+    thresholds += [replace(t, signal=copies[t.signal]) for t in thresholds if t.signal in copies]
+    return tuple(t for t in thresholds if t.signal in SIGNALS and _can_be_met(t.amount))
 
 
 def met(thresholds: Iterable[Threshold], readings: Mapping[str, SignalObservation]) -> frozenset[Threshold]:
-    """The thresholds below which their signal is."""
-    return frozenset(one for one in thresholds if _below(one, readings.get(one.signal), reclaim=False))
+    """Return the thresholds that their signal's reading is below."""
+    return frozenset(t for t in thresholds if _below(t, readings.get(t.signal), reclaim=False))
 
 
 def not_reclaimed(thresholds: Iterable[Threshold], readings: Mapping[str, SignalObservation]) -> frozenset[Threshold]:
-    """Of thresholds that were met, those whose minimum reclaim is not available yet."""
-    return frozenset(one for one in thresholds if _below(one, readings.get(one.signal), reclaim=True))
+    """Return those of thresholds that were met whose minimum reclaim is not available yet."""
+    return frozenset(t for t in thresholds if _below(t, readings.get(t.signal), reclaim=True))
 
 
 def may_reclaim_containers(threshold: Threshold, layout: Layout) -> bool:
-    """Whether removing dead containers frees the filesystem of this signal (node.md 5.4)."""
+    """Return whether removing dead containers frees the filesystem of this signal (node.md 5.4)."""
     on_nodefs = threshold.signal.startswith("nodefs.")
     if layout is Layout.SPLIT:
         return on_nodefs or threshold.signal.startswith("containerfs.")
@@ -83,7 +84,7 @@ def may_reclaim_containers(threshold: Threshold, layout: Layout) -> bool:
 
 
 def may_reclaim_images(threshold: Threshold, layout: Layout) -> bool:
-    """Whether removing images frees the filesystem of this signal (node.md 5.4)."""
+    """Return whether removing images frees the filesystem of this signal (node.md 5.4)."""
     return (
         layout is Layout.SINGLE
         or threshold.signal.startswith("imagefs.")
@@ -101,5 +102,5 @@ def _below(threshold: Threshold, reading: SignalObservation | None, *, reclaim: 
 
 
 def _can_be_met(amount: str) -> bool:
-    """0% and 100% remove a threshold."""
+    """Return whether the threshold exists: 0% and 100% remove it."""
     return not amount.endswith("%") or 0 < float(amount[:-1]) < 100

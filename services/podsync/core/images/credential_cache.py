@@ -1,4 +1,4 @@
-"""What one plugin has answered and for how long it holds (pods.md 7.5). Times are CLOCK_MONOTONIC seconds."""
+"""Caches the answers of one plugin for as long as they are valid (pods.md 7.5). Times are CLOCK_MONOTONIC seconds."""
 
 from dataclasses import dataclass, field
 
@@ -11,17 +11,17 @@ PURGE_SECONDS = 900.0
 
 @dataclass
 class CredentialCache:
-    """The answers of one plugin. `scope` separates the service accounts, "" = none."""
+    """Has the answers of one plugin. `scope` separates the service accounts, "" = none."""
 
     _answers: dict[tuple[str, str, str], tuple[DockerConfig, float]] = field(default_factory=dict, repr=False)
     _purged: float = 0.0
 
     def __len__(self) -> int:
-        """Answers kept, those whose time is over included."""
+        """Return the number of answers that are kept, including expired ones."""
         return len(self._answers)
 
     def find(self, image: str, scope: str, now: float) -> DockerConfig | None:
-        """The answer for the image, else for its registry, else for everything; None where none holds."""
+        """Return the answer for the image, else for its registry, else for everything; None where none is valid."""
         self._purge(now)
         for kind in CACHE_KEYS:
             config, until = self._answers.get(_key(kind, image, scope), ({}, 0.0))
@@ -30,7 +30,7 @@ class CredentialCache:
         return None
 
     def add(self, image: str, scope: str, answer: PluginAnswer, default_seconds: float, now: float) -> None:
-        """Keep the answer for the seconds that it names, else for the provider's default; 0 is not at all."""
+        """Keep the answer for the seconds that it names, else for the provider's default; 0 = do not keep it."""
         seconds = default_seconds if answer.seconds is None else answer.seconds
         if seconds > 0:
             self._answers[_key(answer.cache_key, image, scope)] = answer.config, now + seconds

@@ -1,6 +1,5 @@
-"""The request to a credential plugin and the meaning of its answer (pods.md 7.5). Runs nothing.
-
-Tokens and passwords stay out of every message made here.
+"""Writes the request to a credential plugin and reads its answer (pods.md 7.5). Runs no plugin.
+No error here contains a token or password.
 """
 
 import hashlib
@@ -20,19 +19,19 @@ CACHE_KEYS = ("Image", "Registry", "Global")
 
 
 class PluginAnswerError(Exception):
-    """The plugin's answer is of no use; the text has the reason without any of the answer."""
+    """The plugin's answer cannot be used; the text has the reason, and nothing of the answer."""
 
 
 @dataclass(frozen=True)
 class AccountIdentity:
-    """The service account for which a plugin is asked. `annotations`: those the plugin is to have."""
+    """Has the service account for which a plugin runs. `annotations`: those that the plugin gets."""
 
     account: AccountSource
     annotations: Mapping[str, str] = field(default_factory=dict)
     token: str = field(default="", repr=False)
 
     def scope(self, *, with_token: bool) -> str:
-        """The key that separates the answers for this identity from those for others."""
+        """Return a key that separates the answers for this identity from those for others."""
         parts: list[Any] = [
             self.account.namespace,
             self.account.name,
@@ -46,7 +45,7 @@ class AccountIdentity:
 
 @dataclass(frozen=True)
 class PluginAnswer:
-    """CredentialProviderResponse. `seconds`: how long it may be kept, None = the provider's default."""
+    """Has a CredentialProviderResponse. `seconds`: how long it may be kept, None = the provider's default."""
 
     cache_key: str
     config: DockerConfig = field(repr=False)
@@ -54,12 +53,12 @@ class PluginAnswer:
 
 
 def is_for(provider: CredentialProvider, image: str) -> bool:
-    """Whether the provider is asked for this image (a full name without tag)."""
+    """Return whether the provider is for this image (a full name without tag)."""
     return any(matches(pattern, image) for pattern in provider.match_images)
 
 
 def wanted_annotations(provider: CredentialProvider, annotations: Mapping[str, str]) -> dict[str, str] | None:
-    """Those of the service account's annotations that the plugin is to have; None where a required one is missing."""
+    """Return those of the service account's annotations that the plugin gets; None where a required one is missing."""
     if any(key not in annotations for key in provider.required_annotations):
         return None
     wanted = (*provider.required_annotations, *provider.optional_annotations)
@@ -67,7 +66,7 @@ def wanted_annotations(provider: CredentialProvider, annotations: Mapping[str, s
 
 
 def request_document(provider: CredentialProvider, image: str, identity: AccountIdentity | None) -> bytes:
-    """What the plugin reads from its standard input."""
+    """Return what the plugin reads from its standard input."""
     request: dict[str, Any] = {"kind": "CredentialProviderRequest", "apiVersion": provider.api_version, "image": image}
     if identity is not None:
         request["serviceAccountToken"] = identity.token
@@ -77,7 +76,7 @@ def request_document(provider: CredentialProvider, image: str, identity: Account
 
 
 def read_answer(provider: CredentialProvider, content: bytes, identity: AccountIdentity | None) -> PluginAnswer:
-    """What the plugin wrote to its standard output. Raises PluginAnswerError."""
+    """Parse what the plugin wrote to its standard output. Raises PluginAnswerError."""
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -1,6 +1,5 @@
-"""Reads registry credentials as docker writes them: `config.json` and the older `.dockercfg` (pods.md 7.4).
-
-An error shows no value of the text. Depends neither on the origin of a text nor on the image.
+"""Parses registry credentials as docker writes them: `config.json` and the older `.dockercfg` (pods.md 7.4).
+An error contains no value of the text.
 """
 
 import base64
@@ -11,7 +10,7 @@ from typing import Any
 
 import orjson
 
-MOST_PLACES = 1_000  # registries of one document
+MAX_REGISTRIES = 1_000  # of one document
 
 
 class DockerConfigError(Exception):
@@ -20,18 +19,18 @@ class DockerConfigError(Exception):
 
 @dataclass(frozen=True)
 class Credential:
-    """A user of a registry. Everything but the type stays out of what is printed."""
+    """Has a user of a registry. No field is in the repr."""
 
     username: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     email: str = field(default="", repr=False)
 
 
-DockerConfig = Mapping[str, Credential]  # place, as it was written -> credential
+DockerConfig = Mapping[str, Credential]  # place, as in the document -> credential
 
 
 def read_config_json(content: bytes) -> DockerConfig:
-    """`~/.docker/config.json`, or a Secret's `.dockerconfigjson`. Raises DockerConfigError."""
+    """Parse `~/.docker/config.json`, or a Secret's `.dockerconfigjson`. Raises DockerConfigError."""
     document = _object(_decoded(content), "")
     headers = _member(document, "HttpHeaders")
     for value in _object(headers, "HttpHeaders").values():
@@ -40,7 +39,7 @@ def read_config_json(content: bytes) -> DockerConfig:
 
 
 def read_dockercfg(content: bytes) -> DockerConfig:
-    """`~/.dockercfg`, or a Secret's `.dockercfg`: the entries alone. Raises DockerConfigError."""
+    """Parse `~/.dockercfg`, or a Secret's `.dockercfg`, which has only the entries. Raises DockerConfigError."""
     return _entries(_decoded(content), "")
 
 
@@ -48,17 +47,18 @@ def _decoded(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        # the error itself holds the whole text
+        # Not chained, because the JSON error contains the whole text.
         raise DockerConfigError(f"not valid JSON at line {error.lineno} column {error.colno}") from None
 
 
 def _entries(value: Any, where: str) -> DockerConfig:
     entries = {}
-    if len(written := _object(value, where)) > MOST_PLACES:
+    members = _object(value, where)
+    if len(members) > MAX_REGISTRIES:
         raise DockerConfigError(
-            f"{where or 'the document'} has {len(written)} registries, at most {MOST_PLACES} are read"
+            f"{where or 'the document'} has {len(members)} registries, at most {MAX_REGISTRIES} are read"
         )
-    for number, (place, entry) in enumerate(written.items(), start=1):
+    for number, (place, entry) in enumerate(members.items(), start=1):
         shown = f"entry {number}" + (f" of {where}" if where else "")
         entries[place] = _credential(_object(entry, shown), shown)
     return entries
@@ -74,7 +74,7 @@ def _credential(entry: Mapping[str, Any], shown: str) -> Credential:
 
 
 def _user_and_password(auth: str, shown: str) -> tuple[str, str]:
-    """Both halves of the base64 text, which may lack its padding."""
+    """Return both parts of the base64 text, which may lack its padding."""
     packed = auth.replace("\r", "").replace("\n", "")
     if not packed.endswith("="):
         packed += "=" * (-len(packed) % 4)
@@ -89,9 +89,9 @@ def _user_and_password(auth: str, shown: str) -> tuple[str, str]:
 
 
 def _member(document: Mapping[str, Any], name: str) -> Any:
-    """A member in whatever case; the last one counts."""
-    found = [value for key, value in document.items() if key.lower() == name.lower()]
-    return found[-1] if found else None
+    """Return the member with this name in upper or lower case; the last one counts."""
+    values = [value for key, value in document.items() if key.lower() == name.lower()]
+    return values[-1] if values else None
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

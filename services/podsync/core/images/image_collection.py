@@ -1,5 +1,5 @@
-"""Image garbage collection: which images are unused, which of them are removed, and how much must become free
-(node.md 6.1). Moments are seconds of a clock that is never set."""
+"""Decides which images are unused, which of them are removed, and how many bytes must become free (node.md 6.1).
+Moments are seconds of CLOCK_MONOTONIC."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from shared.model.frozen_copy import replace
 
 @dataclass(frozen=True, kw_only=True)
 class ImageHistory:
-    """What this process knows of one image. Both are lost with it, as in the kubelet."""
+    """Has when this process saw and used an image. A restart loses both, as in the kubelet."""
 
     first_seen: float
     last_used: float | None = None  # None = not used since this process began
@@ -22,7 +22,7 @@ Histories = Mapping[str, ImageHistory]  # by image id
 
 @dataclass(frozen=True, kw_only=True)
 class ImageGCPolicy:
-    """The configuration. Ages are seconds; `maximum_age` 0 = without limit. Percentages are of the filesystem's use."""
+    """Has the configuration. Ages are seconds; `maximum_age` 0 = no limit. Percentages are of the filesystem's use."""
 
     minimum_age: float
     maximum_age: float
@@ -36,21 +36,22 @@ class ImageGCPolicy:
 
 
 def updated(before: Histories, images: Iterable[ImageStatus], used: Set[str], now: float) -> dict[str, ImageHistory]:
-    """The histories of the images that are present. `used`: ids and names that containers and volumes refer to."""
-    found = {}
+    """Return the histories of the images that are present. `used`: ids and names that containers and volumes refer
+    to."""
+    histories = {}
     for image in images:
         history = before.get(image.id) or ImageHistory(first_seen=now)
-        found[image.id] = replace(history, last_used=now) if is_used(image, used) else history
-    return found
+        histories[image.id] = replace(history, last_used=now) if is_used(image, used) else history
+    return histories
 
 
 def is_used(image: ImageStatus, used: Set[str]) -> bool:
-    """Whether one of its names, or its id, is used."""
+    """Return whether the image's id, or one of its names, is used."""
     return not used.isdisjoint((image.id, *image.repo_tags, *image.repo_digests))
 
 
 def names_of(reference: str) -> set[str]:
-    """The reference as it is written, and in full, as the runtime lists it."""
+    """Return the reference as it is, and in full, as the runtime lists it."""
     name, at, digest = reference.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return {
@@ -62,23 +63,24 @@ def names_of(reference: str) -> set[str]:
 def removable(
     images: Iterable[ImageStatus], histories: Histories, used: Set[str], now: float, minimum_age: float
 ) -> list[ImageStatus]:
-    """The unused images that were seen at least `minimum_age` seconds ago and are not pinned, the one not used for
-    longest first."""
-    found = [
+    """Return the unused images that were first seen at least `minimum_age` seconds ago and are not pinned; the one that
+    was not used for the longest time is the first."""
+    unused = [
         image
         for image in images
         if not image.pinned and not is_used(image, used) and now - histories[image.id].first_seen >= minimum_age
     ]
-    return sorted(found, key=lambda image: _age(histories[image.id]))
+    return sorted(unused, key=lambda image: _age(histories[image.id]))
 
 
 def too_old(images: Iterable[ImageStatus], histories: Histories, now: float, maximum_age: float) -> list[ImageStatus]:
-    """Of removable images those not used for longer than this. `maximum_age` counts from the start of the process."""
+    """Return those of removable images that were not used for longer than `maximum_age`, which counts from the start of
+    the process."""
     return [image for image in images if now - (histories[image.id].last_used or 0.0) > maximum_age]
 
 
 def bytes_to_free(capacity: int, available: int, policy: ImageGCPolicy) -> int:
-    """Bytes to free so that the use falls to the low threshold; 0 = it is below the high one."""
+    """Return the bytes to free so that the use falls to the low threshold; 0 = it is below the high one."""
     available = min(available, capacity)
     if used_percent(capacity, available) < policy.high_percent:
         return 0
@@ -86,12 +88,12 @@ def bytes_to_free(capacity: int, available: int, policy: ImageGCPolicy) -> int:
 
 
 def used_percent(capacity: int, available: int) -> int:
-    """The use of a filesystem of `capacity` bytes in percent, as the kubelet rounds it."""
+    """Return the use of a filesystem of `capacity` bytes in percent, as the kubelet rounds it."""
     return 100 - available * 100 // capacity
 
 
 def not_freed(capacity: int, available: int, freed: int) -> str:
-    """The message for a filesystem on which too little could be freed. All in bytes."""
+    """Return the message for a filesystem on which too little could be freed. All arguments are bytes."""
     return (
         f"Insufficient free disk space on the node's image filesystem ({used_percent(capacity, available)}% of "
         f"{human_size(capacity)} used). Failed to free sufficient space by deleting unused images (freed {freed} "
@@ -100,7 +102,7 @@ def not_freed(capacity: int, available: int, freed: int) -> str:
 
 
 def human_size(count: float) -> str:
-    """Bytes with a decimal unit, four digits at most."""
+    """Return the bytes with a decimal unit, four digits at most."""
     for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
         if count < 1000 or unit == "PB":
             break

@@ -1,4 +1,4 @@
-"""The record after an image was inspected or pulled: the image, or why it is absent and when to try again.
+"""Changes the record after an image was inspected or pulled: the image, or why it is absent and when to try again.
 
 pods.md 7.1, 7.3.
 """
@@ -15,7 +15,7 @@ from shared.time.timestamps import go_duration
 
 
 def inspected(record: PodRecord, call: InspectImage, found: ImageInspected) -> PodRecord:
-    """It is present and may be used, or it is to be pulled."""
+    """Record the image, which is present and may be used, or that it is to be pulled."""
     if _is_outdated(record, call):
         return record
     if found.image is None or found.must_pull:
@@ -25,22 +25,22 @@ def inspected(record: PodRecord, call: InspectImage, found: ImageInspected) -> P
 
 
 def pulled(record: PodRecord, call: PullImage, result: ImagePulled) -> PodRecord:
-    """It was pulled. The failures counted so far stay until they are too old, as in the kubelet: the pulls from a
-    registry that fails now and then wait longer than after a first failure."""
+    """Record that the image was pulled. The failures counted so far stay until they are too old, as in the kubelet, so
+    that a registry with intermittent failures gets longer delays."""
     record = _with(record, call, replace(_progress(record, call), must_pull=False))
     image = result.image if not _is_outdated(record, call) else None
     return _with_image(record, call, image).with_event("Normal", "Pulled", _pulled(call.image, result), call.container)
 
 
 def _with_image(record: PodRecord, call: InspectImage | PullImage, image: ImageStatus | None) -> PodRecord:
-    """The image was found; None = it belongs to an earlier version of the spec."""
+    """Record the image; None = it belongs to an earlier version of the spec."""
     progress = _progress(record, call)
-    reason = None if call.volume else progress.reason  # a container shows it until it starts
+    reason = None if call.volume else progress.reason  # a container shows its reason until it starts
     return _with(record, call, replace(progress, image=image or progress.image, reason=reason))
 
 
 def inspection_failed(record: PodRecord, call: InspectImage, event: CallFailed, retry_at: float) -> PodRecord:
-    """Whether it is present is not known. A reason of the adapter's own comes with the complete text."""
+    """Record that it is not known whether the image is present. An event with a reason has the complete text."""
     if _is_outdated(record, call):
         return record
     record = _with(record, call, replace(_progress(record, call), retry_at=retry_at))
@@ -52,7 +52,8 @@ def inspection_failed(record: PodRecord, call: InspectImage, event: CallFailed, 
 
 
 def pull_failed(record: PodRecord, call: PullImage, event: CallFailed, *, now: float, retry_at: float) -> PodRecord:
-    """A pull that failed at the registry waits longer each time; one that was not requested is tried again soon."""
+    """Record a failed pull. After a failure of the registry the delay grows; a pull that was never requested is tried
+    again at `retry_at`."""
     if _is_outdated(record, call):
         return record
     if event.reason and event.reason != "ErrImagePull":
@@ -73,7 +74,7 @@ def _with(record: PodRecord, call: InspectImage | PullImage, progress: Progress)
 
 
 def _with_reason(record: PodRecord, call: InspectImage | PullImage, reason: str, message: str) -> PodRecord:
-    """A container shows it at once; for a volume's image the containers that mount it show it."""
+    """Record the reason, with an event for a container; a volume's reason is shown by the containers that mount it."""
     record = _with(record, call, replace(_progress(record, call), reason=(reason, message)))
     if call.volume:
         return record
@@ -81,15 +82,14 @@ def _with_reason(record: PodRecord, call: InspectImage | PullImage, reason: str,
 
 
 def _is_outdated(record: PodRecord, call: InspectImage | PullImage) -> bool:
-    """The spec names another image since this one was requested: the container is not made from it."""
-    return _named(record, call) != call.image
+    """Return whether the spec now names another image than the one that was requested."""
+    return _current_image(record, call) != call.image
 
 
-def _named(record: PodRecord, call: InspectImage | PullImage) -> str:
-    """The image that the spec names now."""
-    found = record.container(call.container)
-    if found is not None:
-        return str(found[1].get("image", ""))
+def _current_image(record: PodRecord, call: InspectImage | PullImage) -> str:
+    entry = record.container(call.container)
+    if entry is not None:
+        return str(entry[1].get("image", ""))
     sources = (v.get("image") or {} for v in record.spec.get("volumes") or () if v.get("name") == call.volume)
     return next((str(source.get("reference", "")) for source in sources), call.image)
 

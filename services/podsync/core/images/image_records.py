@@ -1,7 +1,6 @@
-"""Who may use an image that is already here: the records of pulls and what follows from them (pods.md 7.6).
-
-Pure. A record never holds a credential, only its hash and the Secret or service account it was from. The documents are
-the kubelet's own, so that either agent goes on with what the other has written.
+"""Decides from the records of pulls which pods may use an image that is present (pods.md 7.6).
+Pure. A record never has a credential, only its hash and its Secret or service account. The documents are the kubelet's
+own, so that each agent can use what the other has written.
 """
 
 import hashlib
@@ -18,7 +17,7 @@ from shared.model.frozen_copy import replace
 INTENT, PULLED = "ImagePullIntent", "ImagePulledRecord"
 _GROUP = "kubelet.config.k8s.io"
 _VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1alpha1")
-MOST_LEARNT = 100  # Secrets of one image up to which a new one is noted though nothing was pulled
+MAX_SECRETS = 100  # of one image; beyond that a Secret is recorded only after a pull
 
 
 class RecordError(Exception):
@@ -27,7 +26,7 @@ class RecordError(Exception):
 
 @dataclass(frozen=True)
 class PullAccess:
-    """Who has shown a right to an image: every pod of the node, or those with one of these."""
+    """Has who may use an image: every pod of the node, or those with one of these credentials."""
 
     all_pods: bool = False
     secrets: tuple[tuple[SecretSource, str], ...] = ()  # with the hash of the credential
@@ -35,34 +34,35 @@ class PullAccess:
 
     @property
     def is_empty(self) -> bool:
-        """No pod has access."""
+        """Whether no pod has access."""
         return not (self.all_pods or self.secrets or self.accounts)
 
 
 @dataclass(frozen=True)
 class PulledRecord:
-    """One image that was pulled here, by the runtime's reference to it."""
+    """Has an image that was pulled here, by the runtime's reference to it."""
 
     image_ref: str
     updated: str  # RFC 3339
-    mapping: Mapping[str, PullAccess] = field(default_factory=dict)  # full name without tag and digest -> who
+    # Full name without tag and digest -> who may use it.
+    mapping: Mapping[str, PullAccess] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class AccessVerdict:
-    """Whether the pod may use the image as it is. `learn`: a right that the record does not have yet."""
+    """Has whether the pod may use the image without a pull. `learn`: access that the record does not have yet."""
 
     allowed: bool
     learn: PullAccess | None = None
 
 
 def file_name(key: str) -> str:
-    """Of the record of this image, or reference to one."""
+    """Return the name of the file for this image, or reference to one."""
     return f"sha256-{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def access_of(credential: TrackedCredential | None) -> PullAccess:
-    """The access that a pull with this credential proves; without one, all pods."""
+    """Return the access that a pull with this credential proves; without one, that of all pods."""
     match credential.source if credential is not None else None:
         case SecretSource() as secret if credential is not None:
             return PullAccess(secrets=((secret, credential.hash),))
@@ -73,7 +73,7 @@ def access_of(credential: TrackedCredential | None) -> PullAccess:
 
 
 def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_here: bool) -> bool:
-    """Whether imagePullCredentialsVerificationPolicy asks for a right to this present image at all."""
+    """Return whether imagePullCredentialsVerificationPolicy demands credentials for this image, which is present."""
     match policy:
         case "NeverVerifyPreloadedImages":
             return pulled_here
@@ -87,7 +87,7 @@ def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_her
 
 
 def decide_access(record: PulledRecord | None, image: str, credentials: Iterable[TrackedCredential]) -> AccessVerdict:
-    """Whether what is recorded gives a pod with these credentials the image."""
+    """Decide whether the record permits a pod with these credentials to use the image."""
     access = record.mapping.get(repository(image)) if record is not None else None
     if access is None or access.is_empty:
         return AccessVerdict(allowed=False)
@@ -99,16 +99,16 @@ def decide_access(record: PulledRecord | None, image: str, credentials: Iterable
     for credential in credentials:
         secret = credential.source
         if isinstance(secret, SecretSource) and (credential.hash in hashes or secret in known):
-            is_news = known.get(secret) != credential.hash and len(known) < MOST_LEARNT
-            return AccessVerdict(allowed=True, learn=access_of(credential) if is_news else None)
+            is_new = known.get(secret) != credential.hash and len(known) < MAX_SECRETS
+            return AccessVerdict(allowed=True, learn=access_of(credential) if is_new else None)
     return AccessVerdict(allowed=any(credential.source in access.accounts for credential in credentials))
 
 
 def merged(
     record: PulledRecord | None, image_ref: str, image: str, access: PullAccess | None, now: str
 ) -> PulledRecord:
-    """The record with this right added; the same object where nothing is new. `access` None: it was pulled
-    with unknown credentials. `now`: RFC 3339."""
+    """Return the record with this access added; the same object where nothing is new. `access` None: the image was
+    pulled with unknown credentials. `now`: RFC 3339."""
     name = repository(image)
     if record is None:
         mapping = {name: access} if access is not None else {}
@@ -135,24 +135,24 @@ def _united(before: PullAccess, new: PullAccess) -> PullAccess:
 
 
 def encode_intent(image: str) -> bytes:
-    """The file of an intent: this image is being pulled."""
+    """Return the file of an intent: this image is being pulled."""
     return _encoded(INTENT, {"image": image})
 
 
 def decode_intent(content: bytes) -> str:
-    """The image. Raises RecordError."""
+    """Return the image of an intent's file. Raises RecordError."""
     return _text(_document(content, INTENT), "image", required=True)
 
 
 def encode_record(record: PulledRecord) -> bytes:
-    """The file that records who may use the image."""
+    """Return the file that records who may use the image."""
     mapping = {name: _access_document(record.mapping[name]) for name in sorted(record.mapping)}
     times = {"lastUpdatedTime": record.updated, "imageRef": record.image_ref}
     return _encoded(PULLED, {**times, **({"credentialMapping": mapping} if mapping else {})})
 
 
 def decode_record(content: bytes) -> PulledRecord:
-    """Raises RecordError."""
+    """Return the record of a file. Raises RecordError."""
     document = _document(content, PULLED)
     mapping = {name: _access(_members(entry)) for name, entry in _members(document.get("credentialMapping")).items()}
     return PulledRecord(_text(document, "imageRef", required=True), _text(document, "lastUpdatedTime"), mapping)
@@ -167,7 +167,7 @@ def _access_document(access: PullAccess) -> dict[str, Any]:
         {"uid": secret.uid, "namespace": secret.namespace, "name": secret.name, "credentialHash": value}
         for secret, value in access.secrets
     ]
-    accounts = [{"uid": one.uid, "namespace": one.namespace, "name": one.name} for one in access.accounts]
+    accounts = [{"uid": source.uid, "namespace": source.namespace, "name": source.name} for source in access.accounts]
     return {
         **({"kubernetesSecrets": secrets} if secrets else {}),
         **({"kubernetesServiceAccounts": accounts} if accounts else {}),
@@ -180,13 +180,13 @@ def _access(entry: Mapping[str, Any]) -> PullAccess:
     accounts = _list(entry.get("kubernetesServiceAccounts"))
     return PullAccess(
         all_pods=entry.get("nodePodsAccessible") is True,
-        secrets=tuple((SecretSource(*_coordinates(one)), _text(one, "credentialHash")) for one in secrets),
-        accounts=tuple(AccountSource(*_coordinates(one)) for one in accounts),
+        secrets=tuple((SecretSource(*_coordinates(item)), _text(item, "credentialHash")) for item in secrets),
+        accounts=tuple(AccountSource(*_coordinates(item)) for item in accounts),
     )
 
 
-def _coordinates(one: Mapping[str, Any]) -> tuple[str, str, str]:
-    return _text(one, "namespace"), _text(one, "name"), _text(one, "uid")
+def _coordinates(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    return _text(item, "namespace"), _text(item, "name"), _text(item, "uid")
 
 
 def _document(content: bytes, kind: str) -> Mapping[str, Any]:
@@ -210,7 +210,7 @@ def _members(value: Any) -> Mapping[str, Any]:
 def _list(value: Any) -> list[Mapping[str, Any]]:
     if not isinstance(value, list | None):
         raise RecordError("a list is something else")
-    return [_members(one) for one in value or ()]
+    return [_members(item) for item in value or ()]
 
 
 def _text(document: Mapping[str, Any], name: str, *, required: bool = False) -> str:

@@ -1,11 +1,11 @@
-"""The image that a container or an image volume names: its reference and its pull policy (pods.md 7.1)."""
+"""Parses the image that a container or an image volume names: its reference and its pull policy (pods.md 7.1)."""
 
 import re
 from typing import Any
 
 from shared.podspec.image_name import default_pull_policy
 
-LONGEST = 1024  # characters of an image with registry, tag and digest; each part has a smaller limit of its own
+MAX_IMAGE = 1024  # characters of an image with registry, tag and digest; each part has a smaller limit of its own
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -19,10 +19,10 @@ class InvalidImageNameError(Exception):
 
 
 def with_default_tag(image: str) -> str:
-    """The image with `:latest` where it has neither tag nor digest. Raises InvalidImageNameError."""
-    match = _REFERENCE.match(image) if len(image) <= LONGEST else None
+    """Return the image, with `:latest` where it has neither tag nor digest. Raises InvalidImageNameError."""
+    match = _REFERENCE.match(image) if len(image) <= MAX_IMAGE else None
     if match is None:
-        why, image = "invalid reference format", image[:LONGEST]
+        why, image = "invalid reference format", image[:MAX_IMAGE]
         if re.match(r"^[^@]*[A-Z]", image.split(":", maxsplit=1)[0]):
             name = image.split(":", maxsplit=1)[0]
             shown = name if "/" in name else f"library/{name}"
@@ -34,5 +34,5 @@ def with_default_tag(image: str) -> str:
 
 
 def pull_policy(container: dict[str, Any]) -> str:
-    """Always, IfNotPresent or Never; the API's default where the spec has none."""
+    """Return Always, IfNotPresent or Never; the API's default where the spec has none."""
     return str(container.get("imagePullPolicy") or default_pull_policy(str(container.get("image", ""))))

@@ -1,6 +1,5 @@
-"""The registry and repository that an image name stands for, and how such names meet patterns (pods.md 7.4).
-
-Pure text; knows neither credentials nor whether anything is there.
+"""Finds the registry and repository of an image name, and matches such names with patterns (pods.md 7.4).
+Pure: works on text alone.
 """
 
 import re
@@ -10,7 +9,7 @@ from urllib.parse import unquote
 
 DEFAULT_REGISTRY = "docker.io"
 LEGACY_REGISTRY = "index.docker.io"
-_LONGEST_PLACE = 2048  # characters; the names of registries and images are shorter
+_MAX_PLACE = 2048  # characters; the names of registries and images are shorter
 
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:]*?)(?::([0-9]*))?")
 _BRACKET = re.compile(r"(\^?)((?:[^\\\[\]-](?:-[^\\\[\]-])?)+)\]")
@@ -19,7 +18,7 @@ _NOT_IN_A_HOST = frozenset(' "<>^`{}|\\')
 
 
 def repository(image: str) -> str:
-    """The image's name in full, without tag and digest: `busybox:1` is `docker.io/library/busybox`."""
+    """Return the image's full name without tag and digest: `busybox:1` is `docker.io/library/busybox`."""
     name = image.partition("@")[0]
     head, slash, rest = name.partition("/")
     is_registry = bool(slash) and ("." in head or ":" in head or head == "localhost" or head != head.lower())
@@ -33,21 +32,21 @@ def repository(image: str) -> str:
 
 
 def registry_of(name: str) -> str:
-    """Host and port of a name such as `repository` returns."""
+    """Return host and port of a name as `repository` returns it."""
     return name.partition("/")[0]
 
 
 class CredentialLocation(NamedTuple):
-    """A place that credentials are for: host with its port, path with its leading slash or ""."""
+    """Has a place that credentials are for: host with its port, path with its leading slash or ""."""
 
     host: str
     path: str
 
 
 def location(entry: str) -> CredentialLocation | None:
-    """What a key of a docker config, or a pattern, means; None for one that is no location. `/v1/` and `/v2/` are
-    ignored."""
-    if len(entry) > _LONGEST_PLACE:
+    """Return the location that a key of a docker config, or a pattern, means; None for one that is no location. `/v1/`
+    and `/v2/` are ignored."""
+    if len(entry) > _MAX_PLACE:
         return None
     rest = entry.removeprefix("https://") if entry.startswith("https://") else entry.removeprefix("http://")
     if any(ord(sign) < 0x20 or sign == "\x7f" for sign in rest):
@@ -63,20 +62,22 @@ def location(entry: str) -> CredentialLocation | None:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether the pattern (`*.registry.example:8080/team`) covers the name: the same port, as many parts of the host,
-    each matched by its own glob, and a path that begins the same way."""
-    if len(pattern) > _LONGEST_PLACE:
+    """Return whether the pattern (`*.registry.example:8080/team`) covers the name: the same port, as many parts of the
+    host, each matched by its own glob, and a path that begins the same way."""
+    if len(pattern) > _MAX_PLACE:
         return False
-    one, other = _split(pattern), _split(name)
-    if one is None or other is None or one[1] != other[1] or not other[2].startswith(one[2]):
+    wanted, actual = _split(pattern), _split(name)
+    if wanted is None or actual is None:
         return False
-    if len(one[0]) != len(other[0]):
+    globs, wanted_port, wanted_path = wanted
+    parts, port, path = actual
+    if wanted_port != port or not path.startswith(wanted_path) or len(globs) != len(parts):
         return False
-    return all(_glob_matches(glob, part) for glob, part in zip(one[0], other[0], strict=True))
+    return all(_glob_matches(glob, part) for glob, part in zip(globs, parts, strict=True))
 
 
 def is_of_default_registry(name: str) -> bool:
-    """Whether credentials for the default registry, stored under its old name, are good for the image."""
+    """Return whether credentials for the default registry, stored under its old name, are for the image."""
     head, slash, _ = name.partition("/")
     if not head:
         return False
@@ -84,23 +85,23 @@ def is_of_default_registry(name: str) -> bool:
 
 
 def _split(text: str) -> tuple[list[str], str, str] | None:
-    """Parts of the host, port, path."""
+    """Return the parts of the host, the port and the path; None for a text without a valid host."""
     authority, slash, path = text.partition("/")
-    found = _AUTHORITY.fullmatch(authority)
-    return (found[1].split("."), found[2] or "", slash + path) if found else None
+    match = _AUTHORITY.fullmatch(authority)
+    return (match[1].split("."), match[2] or "", slash + path) if match else None
 
 
 def _glob_matches(glob: str, part: str) -> bool:
-    """Whether Go's glob (`*`, `?`, `[a-z]`, `[^a-z]`) covers the text; one that is not well formed covers none.
-
-    All positions in the glob that the text may have come to are followed at once, as bits of a number, so that the time
-    is linear in the text and in the glob, however many stars it has."""
+    """Return whether Go's glob (`*`, `?`, `[a-z]`, `[^a-z]`) covers the text; a malformed glob covers none. The bits of
+    `reached` are the positions in the glob that the text may have come to. They are all followed at once, so that the
+    time is linear in the text and in the glob, with any number of stars."""
     if "*" not in glob and "?" not in glob and "[" not in glob:
         return glob == part
-    length = 0  # single characters before this place
-    stars = anything = 0  # bits: a star is before the place, `?` is at it
+    length = 0  # single characters of the glob so far
+    stars = 0  # a bit for each position with a star before it
+    anything = 0  # a bit for each position with `?`
     literals: dict[str, int] = {}
-    brackets: list[tuple[int, bool, str]] = []  # bit, negated, the text in the brackets
+    brackets: list[tuple[int, bool, str]] = []  # bit, whether negated, the text in the brackets
     at = 0
     while at < len(glob):
         bit, sign = 1 << length, glob[at]
@@ -122,8 +123,8 @@ def _glob_matches(glob: str, part: str) -> bool:
             return False
     signs = sorted(set(part))
     moves = {sign: literals.get(sign, 0) | anything for sign in signs}
-    for bit, negated, written in brackets:
-        inside = _among(signs, written)
+    for bit, negated, text in brackets:
+        inside = _signs_in(signs, text)
         for sign in signs:
             if (sign in inside) is not negated:
                 moves[sign] |= bit
@@ -133,9 +134,9 @@ def _glob_matches(glob: str, part: str) -> bool:
     return bool(reached >> length & 1)
 
 
-def _among(signs: list[str], written: str) -> set[str]:
-    """Those of the sorted characters that brackets with `a-cx` cover; a range that runs backwards covers none."""
+def _signs_in(signs: list[str], text: str) -> set[str]:
+    """Return those of the sorted characters that brackets with `a-cx` cover; a range from high to low covers none."""
     inside: set[str] = set()
-    for low, high in _RANGE.findall(written):
+    for low, high in _RANGE.findall(text):
         inside.update(signs[bisect_left(signs, low) : bisect_right(signs, high or low)])
     return inside

@@ -1,6 +1,6 @@
-"""The next call for the image of a container or volume: look, pull, or wait with a reason (pods.md 7.1, 7.3, 5.5.6).
-
-Why the image of a volume is not there is shown by the containers that mount it, and by no event of its own.
+"""Decides the next call for the image of a container or volume: inspect, pull, or wait with a reason (pods.md 7.1, 7.3,
+5.5.6).
+The containers that mount the image of a volume show why it is absent; there is no event for it.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, StepInputs
 from shared.model.frozen_copy import replace
 
-LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
+LOOK_AGAIN_SECONDS = 10.0  # until the next inspection: the runtime sends no event when an image is imported
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageNeed:
-    """Whose image is needed: a container's, or a volume's of the pod."""
+    """Has the image that a container, or a volume of the pod, needs."""
 
     image: str  # as the spec names it
     policy: str
@@ -27,12 +27,12 @@ class ImageNeed:
 
 
 def need_of_container(spec: dict[str, Any]) -> ImageNeed:
-    """The need of this container."""
+    """Return the image that the container needs."""
     return ImageNeed(image=str(spec.get("image", "")), policy=pull_policy(spec), container=str(spec["name"]))
 
 
 def image_volumes(record: PodRecord) -> list[ImageNeed]:
-    """The needs of the pod's image volumes, mounted or not, in spec order."""
+    """Return the images that the pod's image volumes need, mounted or not, in spec order."""
     needs = []
     for volume in record.spec.get("volumes") or ():
         source = volume.get("image")
@@ -44,7 +44,7 @@ def image_volumes(record: PodRecord) -> list[ImageNeed]:
 
 
 def next_volume_image(step: Step, inputs: StepInputs) -> Call | None:
-    """The next call for an image volume's image; None = each is present, or waits."""
+    """Return the next call for the image of an image volume; None = each is present, or waits."""
     for need in image_volumes(step.record):
         progress = step.record.progress("", need.volume)
         if progress.image is not None:
@@ -97,7 +97,7 @@ def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
 
 
 def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, inputs: StepInputs) -> None:
-    """As in the kubelet: first show why it failed, then that it waits."""
+    """Show as in the kubelet first why the pull failed, then that it waits."""
     back_off = step.record.saved.image_backoff[image]
     shown_until = until - back_off.seconds / 2
     if inputs.now < shown_until and _shown_reason(step.record, need) in PULL_ERRORS:
@@ -112,7 +112,7 @@ def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, inputs
 
 
 def _look_again(step: Step, need: ImageNeed, when: float) -> None:
-    # The same inspection after a wait is no repetition.
+    # After the wait the same inspection is not a repeated call, which would be delayed.
     record = replace(step.record, retry=replace(step.record.retry, last_done=None))
     progress = replace(record.progress(need.container, need.volume), must_pull=False, retry_at=when)
     step.record = record.with_progress(progress, need.container, need.volume)
@@ -138,5 +138,5 @@ def _show(step: Step, need: ImageNeed, reason: str, message: str, event: tuple[s
 
 
 def error_event(container: str, text: str) -> tuple[str, str, str, str]:
-    """`Failed` of a container that cannot be started."""
+    """Return the event `Failed` of a container that cannot be started."""
     return ("Warning", "Failed", f"Error: {text}", container)

@@ -1,4 +1,4 @@
-"""Why a pull failed, and how long the next pull of that image waits (pods.md 7.1, 7.3)."""
+"""Names why a pull failed, and decides how long the next pull of that image waits (pods.md 7.1, 7.3)."""
 
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import ImageBackoff
@@ -11,11 +11,11 @@ REGISTRY_ERRORS = {
     "RegistryUnavailable": "the registry is unavailable",
     "SignatureValidationFailed": "the signature validation failed",
 }
-PULL_ERRORS = ("ErrImagePull", *REGISTRY_ERRORS)  # waiting reasons: why a pull failed, as against that it waits
+PULL_ERRORS = ("ErrImagePull", *REGISTRY_ERRORS)  # waiting reasons of a pull that failed, unlike that of one that waits
 
 
 def registry_error(image: str, text: str) -> tuple[str, str]:
-    """Waiting reason and message for a failed pull whose error text is this: the runtime names two of them."""
+    """Return waiting reason and message for a failed pull with this error text: the runtime names two reasons."""
     for reason, because in REGISTRY_ERRORS.items():
         if text.startswith(reason):
             return reason, f"image pull failed for {image} because {because}{text.removeprefix(reason)}"
@@ -23,14 +23,15 @@ def registry_error(image: str, text: str) -> tuple[str, str]:
 
 
 def pull_waits_until(record: PodRecord, image: str) -> float:
-    """Steady seconds until which pulling this image for this pod waits, 0 when it need not."""
+    """Return the steady seconds until which a pull of this image for this pod waits, 0 = it does not."""
     entry = record.saved.image_backoff.get(image)
     return entry.updated + entry.seconds if entry else 0.0
 
 
 def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> PodRecord:
-    """The record with a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
-    # Without those of images that the pod no longer names: the record must not grow with every edit of the spec.
+    """Return the record with one more failed pull: the next pull waits 10 s, then twice as long each time up to 300
+    s."""
+    # Old entries go, also of images that the pod no longer names: the record must not grow with every edit of the spec.
     kept = {i: e for i, e in record.saved.image_backoff.items() if not PULLS.is_reset(e.updated, now)}
     entry = kept.get(image)
     seconds = PULLS.next_delay(0.0 if entry is None else entry.seconds)

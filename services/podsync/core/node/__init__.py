@@ -1,1 +1,1 @@
-"""The node itself: its facts, capacity and allocatable. Must not know any pod."""
+"""Has the facts of the node, its capacity and its allocatable. Must not know any pod."""

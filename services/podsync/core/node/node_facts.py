@@ -1,6 +1,5 @@
-"""What this node is, as far as it shapes a pod's CRI messages and cgroups: plain data, read by an adapter beforehand.
-
-Knows nothing of how a fact is read; texts of files (resolv.conf, hosts) come in as they are.
+"""Has the facts of this node on which CRI messages and cgroups of pods depend. An adapter reads them.
+Texts of files (resolv.conf, hosts) are as they were read.
 """
 
 from collections.abc import Mapping
@@ -9,37 +8,37 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """One node at one moment. Sizes are bytes, periods microseconds. The host's files are re-read for every pod
-    (pods.md 12.1), so the caller replaces `resolv_conf` and `hosts_file` before it asks for messages."""
+    """Has one node at one moment. Sizes are bytes, periods microseconds. Every pod gets the host's files as they are
+    then (pods.md 12.1): the caller replaces `resolv_conf` and `hosts_file` before it builds messages."""
 
     node_name: str
-    node_ips: tuple[str, ...] = ()  # primary first; what hostNetwork pods report as their own
+    node_ips: tuple[str, ...] = ()  # primary first; hostNetwork pods show them as their own
     root_dir: str = "/var/lib/kubelet"
     pod_logs_dir: str = "/var/log/pods"
 
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = ""
-    resolv_conf: str | None = None  # text of the configured file; None = resolvConf is "" (no file wanted)
-    resolv_conf_error: str = ""  # why the configured file could not be read; any sandbox is then refused
+    resolv_conf: str | None = None  # text of the configured file; None = resolvConf is "" (no file)
+    resolv_conf_error: str = ""  # why the configured file could not be read; then no sandbox is built
     hosts_file: str = ""  # text of the node's /etc/hosts
 
     memory_capacity: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)  # cpu, memory, ephemeral-storage as quantities
-    page_sizes: tuple[str, ...] = ()  # huge pages the host has, kernel naming, e.g. ("2MB", "1GB")
+    page_sizes: tuple[str, ...] = ()  # of huge pages of the host, as the kernel names them, e.g. ("2MB", "1GB")
     thermal_throttle_paths: tuple[str, ...] = ()  # existing /sys/devices/system/cpu/cpu<N>/thermal_throttle
 
     cgroup_driver: str = "cgroupfs"  # cgroupfs | systemd
     cgroup_root: str = ""  # plain path form, e.g. /a/b
     cgroups_per_qos: bool = True
     cgroup_v2: bool = True
-    swap_controller: bool = False  # memory.swap.max (v2), memory.memsw.limit_in_bytes (v1) exists
+    swap_controller: bool = False  # whether memory.swap.max (v2) or memory.memsw.limit_in_bytes (v1) exists
     limited_swap: bool = False  # memorySwap.swapBehavior is LimitedSwap
     swap_capacity: int = 0
     single_process_oom_kill: bool = False
     enforced_memory: int = 0  # bytes of the machine without what is reserved for daemons
     qos_reserved_memory: int | None = None  # percent of requests kept from lower classes; None = gate or key not set
     memory_qos: bool = False  # gate MemoryQoS, on cgroup v2
-    protects_memory: bool = False  # with it, memoryReservationPolicy is TieredReservation
+    protects_memory: bool = False  # gate MemoryQoS, with memoryReservationPolicy TieredReservation
     memory_throttling_factor: float = 0.9
     cpu_cfs_quota: bool = True
     cpu_cfs_quota_period: int = 100_000

@@ -1,4 +1,4 @@
-"""What this node has, and what of it pods may have (node.md 1.6: capacity, allocatable). Pure."""
+"""Computes the node's capacity and allocatable (node.md 1.6). Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ _THRESHOLDS = {"memory.available": "memory", "nodefs.available": "ephemeral-stor
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The machine as it was read when the process began. Bytes."""
+    """Has the machine as it was read when the process began. Sizes are bytes."""
 
     cpus: int
     memory: int
-    storage: int  # of the filesystem that holds the root directory; 0 = could not be read
+    storage: int  # of the filesystem of the root directory; 0 = not known
     hugepages: Mapping[int, int] = field(default_factory=dict)  # page size -> number of pages
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reservations:
-    """What the configuration keeps from pods."""
+    """Has what the configuration reserves."""
 
     max_pods: int
     pods_per_core: int = 0
@@ -34,7 +34,7 @@ class Reservations:
 
 
 def node_resources(machine: Machine, reserved: Reservations) -> NodeResources:
-    """Capacity and allocatable as the Node shows them."""
+    """Return capacity and allocatable as the Node shows them."""
     capacity = _capacity(machine, reserved)
     allocatable: ResourceList = {}
     for name, amount in capacity.items():

@@ -1,7 +1,6 @@
-"""The resources that the node has allocated to a pod, and those that it has not allocated yet (pods.md 5.6).
-
-Everything that podsync makes, counts and shows of a pod takes the allocated resources; what the source lists instead
-is a resize. Decides nothing about room on the node.
+"""Has the resources that the node has allocated to a pod, and those that it has not allocated yet (pods.md 5.6).
+Everything that podsync makes, counts and shows of a pod uses the allocated resources; others that the source lists are
+a resize. Decides nothing about room on the node.
 """
 
 from collections.abc import Mapping
@@ -15,14 +14,14 @@ from shared.podspec.resources import is_pod_level, main_containers, resource_lis
 
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 DEFERRED, INFEASIBLE = "Deferred", "Infeasible"
-RESTART = "RestartContainer"  # a policy of a resource
+RESTART = "RestartContainer"  # a resizePolicy
 _LISTS = {"initContainers": "initContainerStatuses", "containers": "containerStatuses"}
 Resources = Mapping[str, Any]  # `resources` of a container or of a pod's spec
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """By name what each init and regular container has, and what the pod's spec has for all together; {} = nothing."""
+    """Has the resources of each init and regular container by name, and those of the pod's spec; {} = none."""
 
     containers: Mapping[str, Resources] = field(default_factory=dict)
     pod: Resources = field(default_factory=dict)
@@ -30,14 +29,15 @@ class Allocation:
 
 @dataclass(frozen=True, kw_only=True)
 class PendingResize:
-    """The source lists other resources than the allocated ones. `reason` "" = the node has not decided yet."""
+    """Has the resources that the source lists, where they are not the allocated ones. `reason` "" = the node has not
+    decided yet."""
 
     generation: int  # of the pod's object that lists them; 0 = it has none
     wanted: Allocation
-    decided: bool = False  # reason and message are of this generation
+    decided: bool = False  # whether reason and message are of this generation
     reason: str = ""  # Deferred or Infeasible
     message: str = ""
-    since: float = 0.0  # steady seconds of the first decision that the pod waits since, 0 = none yet
+    since: float = 0.0  # steady seconds of the first decision, 0 = none yet
 
     @property
     def is_over(self) -> bool:
@@ -47,11 +47,11 @@ class PendingResize:
 
 @dataclass(frozen=True, kw_only=True)
 class ResizeInProgress:
-    """The node has allocated other resources than the running containers may have been given."""
+    """Has the state of a resize that the node has allocated, and that running containers may not have yet."""
 
     generation: int  # of the pod's object that listed them
-    cgroup_written: bool = False  # the pod's cgroup has them
-    error: str = ""  # of the newest attempt
+    cgroup_written: bool = False  # whether the pod's cgroup has the resources
+    error: str = ""  # of the newest try
 
 
 def allocation_of(pod: Object) -> Allocation:
@@ -61,8 +61,8 @@ def allocation_of(pod: Object) -> Allocation:
 
 
 def with_allocation(wanted: Object, allocation: Allocation) -> Object:
-    """`wanted` with these resources for the pod and for each container; the very object where they are the same
-    amounts."""
+    """Return `wanted` with these resources for the pod and for each container; the same object where the amounts are
+    the same."""
     spec: Object = wanted.get("spec") or {}
     kept: Object = {} if same_amounts(spec.get("resources"), allocation.pod) else _with(spec, allocation.pod)
     for kind in _LISTS:
@@ -77,8 +77,8 @@ def with_allocation(wanted: Object, allocation: Allocation) -> Object:
     return {**wanted, "spec": kept} if kept else wanted
 
 
-def given_to(allocation: Allocation, name: str) -> Resources:
-    """Return what a container is given: its own resources, and the limits of the pod where it has none."""
+def effective_resources(allocation: Allocation, name: str) -> Resources:
+    """Return what a container gets: its own resources, and the limits of the pod where it has none."""
     own, limits = allocation.containers.get(name, {}), allocation.pod.get("limits") or {}
     inherited = {name: amount for name, amount in limits.items() if is_pod_level(name)}
     return {**own, "limits": {**inherited, **(own.get("limits") or {})}} if inherited else own
@@ -87,39 +87,40 @@ def given_to(allocation: Allocation, name: str) -> Resources:
 def actuated_after(
     actuated: Mapping[str, Resources], before: Allocation, after: Allocation, pod: Object
 ) -> Mapping[str, Resources]:
-    """Return what containers were given that is not what `after` allocates. `actuated` is the same for `before`: a
-    resize to that which failed, or was cut off by a kill, may have given them a part of it. `pod` lists `after`."""
-    found = {}
+    """Return the actuated resources of containers, by name, where they are not what `after` allocates. `actuated` is
+    the same for `before`: a resize to `before` that failed, or that a kill interrupted, may have actuated a part of it.
+    `pod` lists `after`."""
+    result = {}
     for container in main_containers(pod):
         name = str(container.get("name"))
-        given, target = given_to(before, name), given_to(after, name)
+        held, target = effective_resources(before, name), effective_resources(after, name)
         if name in actuated:
-            given = _perhaps_given(actuated[name], given, target, container)
-        if not same_amounts(given, target):
-            found[name] = given
-    return found
+            held = _perhaps_actuated(actuated[name], held, target, container)
+        if not same_amounts(held, target):
+            result[name] = held
+    return result
 
 
-def _perhaps_given(earlier: Resources, later: Resources, target: Resources, container: Object) -> Resources:
-    """Of each amount the one that differs from `target`, so that it is written; the earlier one where both do, and of a
-    resource that is never changed without a restart."""
+def _perhaps_actuated(earlier: Resources, later: Resources, target: Resources, container: Object) -> Resources:
+    """Return of each amount the one that differs from `target`, so that it is written; the earlier one where both do,
+    and of a resource that is never changed without a restart."""
     policies = {entry.get("resourceName"): entry.get("restartPolicy") for entry in container.get("resizePolicy") or ()}
-    found = dict(earlier)
+    held = dict(earlier)
     for kind in ("requests", "limits"):
-        given, wanted = (resource_list({"resources": each}, kind) for each in (earlier, target))
+        before, wanted = (resource_list({"resources": each}, kind) for each in (earlier, target))
         amounts = {**(later.get(kind) or {}), **(earlier.get(kind) or {})}
         for name in amounts:
-            if given.get(name) == wanted.get(name) and policies.get(name) != RESTART:
+            if before.get(name) == wanted.get(name) and policies.get(name) != RESTART:
                 amounts[name] = (later.get(kind) or {}).get(name)
             else:
                 amounts[name] = (earlier.get(kind) or {}).get(name)
-        found[kind] = {name: amount for name, amount in amounts.items() if amount is not None}
-    return found
+        held[kind] = {name: amount for name, amount in amounts.items() if amount is not None}
+    return held
 
 
 def as_last_shown(pod: Object, status: Object) -> Allocation | None:
-    """The resources that the pod's status shows for its containers, where it shows that a resize is not done: an
-    earlier agent, of which there is no record, admitted the pod with those. None = it shows no such resize."""
+    """Return the resources that the pod's status shows for its containers, where it shows a resize that is not done: an
+    earlier agent, which left no record, admitted the pod with them. None = it shows no such resize."""
     conditions = status.get("conditions") or ()
     unfinished = (RESIZE_PENDING, RESIZE_IN_PROGRESS)
     if not any(c.get("type") in unfinished and c.get("status") == "True" for c in conditions):
@@ -137,8 +138,8 @@ def as_last_shown(pod: Object, status: Object) -> Allocation | None:
 
 
 def resize_event(pod: Object, what: str, generation: int, error: str = "") -> tuple[str, str, str, str]:
-    """The kubelet's Event about a resize: type, reason, message, container. `pod` has the resources that it is about;
-    `what`: started, completed, error, Deferred or Infeasible."""
+    """Return the kubelet's Event about a resize: type, reason, message, container. `pod` has the resources that it is
+    about; `what`: started, completed, error, Deferred or Infeasible."""
     spec: Any = pod.get("spec") or {}
     details: Object = {}
     for kind in _LISTS:
@@ -150,7 +151,7 @@ def resize_event(pod: Object, what: str, generation: int, error: str = "") -> tu
 
 
 def same_amounts(one: Resources | None, other: Resources | None) -> bool:
-    """Whether both request and limit the same, however it is written."""
+    """Return whether both have the same requests and limits, however the quantities are written."""
     if one == other:
         return True
     pair = {"resources": one}, {"resources": other}
@@ -163,6 +164,6 @@ def _with(holder: Object, resources: Resources) -> Object:
 
 
 def _described(container: Object) -> Object:
-    given = container.get("resources") or {}
-    resources = {kind: given[kind] for kind in ("limits", "requests", "claims") if given.get(kind)}
+    listed = container.get("resources") or {}
+    resources = {kind: listed[kind] for kind in ("limits", "requests", "claims") if listed.get(kind)}
     return {"name": container.get("name"), "resources": resources}

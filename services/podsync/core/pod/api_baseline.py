@@ -1,6 +1,5 @@
-"""What of a pod status from the API server may be gone on from: the parts that have the shape they should have.
-
-Every client with the right may write a status, and Go writes an unset time as null: nothing here may be taken on trust.
+"""Validates a pod status from the API server: keeps the parts with the right types, from which decisions continue.
+Any client with the right may write a status, and Go writes an unset time as null, so that each part is checked.
 """
 
 from collections.abc import Iterable
@@ -12,20 +11,20 @@ _CONTAINER_LISTS = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 _STATES = ("waiting", "running", "terminated")
 
 
-def valid_status(given: Any) -> Json:
-    """The status without what is null or odd; {} for no status at all."""
-    if not isinstance(given, dict):
+def valid_status(value: Any) -> Json:
+    """Return the status without parts that are null or of a wrong type; {} for a value that is no status."""
+    if not isinstance(value, dict):
         return {}
-    status: Json = {key: given[key] for key in _TEXTS if isinstance(given.get(key), str)}
-    conditions = [_condition(c) for c in _dicts(given.get("conditions")) if _is_condition(c)]
+    status: Json = {key: value[key] for key in _TEXTS if isinstance(value.get(key), str)}
+    conditions = [_condition(c) for c in _dicts(value.get("conditions")) if _is_condition(c)]
     if conditions:
         status["conditions"] = conditions
     for name in ("podIPs", "hostIPs"):
-        addresses = [{"ip": a["ip"]} for a in _dicts(given.get(name)) if isinstance(a.get("ip"), str)]
+        addresses = [{"ip": a["ip"]} for a in _dicts(value.get(name)) if isinstance(a.get("ip"), str)]
         if addresses:
             status[name] = addresses
     for name in _CONTAINER_LISTS:
-        statuses = [_container(c) for c in _dicts(given.get(name)) if isinstance(c.get("name"), str)]
+        statuses = [_container(c) for c in _dicts(value.get(name)) if isinstance(c.get("name"), str)]
         if name == "ephemeralContainerStatuses":
             statuses = [{key: value for key, value in c.items() if key != "started"} for c in statuses]
         if statuses:

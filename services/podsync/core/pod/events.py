@@ -1,6 +1,5 @@
-"""What happened, in the past tense: everything podsync's core can learn. `cause` names what led to it, for the record.
-
-Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
+"""Has the events that podsync's core handles. `cause` names what led to an event, for story and streams.
+`completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
 """
 
 from collections.abc import Mapping
@@ -17,14 +16,14 @@ from shared.model.runtime import RuntimePod
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Base of all events."""
+    """Is the base of all events."""
 
     cause: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodDesired(Event):
-    """A source has this pod as desired here (added or changed)."""
+    """A source lists the pod as desired here (added or changed)."""
 
     uid: str
     source: str
@@ -33,14 +32,14 @@ class PodDesired(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PodUndesired(Event):
-    """No source has the pod any more; only from a complete list or by an explicit removal."""
+    """No source lists the pod any more, by a complete list or an explicit removal."""
 
     uid: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourcesFreshness(Event):
-    """What we know of the desired pods is (not) complete and (not) stale; `listed` are the UIDs known then."""
+    """The replica of the desired pods is (not) complete and (not) stale; `listed` are the UIDs that it has."""
 
     complete: bool
     stale: bool
@@ -49,7 +48,7 @@ class SourcesFreshness(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PodObserved(Event):
-    """pleg saw this in the runtime."""
+    """pleg observed a pod in the runtime."""
 
     observation: RuntimePod
 
@@ -63,7 +62,8 @@ class PodVanished(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeListed(Event):
-    """Whether pleg's list of the runtime's pods is complete and fresh: only then does a missing pod mean "none"."""
+    """pleg's list of the runtime's pods is (not) complete and (not) stale; only in a complete and fresh list does a
+    missing pod mean that the runtime has none."""
 
     complete: bool
     stale: bool
@@ -71,7 +71,7 @@ class RuntimeListed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class VolumesChanged(Event):
-    """The mounted world of a pod changed; None = nothing of it is mounted or wanted."""
+    """The mounted volumes of a pod changed; None = none is mounted or desired."""
 
     uid: str
     volumes: MountedVolumes | None
@@ -79,7 +79,7 @@ class VolumesChanged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class VolumesFreshness(Event):
-    """What we know of the mounted world is (not) complete and (not) stale."""
+    """The replica of the mounted volumes is (not) complete and (not) stale."""
 
     complete: bool
     stale: bool
@@ -87,7 +87,7 @@ class VolumesFreshness(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeChanged(Event):
-    """Reachability, network readiness and features of the runtime, and what follows from it for the node."""
+    """Reachability, network readiness or features of the runtime changed."""
 
     reachable: bool
     network_ready: bool
@@ -99,7 +99,7 @@ class RuntimeChanged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodePressureChanged(Event):
-    """The pressure conditions of the node that are True, in the Node's order."""
+    """The pressure conditions of the node changed; `conditions` are those that are True, in the Node's order."""
 
     conditions: tuple[str, ...]
 
@@ -123,14 +123,14 @@ class GarbageFound(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeChanged(Event):
-    """Our Node as the API server has it; None = it has none, or we do not know."""
+    """Our Node changed in the API server; None = it has none, or that is not known."""
 
     node: Object | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbesChanged(Event):
-    """What the probes of one container instance found; None = the instance is gone, or pleg was restarted."""
+    """The results of the probes of one instance changed; None = the instance is gone, or pleg was restarted."""
 
     container_id: str
     pod_uid: str
@@ -146,7 +146,8 @@ class CallDone(Event):
     completed_at: float
     result: Result | None = None
     warnings: tuple[tuple[str, str], ...] = ()  # reason and message of Warning events of the pod
-    container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
+    # Of Warning events of a container: reason, message, its name.
+    container_warnings: tuple[tuple[str, str, str], ...] = ()
 
 
 DIRECTORIES_FAILED = "Failed"  # PreparePod: the pod's directories were not made
@@ -155,8 +156,8 @@ SANDBOX_STATUS_FAILED = "FailedPodSandBoxStatus"  # RunPodSandbox: it was made, 
 
 @dataclass(frozen=True, kw_only=True)
 class CallFailed(Event):
-    """Our own call failed. `reason` is a waiting reason, or that of the pod's event, where the adapter knows better
-    than the call's default."""
+    """Our own call failed. `reason` is a waiting reason, or that of the pod's event, where it is not the call's
+    default."""
 
     uid: str
     call: Call
@@ -165,12 +166,13 @@ class CallFailed(Event):
     text: str  # the kubelet's error text, `rpc error: code = … desc = …`
     description: str  # without the rpc prefix
     reason: str = ""
-    interrupted: bool = False  # podsync gave it up, see InterruptCall: not a failure
-    begun: bool = True  # False: it was given up before it was performed, and none of its hooks runs
+    interrupted: bool = False  # podsync cancelled it, see InterruptCall, which is no failure
+    begun: bool = True  # False: it was cancelled before it was performed, and none of its hooks runs
     warnings: tuple[tuple[str, str], ...] = ()  # reason and message of Warning events of the pod
-    container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
+    # Of Warning events of a container: reason, message, its name.
+    container_warnings: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimePassed(Event):
-    """A moment asked for by WakeAt has come."""
+    """A moment that a WakeAt requested has come."""

@@ -1,6 +1,5 @@
-"""The feature gates that change what podsync makes of a pod's spec, and the spec without fields whose gate is off.
-
-A field whose gate is off acts as if the pod did not have it, as in the kubelet (pods.md 0.2). Admission rejects what
+"""Removes the fields of a pod's spec whose feature gates are off.
+The pod then acts as if it did not have the field, as in the kubelet (pods.md 0.2). Admission rejects a pod whose field
 may not be left out.
 """
 
@@ -36,13 +35,13 @@ _ACTION = "RestartAllContainers"
 
 
 def gates_off(feature_gates: Mapping[str, bool]) -> frozenset[str]:
-    """Those of POD_GATES that are off; `feature_gates` are those that the configuration sets."""
+    """Return those of POD_GATES that are off; `feature_gates` are those that the configuration sets."""
     return frozenset(gate for gate in POD_GATES if not enabled(feature_gates, gate))
 
 
 def without_gated_fields(pod: Object, off: Collection[str]) -> Object:
-    """The pod without the fields whose gates are in `off`; the very object where nothing is left out. A pod that needs
-    a feature that the node would declare stays as it is: admission rejects it."""
+    """Return the pod without the fields whose gates are in `off`; the same object where nothing is left out. A pod that
+    needs a feature that the node would declare stays as it is: admission rejects it."""
     if not any(gate in off for gate in _OF_FIELDS) or not pod.get("spec") or lacks_restart_all(pod, off):
         return pod
     spec: Object = dict(pod["spec"])
@@ -55,7 +54,8 @@ def without_gated_fields(pod: Object, off: Collection[str]) -> Object:
 
 
 def lacks_restart_all(pod: Object, off: Collection[str]) -> bool:
-    """Whether the pod restarts all its containers after an exit, and the node declares its features without that."""
+    """Return whether the pod restarts all its containers after an exit, and the node declares its features without
+    that one."""
     if RESTART_ALL not in off or DECLARED_FEATURES in off:
         return False
     rules = (rule for _, container in every_container(pod) for rule in container.get("restartPolicyRules") or ())

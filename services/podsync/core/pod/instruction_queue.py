@@ -1,5 +1,4 @@
-"""The instructions of one pod that wait: their order, and which saves and statuses are withheld for newer ones.
-
+"""Queues the instructions of one pod, and withholds saves and statuses that newer ones may replace.
 Each instruction is carried out once, in order, unlike keys of a work queue, where the newest state replaces the older.
 """
 
@@ -20,8 +19,8 @@ Queued = Instruction | Callable[[], None]  # a callable is called when everythin
 
 
 class InstructionQueue:
-    """`later` is the newest record that is not urgent, `held` the newest status that another one is about to replace;
-    both wait outside of the queue until they are released or a newer one takes their place."""
+    """Has the waiting instructions of one pod. `later` is the newest record that is not urgent, `held` the newest
+    status that another one is about to replace; both wait outside the queue until they are released or replaced."""
 
     def __init__(self) -> None:
         self.waiting: deque[Queued] = deque()
@@ -37,11 +36,11 @@ class InstructionQueue:
             self.held = instruction
             return
         if isinstance(instruction, SavePod | ForgetPod):
-            self.later = None  # it is older
+            self.later = None  # the withheld record is older
         if isinstance(instruction, PublishStatus | ForgetPod):
             self.held = None
         elif isinstance(instruction, RemoveContainers | RemoveSandboxes):
-            self.release_save()  # it may contain what until then only the runtime has as well
+            self.release_save()  # the record may have facts that the removal takes from the runtime
         self.waiting.append(instruction)
 
     def release_save(self) -> None:

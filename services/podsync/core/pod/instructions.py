@@ -1,7 +1,6 @@
-"""What to do, in the imperative: everything podsync's core can ask for.
-
-The service performs one batch in the order save, publish, act. At most one `Call` per pod is under way; it comes back
-as `CallDone` or `CallFailed`. Every instruction carries the cause of the event it answers.
+"""Has the instructions that podsync's core returns.
+The service carries out one batch in the order save, publish, act. At most one `Call` per pod is under way; its outcome
+is `CallDone` or `CallFailed`. Every instruction has the cause of the event that it follows from.
 """
 
 from collections.abc import Mapping
@@ -16,14 +15,14 @@ from shared.cri.interface import ImageStatus
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """Base of all instructions."""
+    """Is the base of all instructions."""
 
     cause: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavePod(Instruction):
-    """Write the pod's record. `urgent`: before anything else of the batch is published or done."""
+    """Save the pod's record. `urgent`: before anything else of the batch is published or performed."""
 
     uid: str
     record: dict[str, Any] = field(repr=False)
@@ -39,14 +38,14 @@ class ForgetPod(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishAdmitted(Instruction):
-    """Put on `pods.admitted`, `pods.volumes` and, if it has probes, `pods.probes`."""
+    """Publish the pod on `pods.admitted`, `pods.volumes` and, if it has probes, `pods.probes`."""
 
     published: Published = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishStatus(Instruction):
-    """Put on `pods.status`. `on_the_way`: a newer one follows within moments, which may as well go out in its place."""
+    """Publish a status on `pods.status`. `on_the_way`: a newer one follows within moments, and may replace it."""
 
     status: PodStatus = field(repr=False)
     on_the_way: bool = False
@@ -54,7 +53,7 @@ class PublishStatus(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordEvent(Instruction):
-    """Put a Kubernetes Event on `events/podsync`."""
+    """Publish a Kubernetes Event on `events/podsync`."""
 
     event: KubeEvent
 
@@ -76,16 +75,16 @@ class WakeAt(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class Call(Instruction):
-    """Base of what is done to the outside world for one pod."""
+    """Is the base of all calls: requests to the runtime, to services and to the host for one pod."""
 
     uid: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtPod(Call):
-    """List and inspect what the runtime has of this pod. `new_to_node`: pleg, whose list is complete and fresh, knows
-    nothing of it and neither did we ever, so there is nothing to look at. `namesakes`: also the other pods of its name,
-    which another agent may have started. `resources`: also those that the pod's cgroup has."""
+    """List and inspect what the runtime has of this pod. `new_to_node`: there is nothing to list, because pleg, whose
+    list is complete and fresh, has nothing of the pod, and podsync has no record. `namesakes`: list also the other pods
+    of its name, which another agent may have started. `resources`: read also those of the pod's cgroup."""
 
     new_to_node: bool = False
     namesakes: bool = False
@@ -94,13 +93,13 @@ class LookAtPod(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class FetchNode(Call):
-    """Read our Node from the API server itself: the pod's admission failed on what is cached of its labels."""
+    """Read our Node from the API server: the pod's admission failed because of the cached labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparePod(Call):
-    """Make the pod's directories and its cgroup with the QoS cgroups above it. `runs`: containers of it run, and a
-    cgroup that is missing is not made around what runs outside it, but reported (pods.md 5.1.7)."""
+    """Make the pod's directories and its cgroup with the QoS cgroups above it. `runs`: containers of the pod run
+    outside a missing cgroup, which is then reported and not made (pods.md 5.1.7)."""
 
     runs: bool = False
 
@@ -114,13 +113,13 @@ class RunPodSandbox(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class InspectImage(Call):
-    """Ask whether the container's image is present, and whether this pod may use it as it is (pods.md 7.6)."""
+    """Inspect whether the image is present, and whether this pod may use it without a pull (pods.md 7.6)."""
 
     container: str  # "" for the image of a volume
     image: str  # as the spec names it, which may be without a tag
     volume: str = ""  # the pod's volume whose image it is, "" for a container's
     policy: str = "IfNotPresent"  # imagePullPolicy
-    backed_off: bool = False  # a pull failed and the next one waits: only whether the image came otherwise matters
+    backed_off: bool = False  # a pull failed and the next one waits: only the presence of the image matters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,16 +167,16 @@ class RunPostStartHook(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerStop:
-    """How one container is to be stopped (pods.md 8.2, 8.3). `grace_seconds` is for all of it: its preStop hook, the
-    wait for others, then the process, which gets what is left and 2 s at least. `hook_spent`: seconds since an
-    earlier stop of this instance began its hook, which is not run again; -1 = none did."""
+    """Has how one container is to be stopped (pods.md 8.2, 8.3). `grace_seconds` is the time of the preStop hook, the
+    wait for other containers and the end of the process together, which gets at least 2 s. `hook_spent`: seconds since
+    an earlier stop of this instance began its hook, which is not run again; -1 = none did."""
 
     container: str
     container_id: str
     grace_seconds: int
-    pre_stop: bool = False  # its spec has lifecycle.preStop, and there is time for it
+    pre_stop: bool = False  # whether its spec has lifecycle.preStop, and there is time for the hook
     hook_spent: int = -1
-    after: tuple[str, ...] = ()  # container ids: a sidecar is not stopped before these have ended
+    after: tuple[str, ...] = ()  # ids of containers that must end before this one, a sidecar, is stopped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +197,8 @@ class KillPod(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class InterruptCall(Instruction):
-    """Wait no longer for the pod's call, which only waits itself; it comes back as a failure marked `interrupted`.
-    `reads_only`: only as long as it reads what it needs before it asks the runtime; what was asked is waited for."""
+    """Cancel the pod's call, which only waits; its outcome is a failure marked `interrupted`. `reads_only`: cancel it
+    only while it reads what it needs before its request to the runtime."""
 
     uid: str
     reads_only: bool = False
@@ -210,7 +209,7 @@ class RemoveContainers(Call):
     """Remove dead containers with their logs: (id, container name, log path)."""
 
     containers: tuple[tuple[str, str, str], ...]
-    keep_logs: bool = False  # RestartAllContainers: kubectl logs goes on showing them
+    keep_logs: bool = False  # after RestartAllContainers, so that kubectl logs still shows them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +221,9 @@ class RemoveSandboxes(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class EndTasks(Call):
-    """Kill and delete the tasks of these containers or sandboxes (ids), which the runtime refuses to remove as it has a
-    task of them, through its task service below CRI. `left`: what they are, for people; `refusal`: its error."""
+    """Kill and delete the tasks of these containers or sandboxes (ids) through the runtime's task service below CRI:
+    the runtime refuses to remove them while they have a task. `left`: describes them in messages; `refusal`: its
+    error."""
 
     ids: tuple[str, ...]
     left: str
@@ -232,7 +232,8 @@ class EndTasks(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerUpdate:
-    """A running container that is given what is allocated to it. `given`: `resources` that it has until then."""
+    """Has a running container whose resources are to become the allocated ones. `given`: `resources` that it has
+    now."""
 
     container: str
     container_id: str
@@ -241,7 +242,7 @@ class ContainerUpdate:
 
 @dataclass(frozen=True, kw_only=True)
 class ResizePod(Call):
-    """Give the pod's cgroup and these containers what is allocated to them. `sandbox_id` "" = there is none."""
+    """Write the allocated resources to the pod's cgroup and these containers. `sandbox_id` "" = there is none."""
 
     sandbox_id: str
     containers: tuple[ContainerUpdate, ...]

@@ -1,6 +1,5 @@
-"""What a source lists of a pod, taken into its record: the object without its status, images that changed, resizes.
-
-A pod keeps its allocated resources; that the source lists others is a pending resize.
+"""Takes what a source lists of a pod into its record: the object without its status, changed images, resizes.
+A pod keeps its allocated resources; other resources that the source lists are a pending resize.
 """
 
 from typing import Any
@@ -17,12 +16,12 @@ from shared.podspec.containers import every_container
 
 
 def from_runtime(observation: RuntimePod) -> PodRecord:
-    """A record for a pod that no source lists and that has no record: it is only ever killed."""
+    """Return a record for a pod of the runtime that no source lists and that has no record: it can only be ended."""
     return PodRecord(uid=observation.uid, name=observation.name, namespace=observation.namespace)
 
 
 def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
-    """A record for a pod seen for the first time; the API server's status of it, if any, is the baseline."""
+    """Return a record for a new pod, whose status continues from the API server's, if there is one."""
     record = as_listed(PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod)), source, pod)
     record = replace(record, status=dict(record.api_status))
     if (held := as_last_shown(record.saved.pod, record.status)) is not None:
@@ -32,7 +31,7 @@ def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
 
 
 def as_listed(record: PodRecord, source: str, pod: Pod) -> PodRecord:
-    """The record with what the source lists of the pod."""
+    """Return the record with what the source lists of the pod."""
     metadata = dict(pod.get("metadata") or {})
     metadata.pop("managedFields", None)
     resource_version = str(metadata.pop("resourceVersion", "") or "")
@@ -52,34 +51,35 @@ def as_listed(record: PodRecord, source: str, pod: Pod) -> PodRecord:
 
 
 def is_listed_otherwise(before: PodRecord, after: PodRecord) -> bool:
-    """Whether `as_listed` changed what decisions depend on. What changes with every write of the status is kept apart,
-    so that our own writes, when they come back, change nothing."""
-    one, other = before.saved, after.saved
-    listed = (one.source, one.pod, one.pending_resize) != (other.source, other.pod, other.pending_resize)
-    return listed or _written_by_others(before) != _written_by_others(after)
+    """Return whether `as_listed` changed what decisions depend on. Our own writes of the status, which come back, are
+    no such change."""
+    old, new = before.saved, after.saved
+    if (old.source, old.pod, old.pending_resize) != (new.source, new.pod, new.pending_resize):
+        return True
+    return _written_by_others(before) != _written_by_others(after)
 
 
 def _as_allocated(saved: Saved, wanted: Pod) -> tuple[Pod, PendingResize | None]:
-    """`wanted` with the allocated resources, and the resize to the ones that it lists. The decision about that resize
-    is shown until there is one about a newer generation."""
+    """Return `wanted` with the allocated resources, and the resize to those that it lists. The decision about an
+    earlier generation is shown until there is one about this generation."""
     if saved.allocation is None:
         return wanted, None
     allocated = with_allocation(wanted, saved.allocation)
     if allocated is wanted:
         return wanted, None
     number = (wanted.get("metadata") or {}).get("generation")
-    generation, asked = number if isinstance(number, int) else 0, allocation_of(wanted)
+    generation, resources = number if isinstance(number, int) else 0, allocation_of(wanted)
     before = saved.pending_resize
     if before is None:
-        return allocated, PendingResize(generation=generation, wanted=asked)
-    if (before.generation, before.wanted) == (generation, asked):
+        return allocated, PendingResize(generation=generation, wanted=resources)
+    if (before.generation, before.wanted) == (generation, resources):
         return allocated, before
-    return allocated, replace(before, generation=generation, wanted=asked, decided=False)
+    return allocated, replace(before, generation=generation, wanted=resources, decided=False)
 
 
 def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
-    """The record before it takes `wanted` over: without what was found for the images that containers named so far.
-    Directories are prepared again for a new ephemeral container, which needs a log directory."""
+    """Return the record, before it gets `wanted`, without the images of containers whose image changes. With a new
+    ephemeral container, which needs a log directory, directories are prepared again."""
     setup = record.setup
     if (wanted.get("spec") or {}).get("ephemeralContainers") != record.spec.get("ephemeralContainers"):
         setup = replace(setup, prepared=False)
@@ -100,7 +100,8 @@ def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
 
 
 def _written_by_others(record: PodRecord) -> tuple[Any, list[Status]]:
-    """The parts of the API server's status that count for every writer: a terminal phase and foreign conditions."""
+    """Return the parts of the API server's status that other writers may set: a terminal phase and foreign
+    conditions."""
     phase, conditions = record.api_status.get("phase"), record.api_status.get("conditions") or ()
     foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
     return phase if phase in TERMINAL_PHASES else "", foreign

@@ -1,4 +1,4 @@
-"""Label values of metrics: small sets, whatever a pod contains (node.md 4.22, 9.1)."""
+"""Decides the label values of metrics, which are small sets, whatever a pod contains (node.md 4.22, 9.1)."""
 
 from collections.abc import Iterator
 
@@ -8,22 +8,43 @@ from shared.model.quantity import Quantity
 from shared.podspec.resources import is_extended, resource_list
 
 _REJECTIONS = frozenset(
-    {
-        *("AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo"),
-        *("InitContainerRestartPolicyForbidden", "SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError"),
-        *("UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage"),
-        *("OutOfpods", "PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden"),
-        *("TopologyAffinityError", "NodeShutdown", "VolumeAttachmentLimitExceeded"),
-        "node(s) had taints that the pod didn't tolerate",
-    }
-)
+    [
+        "AppArmor",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "PodOSNotSupported",
+        "InvalidNodeInfo",
+        "InitContainerRestartPolicyForbidden",
+        "SupplementalGroupsPolicyNotSupported",
+        "UnexpectedAdmissionError",
+        "UnknownReason",
+        "UnexpectedPredicateFailureType",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfephemeral-storage",
+        "OutOfpods",
+        "PodLevelResourcesNotSupported",
+        "PodFeatureUnsupported",
+        "Evicted",
+        "SysctlForbidden",
+        "TopologyAffinityError",
+        "NodeShutdown",
+        "VolumeAttachmentLimitExceeded",
+    ]
+) | {"node(s) had taints that the pod didn't tolerate"}
 _TYPES = (("initContainers", "init_container"), ("ephemeralContainers", "ephemeral_container"))
 _MEGABYTE, _GIGABYTE = 1 << 20, 1 << 30
-_SIZES = (
-    *((limit * _MEGABYTE, text) for limit, text in ((10, "0-10MB"), (100, "10MB-100MB"), (500, "100MB-500MB"))),
-    *((limit * _GIGABYTE, text) for limit, text in ((1, "500MB-1GB"), (5, "1GB-5GB"), (10, "5GB-10GB"))),
-    *((limit * _GIGABYTE, text) for limit, text in ((20, "10GB-20GB"), (30, "20GB-30GB"), (40, "30GB-40GB"))),
-    *((limit * _GIGABYTE, text) for limit, text in ((60, "40GB-60GB"), (100, "60GB-100GB"))),
+_SIZES = (  # largest size in bytes, label
+    (10 * _MEGABYTE, "0-10MB"),
+    (100 * _MEGABYTE, "10MB-100MB"),
+    (500 * _MEGABYTE, "100MB-500MB"),
+    (1 * _GIGABYTE, "500MB-1GB"),
+    (5 * _GIGABYTE, "1GB-5GB"),
+    (10 * _GIGABYTE, "5GB-10GB"),
+    (20 * _GIGABYTE, "10GB-20GB"),
+    (30 * _GIGABYTE, "20GB-30GB"),
+    (40 * _GIGABYTE, "30GB-40GB"),
+    (60 * _GIGABYTE, "40GB-60GB"),
+    (100 * _GIGABYTE, "60GB-100GB"),
 )
 
 _INFEASIBLE = (("swap", "swap_limitation"), ("is disabled", "feature_gate_off"))
@@ -37,7 +58,8 @@ def rejection(reason: str) -> str:
 
 
 def preemption(resource: str) -> str:
-    """The label of a preemption for this resource; extended resources, of which a node may have many, share one."""
+    """Return the label of a preemption for this resource; extended resources, of which a node may have many, share
+    one."""
     return "ExtendedResources" if is_extended(resource) else resource
 
 
@@ -50,7 +72,7 @@ def container_type(pod: Object, name: str) -> str:
 
 
 def image_size(size: int | None) -> str:
-    """Return the range in which the size (bytes) of an image is; None = unknown."""
+    """Return the range in which the size (bytes) of an image is; None = not known."""
     if size is None:
         return "N/A"
     return next((text for limit, text in _SIZES if size <= limit), "GT100GB")
@@ -64,9 +86,9 @@ def infeasible(message: str) -> str:
 def resize_operations(before: Allocation, after: Allocation) -> Iterator[tuple[str, str, str]]:
     """Yield resource, requirement and operation of each change of a container's CPU and memory."""
     for name in before.containers.keys() & after.containers.keys():
-        held, given = ({"resources": each.containers[name]} for each in (before, after))
         for requirement in ("requests", "limits"):
-            old, new = resource_list(held, requirement), resource_list(given, requirement)
+            old = resource_list({"resources": before.containers[name]}, requirement)
+            new = resource_list({"resources": after.containers[name]}, requirement)
             for resource in ("cpu", "memory"):
                 if old.get(resource) != new.get(resource):
                     yield resource, requirement, _operation(old.get(resource), new.get(resource))

@@ -1,6 +1,5 @@
-"""What was observed of a pod in the runtime: a frozen value that is not saved, but observed again after a start.
-
-Decides which observation counts, and which instance is the rest of an interrupted start.
+"""Has what was observed of a pod in the runtime: a frozen value that is not saved, but observed again after a start.
+Decides which observation counts, and which instance is what an interrupted start left.
 """
 
 from collections.abc import Mapping
@@ -14,24 +13,24 @@ from shared.model.runtime import Container, ContainerState, RuntimePod
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """`runtime_pod`: without the instances of `interrupted` and `left_behind`; None = the runtime has nothing of the
-    pod."""
+    """Has what the runtime has of a pod. `runtime_pod` is without the instances of `interrupted` and `left_behind`;
+    None = the runtime has nothing of the pod."""
 
     runtime_pod: RuntimePod | None = None
     interrupted: tuple[Container, ...] = ()  # instances whose start the end of podsync or of the runtime interrupted
     left_behind: tuple[Container, ...] = ()  # interrupted ones that the runtime does not remove
     at: float = float("-inf")  # CLOCK_MONOTONIC seconds; older observations are ignored
-    is_current: bool = False  # by this process, and no failed call since may have changed the pod
-    since_start: bool = False  # by this process, at any time
+    is_current: bool = False  # whether this process observed it, and no failed call since may have changed the pod
+    since_start: bool = False  # whether this process observed it, at any time
 
     @property
     def instances(self) -> tuple[Container, ...]:
-        """What the runtime has, newest first."""
+        """The instances that the runtime has, newest first."""
         return self.runtime_pod.containers if self.runtime_pod else ()
 
     @cached_property
     def by_name(self) -> Mapping[str, list[Container]]:
-        """The instances of each container, newest first: by attempt, for the clock that dates them may be set."""
+        """The instances of each container, newest first: by attempt, because the clock of their times may be set."""
         named: dict[str, list[Container]] = {}
         for instance in sorted(self.instances, key=lambda c: -c.attempt):
             named.setdefault(instance.name, []).append(instance)
@@ -39,14 +38,14 @@ class Observed:
 
     @property
     def alive(self) -> list[Container]:
-        """Instances that may be running a process."""
+        """The instances that may have a running process."""
         return [c for c in self.instances if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
 
 
 def observe(
     observed: Observed, attempts: Attempts, saved: Saved, runtime_pod: RuntimePod | None, at: float
 ) -> tuple[Observed, Attempts]:
-    """Both after an observation of this moment. One that was begun before the newest is older than what is known."""
+    """Return both values after an observation at this moment. An observation older than the newest one is ignored."""
     if at < observed.at:
         return replace(observed, is_current=True, since_start=True), attempts
     if runtime_pod is None:
@@ -74,24 +73,24 @@ def observe(
 
 
 def outdated(observed: Observed) -> Observed:
-    """The same, to be observed again before anything is done to the pod."""
+    """Return the value marked so that the pod is observed again before the next call."""
     return replace(observed, is_current=False)
 
 
 def start_mark(attempt: int) -> str:
-    """What `SavedContainer.starting` has for the instance of this attempt, whose id the runtime has yet to give."""
+    """Return the value of `SavedContainer.starting` for the instance of this attempt, which has no id yet."""
     return f"#{attempt}"
 
 
 def _was_interrupted(instance: Container, starting: str) -> bool:
-    """The start was requested and its outcome never received, and the container has ended without having run: the
-    runtime undoes what it was doing when its caller is gone. That never was an attempt."""
+    """Return whether the start was requested, its outcome was never received, and the container has ended without
+    having run: the runtime undoes a start whose caller is gone. It does not count as an attempt."""
     never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
     return never_ran and starting in (instance.id, start_mark(instance.restart_count))
 
 
 def _raised(attempts: Attempts, runtime_pod: RuntimePod) -> Attempts:
-    """The attempts, raised to those that the runtime has."""
+    """Return the attempts, raised to those that the runtime has."""
     newest = dict(attempts.containers)
     for instance in runtime_pod.containers:
         newest[instance.name] = max(newest.get(instance.name, 0), instance.restart_count)
@@ -102,7 +101,7 @@ def _raised(attempts: Attempts, runtime_pod: RuntimePod) -> Attempts:
 
 
 def _without(attempts: Attempts, interrupted: tuple[Container, ...]) -> Attempts:
-    """The attempts without those of interrupted starts: their numbers are used again."""
+    """Return the attempts without those of interrupted starts, whose numbers are used again."""
     newest = dict(attempts.containers)
     for lost in interrupted:
         if newest.get(lost.name) == lost.restart_count:

@@ -1,5 +1,4 @@
-"""What this process has made, saved and published for a pod, and what it made of the pod's object: frozen values.
-
+"""Has what this process has made, saved, published and computed for a pod: frozen values.
 None of it is saved: the next process makes and publishes it again.
 """
 
@@ -16,21 +15,21 @@ from shared.podspec.resources import ResourceList, pod_requests
 
 @dataclass(frozen=True, kw_only=True)
 class PodSetup:
-    """What was made and removed outside of the runtime's pod."""
+    """Has what was made and removed for the pod outside the runtime."""
 
-    prepared: bool = False  # directories and cgroup
-    cgroup_missing: bool = False  # while containers run: they are stopped before it is made
+    prepared: bool = False  # whether directories and cgroup were made
+    cgroup_missing: bool = False  # whether containers run without it: they are stopped before it is made
     resources: Mapping[str, Any] | None = None  # as the pod's cgroup has them; None = not read by this process
-    released: bool = False  # the cgroup was destroyed
+    released: bool = False  # whether the cgroup was destroyed
     logs_removed: bool = False
-    stopped_sandboxes: frozenset[str] = frozenset()  # ids; StopPodSandbox succeeded
+    stopped_sandboxes: frozenset[str] = frozenset()  # ids of those for which StopPodSandbox succeeded
 
 
 @dataclass(frozen=True, kw_only=True)
 class LastWritten:
-    """What was saved and published last: only a change is saved and published again."""
+    """Has what was saved and published last: only a change is saved and published again."""
 
-    saved: tuple[Saved, Attempts] | None = None  # what the newest SavePod holds
+    saved: tuple[Saved, Attempts] | None = None  # of the newest SavePod
     version: int = 0  # number of the newest status within this boot
     status: dict[str, Any] = field(default_factory=dict)
     container_ids: tuple[str, ...] = ()  # of the running instances, published with the status
@@ -40,14 +39,15 @@ class LastWritten:
 
 @dataclass(frozen=True, eq=False)
 class PodVersion:
-    """One version of the pod's object, with what depends on it alone: computed when it is first read."""
+    """Has one version of the pod's object, and values that depend on it alone, computed when they are first read."""
 
     pod: Pod
-    shown: dict[str, Any] = field(default_factory=dict)  # what the status shows of it; filled by the room `status`
+    # What the status shows of this version; the room `status` fills it.
+    shown: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def containers(self) -> dict[str, tuple[ContainerKind, dict[str, Any]]]:
-        """Kind and spec of each container by name; the first of a name counts."""
+        """The kind and spec of each container by name; the first of a name counts."""
         named: dict[str, tuple[ContainerKind, dict[str, Any]]] = {}
         for kind, spec in every_container(self.pod):
             named.setdefault(str(spec.get("name")), (kind, spec))
@@ -55,5 +55,5 @@ class PodVersion:
 
     @cached_property
     def requests(self) -> ResourceList:
-        """What the pod requests in total; it is not to be changed."""
+        """The total requests of the pod, which must not be changed in place."""
         return pod_requests(self.pod)

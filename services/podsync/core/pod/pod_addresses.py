@@ -1,6 +1,5 @@
-"""The addresses of a pod, for its status and its environment alike: its own, at most one of each family, and its
-node's (pods.md 9.4).
-
+"""Computes the addresses of a pod for its status and environment: its own, at most one of each family, and its node's
+(pods.md 9.4).
 Pure; addresses are texts.
 """
 
@@ -14,7 +13,8 @@ Json = dict[str, Any]
 
 
 def addresses(record: PodRecord, node_ips: tuple[str, ...]) -> Json:
-    """hostIP, hostIPs, podIP and podIPs, as far as they are known; `node_ips`: the node's, its primary one first."""
+    """Return hostIP, hostIPs, podIP and podIPs, as far as they are known; `node_ips`: the node's, its primary one
+    first."""
     shown: Json = {}
     if node_ips:
         shown |= {"hostIP": node_ips[0], "hostIPs": [{"ip": ip} for ip in node_ips]}
@@ -24,12 +24,13 @@ def addresses(record: PodRecord, node_ips: tuple[str, ...]) -> Json:
 
 
 def pod_ips(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
-    """The pod's own, [] while they are not known; in the node's network they are the node's."""
+    """Return the pod's own addresses, [] = not known yet; with hostNetwork they are the node's."""
     return _of_host_network(record, node_ips) if record.host_network else _of_sandbox(record, node_ips)
 
 
 def family_mismatch(record: PodRecord, node_ips: tuple[str, ...]) -> str:
-    """Message of the HostIPsIPFamilyMismatch event where the host address changes its family; "" = it does not."""
+    """Return the message of the HostIPsIPFamilyMismatch event where the host address changes its family; "" = it does
+    not."""
     before = str(record.status.get("hostIP") or "")
     if not before or not node_ips or _is_v6(before) == _is_v6(node_ips[0]):
         return ""
@@ -41,7 +42,7 @@ def family_mismatch(record: PodRecord, node_ips: tuple[str, ...]) -> str:
 
 
 def _of_host_network(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
-    """The node's. Once shown they stay, but for a second family that the node has got since."""
+    """Return the node's addresses. Once shown they stay, but an address of a second family is added."""
     before = _last_known(record)
     if not before:
         return list(node_ips)
@@ -54,7 +55,7 @@ def _of_sandbox(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
     for sandbox in record.ready_sandboxes:
         if found := one_per_family(sandbox.ips, node_ips):
             return found
-    return _last_known(record)  # they stay after the stop
+    return _last_known(record)  # the addresses stay after the sandbox has stopped
 
 
 def _last_known(record: PodRecord) -> list[str]:
@@ -62,8 +63,8 @@ def _last_known(record: PodRecord) -> list[str]:
 
 
 def one_per_family(ips: Sequence[str], node_ips: Sequence[str]) -> list[str]:
-    """Canonical text, the family of the node's first address first (IPv4 where it has none); what is no address is left
-    out."""
+    """Return the first address of each family as canonical text, the family of the node's first address (else IPv4)
+    first. Texts that are no addresses are left out."""
     v6_first = bool(node_ips) and _is_v6(node_ips[0])
     if len(ips) == 1 and ips[0].count(".") == 3:
         return list(ips)

@@ -1,6 +1,5 @@
-"""What the streams `pods.admitted`, `pods.volumes` and `pods.probes` show of a pod: each follower gets what it uses.
-
-Decides nothing about the pod; does not know what was published before.
+"""Builds the items of a pod on the streams `pods.admitted`, `pods.volumes` and `pods.probes`, with what followers use.
+Decides nothing about the pod, and does not know what was published before.
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """The values of one pod. `probes` is None when there is nothing to probe."""
+    """Has the items of one pod. `probes` is None where there is nothing to probe."""
 
     admitted: AdmittedPod
     volumes: PodVolumes
@@ -27,8 +26,15 @@ class Published:
 
 
 def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
-    """Return what the streams show of a pod whose admission is decided."""
+    """Return the items of a pod whose admission is decided."""
     volumes, probed = mounted_volumes(saved), _probed_containers(saved)
+    probes = PodProbes(
+        name=name,
+        namespace=namespace,
+        spec=probed,
+        terminating=saved.state is PodState.TERMINATING,
+        deletion_requested=bool((saved.pod.get("metadata") or {}).get("deletionTimestamp")),
+    )
     return Published(
         admitted=AdmittedPod(
             uid=uid,
@@ -47,15 +53,7 @@ def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
             pod=_for_volumes(saved.pod) if volumes else {},
             volumes=volumes,
         ),
-        probes=PodProbes(
-            name=name,
-            namespace=namespace,
-            spec=probed,
-            terminating=saved.state is PodState.TERMINATING,
-            deletion_requested=bool((saved.pod.get("metadata") or {}).get("deletionTimestamp")),
-        )
-        if probed
-        else None,
+        probes=probes if probed else None,
     )
 
 
@@ -65,7 +63,7 @@ def mounted_volumes(saved: Saved) -> tuple[str, ...]:
         return ()
     mounted = used_volumes(saved.pod)
     volumes = (saved.pod.get("spec") or {}).get("volumes") or []
-    # The runtime mounts images itself.
+    # Image volumes are not among them, because the runtime mounts them.
     return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted and not v.get("image"))
 
 
@@ -74,7 +72,7 @@ def _may_run(saved: Saved) -> bool:
 
 
 def _for_volumes(pod: Pod) -> Pod:
-    """The pod without what no volume is made from."""
+    """Return the pod with only the fields from which volumes are made."""
     spec = dict(pod.get("spec") or {})
     for kind in _CONTAINERS:
         if spec.get(kind):
@@ -83,7 +81,7 @@ def _for_volumes(pod: Pod) -> Pod:
 
 
 def _probed_containers(saved: Saved) -> dict[str, Any]:
-    """The containers and sidecars that have probes, by field of the spec, with what their probes are made from."""
+    """Return the containers and sidecars that have probes, by field of the spec, with the fields that probes use."""
     if not _may_run(saved):
         return {}
     spec = saved.pod.get("spec") or {}
@@ -95,7 +93,8 @@ def _probed_containers(saved: Saved) -> dict[str, Any]:
 
 
 def _for_probes(container: dict[str, Any]) -> dict[str, Any]:
-    """The container with the names of all its environment variables, and the values that the spec contains."""
+    """Return the container with its probes, the names of all its environment variables, and the values that the spec
+    has."""
     environment = [_only(variable, ("name", "value")) for variable in container.get("env") or []]
     return _only(container, ("name", "ports", "restartPolicy", *_PROBES)) | (
         {"env": environment} if environment else {}

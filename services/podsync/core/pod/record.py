@@ -1,9 +1,8 @@
-"""What podsync has of one pod: `saved` and `attempts` are on disk with the status (`saved_record`), everything else is
+"""Has the record of one pod: `saved` and `attempts` are on disk with the status (`saved_record`), everything else is
 observed again after a restart.
-
 A record is frozen: a decision returns another record, and `machine` and `node_state` put it into `Records`.
-Moments are "steady seconds": the wall clock's at the first start of podsync since the boot, not moved when the clock is
-set. Decides nothing.
+Moments are "steady seconds": those of the wall clock at the first start of podsync since the boot, and monotonic from
+then. Decides nothing.
 """
 
 from collections.abc import Mapping
@@ -37,7 +36,7 @@ TERMINAL_PHASES = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PodRecord:
-    """One pod on this node, by UID. The mappings are never changed in place."""
+    """Has what podsync knows of one pod. The mappings are never changed in place."""
 
     uid: str
     name: str
@@ -46,11 +45,11 @@ class PodRecord:
     attempts: Attempts = field(default_factory=Attempts)
     status: Status = field(default_factory=dict)
 
-    # not saved
-    new_to_node: bool = False  # when it was added, neither the runtime nor a record had anything of it
-    restored: bool = False  # from the checkpoint: what it shows may be older than what was published last
-    asks_for_node: bool = False  # admission reads the Node from the API server before it rejects the pod
-    api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod
+    # The following fields are not saved.
+    new_to_node: bool = False  # whether neither the runtime nor a record had the pod when it was added
+    restored: bool = False  # whether it is from the checkpoint, so that its status may be older than the published one
+    asks_for_node: bool = False  # whether admission reads the Node from the API server before it rejects the pod
+    api_status: Status = field(default_factory=dict)  # as the API server has it, {} for a static pod
     resource_version: str = ""  # of the API object
     volumes: MountedVolumes | None = None
     observed: Observed = field(default_factory=Observed)
@@ -58,14 +57,14 @@ class PodRecord:
     setup: PodSetup = field(default_factory=PodSetup)
     last_written: LastWritten = field(default_factory=LastWritten)
     call: Call | None = None  # under way
-    given_up: bool = False  # the call was interrupted
-    starts: Mapping[str, Progress] = field(default_factory=dict)  # container -> towards its next start
-    volume_images: Mapping[str, Progress] = field(default_factory=dict)  # volume -> towards its image
+    given_up: bool = False  # whether the call was interrupted
+    starts: Mapping[str, Progress] = field(default_factory=dict)  # by container, towards its next start
+    volume_images: Mapping[str, Progress] = field(default_factory=dict)  # by volume, towards its image
     instance_facts: Mapping[str, InstanceFacts] = field(default_factory=dict)  # by container id
     warned: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # type of call -> newest warnings
     waits_for: str = ""  # what the newest step waited for
-    resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever event was missed
-    wake_at: float = NEVER  # steady seconds; the time of the next step if no event comes
+    resync_at: float = 0.0  # steady seconds at which the pod is listed again, in case an event was missed
+    wake_at: float = NEVER  # steady seconds of the next step if no event comes before
     garbage: frozenset[str] = frozenset()  # ids of dead containers to remove, whatever the pod keeps
     noted: tuple[PodEvent, ...] = ()  # events to record
     version: PodVersion = field(default_factory=lambda: PodVersion({}))  # of `saved.pod`
@@ -76,12 +75,12 @@ class PodRecord:
 
     @property
     def full_name(self) -> str:
-        """`<name>_<namespace>`."""
+        """The text `<name>_<namespace>`."""
         return f"{self.name}_{self.namespace}"
 
     @property
     def description(self) -> str:
-        """`<name>_<namespace>(<uid>)`, as in kubelet messages."""
+        """The text `<name>_<namespace>(<uid>)`, as in kubelet messages."""
         return f"{self.full_name}({self.uid})"
 
     @property
@@ -107,91 +106,91 @@ class PodRecord:
         return ephemeral_containers(self.saved.pod)
 
     def container(self, name: str) -> tuple[ContainerKind, dict[str, Any]] | None:
-        """Kind and spec of the container of this name; None = the pod has none (any more)."""
+        """Return kind and spec of the container of this name; None = the pod has none (any more)."""
         return self.version.containers.get(name)
 
     @property
     def is_static(self) -> bool:
-        """From any source but the API (pods.md 1.1)."""
+        """Whether the pod is from a source other than the API server (pods.md 1.1)."""
         return self.saved.source not in ("", "api")
 
     @property
     def host_network(self) -> bool:
-        """spec.hostNetwork."""
+        """Whether spec.hostNetwork is set."""
         return bool(self.spec.get("hostNetwork"))
 
     @property
     def deletion_requested(self) -> bool:
-        """metadata.deletionTimestamp is set."""
+        """Whether metadata.deletionTimestamp is set."""
         return bool((self.saved.pod.get("metadata") or {}).get("deletionTimestamp"))
 
     @property
     def sandboxes(self) -> tuple[Sandbox, ...]:
-        """What the runtime has, newest first."""
+        """The sandboxes that the runtime has, newest first."""
         seen = self.observed.runtime_pod
         return seen.sandboxes if seen else ()
 
     @property
     def instances(self) -> tuple[Container, ...]:
-        """What the runtime has, newest first."""
-        seen = self.observed.runtime_pod
-        return seen.containers if seen else ()
+        """The instances that the runtime has, newest first."""
+        return self.observed.instances
 
     def instances_of(self, container: str) -> list[Container]:
-        """The instances of one spec container, newest first."""
+        """Return the instances of one container of the spec, newest first."""
         return list(self.observed.by_name.get(container, ()))
 
     @property
     def alive(self) -> list[Container]:
-        """Instances that may be running a process."""
+        """The instances that may have a running process."""
         return self.observed.alive
 
     @property
     def ready_sandboxes(self) -> list[Sandbox]:
-        """Sandboxes that hold a network and a pause process."""
+        """The sandboxes that have a network and a pause process."""
         return [s for s in self.sandboxes if s.state is SandboxState.READY]
 
     @property
     def runs_after_end(self) -> bool:
-        """The pod has finished here and something of it runs: another agent of the node started it since."""
+        """Whether the pod has finished here and something of it runs, because another agent of the node started it."""
         return self.saved.state is PodState.FINISHED and bool(self.alive or self.ready_sandboxes)
 
     @property
     def may_run_after_end(self) -> bool:
-        """`runs_after_end`, or an earlier process finished the pod and this one has yet to list it in the runtime. A
-        pod of the API server that is still listed, and a rejected one, need no list: they never run again."""
+        """Whether `runs_after_end` is or may be true: it may where an earlier process finished the pod and this one has
+        not listed it in the runtime yet. A pod of the API server that is still listed, and a rejected one, never run
+        again."""
         unseen = self.restored and not self.observed.since_start and (self.saved.deleted or self.is_static)
         return self.runs_after_end or (self.saved.state is PodState.FINISHED and unseen and not self.saved.rejected)
 
     @property
     def evicted(self) -> bool:
-        """The pod is to end, or has ended, because of an eviction."""
+        """Whether the pod is to end, or has ended, because of an eviction."""
         return self.saved.ending.get("reason") == "Evicted"
 
     def newest_creation(self) -> int:
-        """When the newest known instance was created, in the runtime's nanoseconds."""
+        """Return when the newest known instance was created, in the runtime's nanoseconds."""
         return max((c.created_at for c in self.instances), default=0)
 
     @property
     def may_be_shown(self) -> bool:
-        """The status depends on an observation of this process, or on what does not change any more."""
+        """Whether the status may be published: it depends on an observation of this process, or does not change any
+        more."""
         over = self.saved.state in (PodState.TERMINATED, PodState.FINISHED)
         return self.saved.admission_decided and (
             self.observed.since_start or over or bool(self.saved.rejected) or not self.restored
         )
 
     def with_observation(self, runtime_pod: RuntimePod | None, at: float) -> "PodRecord":
-        """The record after what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
+        """Return the record after what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
         observed, attempts = observe(self.observed, self.attempts, self.saved, runtime_pod, at)
         return replace(self, observed=observed, attempts=attempts)
 
     def progress(self, container: str, volume: str = "") -> Progress:
-        """Towards the next start of the container, or towards the image of the volume."""
-        found = self.volume_images.get(volume) if volume else self.starts.get(container)
-        return found or NO_PROGRESS
+        """Return the progress towards the next start of the container, or towards the image of the volume."""
+        return (self.volume_images.get(volume) if volume else self.starts.get(container)) or NO_PROGRESS
 
     def with_progress(self, progress: Progress, container: str, volume: str = "") -> "PodRecord":
-        """The record with this progress of the container, or of the volume."""
+        """Return the record with this progress of the container, or of the volume."""
         if progress == self.progress(container, volume):
             return self
         if volume:
@@ -199,10 +198,10 @@ class PodRecord:
         return replace(self, starts={**self.starts, container: progress})
 
     def probes_of(self, container_id: str) -> ProbeResults | None:
-        """The newest results of the probes of this instance, None = there are none."""
+        """Return the newest results of the probes of this instance, None = there are none."""
         facts = self.instance_facts.get(container_id)
         return None if facts is None else facts.probes
 
     def with_event(self, kind: str, reason: str, message: str, container: str) -> "PodRecord":
-        """The record with one more Kubernetes Event to record, see `PodEvent`."""
+        """Return the record with one more Kubernetes Event to record, see `PodEvent`."""
         return replace(self, noted=(*self.noted, (kind, reason, message, container)))

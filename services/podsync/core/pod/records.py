@@ -1,6 +1,6 @@
-"""Every pod's record by UID: the one place where a decision's record replaces the one before it.
-
-Two indexes keep the work of one event independent of finished pods: UIDs by full name, and those not at rest.
+"""Has every pod's record by UID: the one place where the record of a decision replaces the earlier one.
+Two indexes keep the work of one event independent of the number of finished pods: UIDs by full name, and those not at
+rest.
 """
 
 from bus.messages.podsync import PodState
@@ -8,7 +8,7 @@ from services.podsync.core.pod.record import NEVER, PodRecord
 
 
 class Records:
-    """A record is at rest when its pod is finished and only events of that very pod can change it."""
+    """Has the records. A record is at rest when its pod is finished and only events of that pod can change it."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, PodRecord] = {}
@@ -23,14 +23,14 @@ class Records:
         self._named.setdefault(record.full_name, {})[record.uid] = None
 
     def put(self, record: PodRecord) -> None:
-        """Replace the record of this UID with a later one. Raises KeyError when there is none."""
+        """Replace the record of this UID with a later one. Raises KeyError where there is none."""
         if record.uid not in self.by_uid:
             raise KeyError(record.uid)
         self.by_uid[record.uid] = record
         self._changed[record.uid] = None
 
     def remove(self, uid: str) -> None:
-        """Remove a record. Raises KeyError when there is none."""
+        """Remove a record. Raises KeyError where there is none."""
         record = self.by_uid.pop(uid)
         self._at_work.pop(uid, None)
         self._changed[uid] = None
@@ -40,10 +40,10 @@ class Records:
             del self._named[record.full_name]
 
     def note_rest(self, uid: str) -> None:
-        """Call after every decision about a pod: evaluates whether its record is at rest now."""
+        """Evaluate whether the pod's record is at rest now; called after every decision about it."""
         record = self.by_uid.get(uid)
         if record is None:
-            return  # it was forgotten
+            return  # the pod was forgotten
         if record.saved.state is PodState.FINISHED and record.call is None and record.wake_at == NEVER:
             self._at_work.pop(uid, None)
         else:
@@ -55,9 +55,9 @@ class Records:
         return changed
 
     def at_work(self) -> list[PodRecord]:
-        """The records that are not at rest."""
+        """Return the records that are not at rest."""
         return [self.by_uid[uid] for uid in self._at_work]
 
     def namesakes(self, record: PodRecord) -> list[PodRecord]:
-        """The records of other UIDs with the same full name."""
+        """Return the records of other UIDs with the same full name."""
         return [self.by_uid[uid] for uid in self._named.get(record.full_name, ()) if uid != record.uid]

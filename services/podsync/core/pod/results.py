@@ -1,4 +1,4 @@
-"""What a call that succeeded found or made: one type for each kind of call, and None where only the success counts."""
+"""Has the results of calls that succeeded: one type for each kind of call, and None where only the success counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,17 +11,17 @@ from shared.model.runtime import Container, RuntimePod, Sandbox
 
 @dataclass(frozen=True, kw_only=True)
 class PodListed:
-    """Of LookAtPod, and of each call that starts, stops or removes: the pod as it was listed after the call."""
+    """Has the pod as it was listed by LookAtPod, or after a call that starts, stops or removes."""
 
     pod: RuntimePod
     cgroup_missing: bool = False  # LookAtPod: the pod's cgroup does not exist
     resources: Mapping[str, Any] | None = None  # LookAtPod: as of PodResized; None = not read
-    namesakes: tuple[RuntimePod, ...] = ()  # LookAtPod: the other pods of its name
+    namesakes: tuple[RuntimePod, ...] = ()  # LookAtPod: the other pods of the same name
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartListed:
-    """Of RunPodSandbox, StartContainer and KillPod, where the call can have changed nothing else."""
+    """Has what RunPodSandbox, StartContainer or KillPod changed, where the call can have changed nothing else."""
 
     sandbox: Sandbox | None = None
     containers: tuple[Container, ...] = ()
@@ -29,7 +29,7 @@ class PartListed:
 
 @dataclass(frozen=True, kw_only=True)
 class PodPrepared:
-    """Of PreparePod."""
+    """Has the result of PreparePod."""
 
     log_attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt among its log files
     cgroup_missing: bool = False  # the pod's cgroup does not exist and was not made
@@ -37,29 +37,29 @@ class PodPrepared:
 
 @dataclass(frozen=True, kw_only=True)
 class PodResized:
-    """The result of ResizePod."""
+    """Has the result of ResizePod."""
 
     resources: Mapping[str, Any] | None = None  # of the pod, as its cgroup has them; None = they cannot be read
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRead:
-    """Of FetchNode; None = the Node could not be read."""
+    """Has the result of FetchNode; None = the Node could not be read."""
 
     node: Object | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInspected:
-    """Of InspectImage."""
+    """Has the result of InspectImage."""
 
     image: ImageStatus | None  # None = not present
-    must_pull: bool = False  # it is present, and this pod's right to it has yet to be shown by a pull
+    must_pull: bool = False  # whether only a pull can show that this pod may use the image, which is present
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePulled:
-    """Of PullImage. Times in seconds."""
+    """Has the result of PullImage, with times in seconds."""
 
     image: ImageStatus | None
     took: float = 0.0  # of the pull alone
@@ -68,7 +68,7 @@ class ImagePulled:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerCreated:
-    """Of CreateContainer."""
+    """Has the result of CreateContainer."""
 
     container_id: str
     log_path: str = ""

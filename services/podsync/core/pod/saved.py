@@ -1,7 +1,6 @@
-"""What is on disk of a pod, besides its newest status: frozen values, and a field added to one of them is saved.
-
+"""Has what is on disk of a pod, besides its newest status: frozen values, each field of which is saved.
 A change is a new value (`dataclasses.replace`). A changed `Saved` is on disk before anything is published or called.
-Moments are steady seconds, as in `record`. Knows nothing of how it is written (`saved_record`).
+Moments are steady seconds, as in `record`. `saved_record` decides the format.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,23 +18,24 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True, kw_only=True)
 class CrashBackoff:
-    """Crash-loop back-off of one container (pods.md 7.2), which the runtime does not have."""
+    """Has the crash-loop back-off of one container (pods.md 7.2), which the runtime does not have."""
 
-    key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
+    key: str  # name/namespace/uid/container/image/resources: a change of image or resources resets the back-off
     seconds: float
     updated: float  # steady seconds of the start that set it
-    instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
+    instance: str  # the exited container that was counted, so that it is counted once
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedContainer:
-    """What podsync alone knows of one container. An instance is an id, or `#attempt` while it has none; "" = none."""
+    """Has what only podsync knows of one container. An instance is an id, or `#attempt` while it has none; "" =
+    none."""
 
-    # Instance that we start or have started. Removed when the runtime reports that the start failed; an instance that
-    # never ran without such a report was interrupted.
+    # Instance that we start or have started; "" again when the runtime reports that the start failed. An instance that
+    # never ran, without such a report, was interrupted.
     starting: str = ""
-    replacing: str = ""  # instance killed so that another one starts; removed when that start is over
-    # The same, where the other one did not start with the kill: the kill then counts for the crash-loop back-off.
+    replacing: str = ""  # instance killed so that another one starts; "" again when that start is over
+    # As `replacing`, where the other one did not start at once: the kill then counts for the crash-loop back-off.
     held_back: str = ""
     hook_owed: str = ""  # instance whose postStart has not ended
     hook_failed: str = ""  # instance to be stopped because its postStart failed
@@ -47,7 +47,7 @@ NOTHING_SAVED = SavedContainer()
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBackoff:
-    """Pull back-off of one image of this pod (pods.md 7.3)."""
+    """Has the pull back-off of one image of this pod (pods.md 7.3)."""
 
     seconds: float
     updated: float  # steady seconds
@@ -56,13 +56,13 @@ class ImageBackoff:
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """What podsync alone knows of a pod. The mappings are never changed in place."""
+    """Has what only podsync knows of a pod. The mappings are never changed in place."""
 
     source: str = ""
     pod: Pod = field(default_factory=dict)  # {} = known only from the runtime
     state: PodState = PodState.SYNC
-    deleted: bool = False  # no source lists it any more
-    restart_requested: bool = False  # listed again under the same UID while terminating
+    deleted: bool = False  # whether no source lists it any more
+    restart_requested: bool = False  # whether it was listed again under the same UID while terminating
     admission_decided: bool = True
     decided_by: str = ""  # identity of the start of the agent that admitted or rejected the pod
     active_since: float = 0.0  # steady seconds of `start_time`, 0 = not computed yet
@@ -71,11 +71,11 @@ class Saved:
     victims: tuple[str, ...] = ()  # UIDs preempted for this pod: it starts once they have stopped
     ending: Mapping[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
     allocation: Allocation | None = None  # `pod` has these resources; None = no verdict yet
-    # What a container was given, by name, where that is not the allocation; of one that does not run it has no effect.
+    # By name what a container was given, where that is not its allocation. It matters only while the container runs.
     actuated: Mapping[str, Resources] = field(default_factory=dict)
     pending_resize: PendingResize | None = None
     resize: ResizeInProgress | None = None
-    outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
+    outcome: str = ""  # the terminal phase of the pod, shown once nothing of it runs
     start_time: str = ""  # status.startTime
     terminating_since: float = 0.0  # steady seconds
     grace_seconds: int = 0
@@ -83,26 +83,26 @@ class Saved:
     finished_at: float = 0.0  # steady seconds
     containers: Mapping[str, SavedContainer] = field(default_factory=dict)  # by name; none is `NOTHING_SAVED`
     pre_stops: Mapping[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop began
-    restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
-    left_behind: tuple[str, ...] = ()  # instances that the runtime does not remove: the pod goes on beside them
+    restarting_all: bool = False  # RestartAllContainers: every instance is removed before the first one starts again
+    left_behind: tuple[str, ...] = ()  # instances that the runtime does not remove; the pod continues beside them
     image_backoff: Mapping[str, ImageBackoff] = field(default_factory=dict)  # by image
 
     def container(self, name: str) -> SavedContainer:
-        """What is saved of this container."""
+        """Return what is saved of this container."""
         return self.containers.get(name, NOTHING_SAVED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Attempt numbers, which the runtime has too: on disk within half a second, and before anything they could be read
-    from is removed."""
+    """Has attempt numbers, which the runtime has, too: they are on disk within half a second, and before anything from
+    which they can be read is removed."""
 
     sandbox: int = -1  # newest attempt known to have existed, -1 = none
     containers: Mapping[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
 
 
 def with_container(saved: Saved, name: str, container: SavedContainer) -> Saved:
-    """The same with this for the container; the very object where it is no change."""
+    """Return the facts with this value for the container; the same object where it is no change."""
     if container == saved.container(name):
         return saved
     if container == NOTHING_SAVED:
@@ -111,14 +111,14 @@ def with_container(saved: Saved, name: str, container: SavedContainer) -> Saved:
 
 
 def with_containers(saved: Saved, change: Callable[[SavedContainer], SavedContainer]) -> Saved:
-    """The same with this change of each container."""
+    """Return the facts with this change of each container."""
     for name, container in saved.containers.items():
         saved = with_container(saved, name, change(container))
     return saved
 
 
 def without(mapping: Mapping[_K, _V], *keys: _K) -> Mapping[_K, _V]:
-    """The mapping without these keys; the very object where it has none of them."""
+    """Return the mapping without these keys; the same object where it has none of them."""
     if not any(key in mapping for key in keys):
         return mapping
     return {key: value for key, value in mapping.items() if key not in keys}

@@ -1,9 +1,9 @@
-"""The checkpoint record of a pod: its identity, `Saved`, `Attempts` and the newest status as one flat object.
-
-Decides when a change must be saved at once, and which parts of a record count where others are not understood. Knows
-nothing of files.
+"""Converts a pod's identity, `Saved`, `Attempts` and newest status to its checkpoint record, one flat object, and back.
+Decides when a change must be saved at once, and which parts of a record count where others are not understood. Reads
+and writes no file.
 """
 
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
@@ -25,26 +25,30 @@ from shared.model.frozen_copy import replace
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
 _Part = TypeVar("_Part", Saved, Attempts)
 
-# Field -> its name in the checkpoint, where that is another one.
+# Field -> its name in the checkpoint, where the names differ.
 _NAMES: dict[type[Any], dict[str, str]] = {
     Saved: {},
     Attempts: {"sandbox": "sandbox_attempt", "containers": "attempts"},
 }
 # The entries of a saved resize.
 _PENDING: dict[str, type | tuple[type, ...]] = {
-    "generation": int, "decided": bool, "reason": str, "message": str, "since": (float, int)
-}  # fmt: skip
+    "generation": int,
+    "decided": bool,
+    "reason": str,
+    "message": str,
+    "since": (float, int),
+}
 _IN_PROGRESS: dict[str, type | tuple[type, ...]] = {"generation": int, "cgroup_written": bool, "error": str}
 _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
 
 
-# The checkpoint has one mapping by container for each field of a container, without defaults.
+# For each of these fields the checkpoint has a mapping by container, without default values.
 _OF_CONTAINERS = fields(SavedContainer)
 
 
 def must_be_saved(record: PodRecord) -> bool:
-    """Whether what changed since the newest save is known to podsync alone. What a finished pod looks like in the API
-    server is not of that kind."""
+    """Return whether only podsync knows what changed since the newest save, as it does not with the object of a
+    finished pod."""
     if record.last_written.saved is None:
         return True
     before = record.last_written.saved[0]
@@ -54,7 +58,7 @@ def must_be_saved(record: PodRecord) -> bool:
 
 
 def persisted(record: PodRecord) -> dict[str, Any]:
-    """The checkpoint record: identity, the fields of `Saved` and `Attempts` by their names, and `status`."""
+    """Return the checkpoint record: identity, the fields of `Saved` and `Attempts` by their names, and `status`."""
     identity = {"uid": record.uid, "name": record.name, "namespace": record.namespace}
     return identity | _plain(record.saved) | _plain(record.attempts) | {"status": record.status}
 
@@ -64,24 +68,25 @@ def restore(data: dict[str, Any]) -> PodRecord:
     Raises KeyError, TypeError, ValueError or AttributeError where a value is of the wrong kind."""
     identity = {name: data[name] for name in ("uid", "name", "namespace")}
     known = persisted(PodRecord(uid="", name="", namespace=""))
-    found = {"state": data["state"]} | {name: value for name, value in data.items() if name in known}
-    for name, value in found.items():
+    entries = {"state": data["state"]} | {name: value for name, value in data.items() if name in known}
+    for name, value in entries.items():
         if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
             raise TypeError(f"{name} is a {type(value).__name__}")
-    found["state"] = PodState(found["state"])
-    found |= {name: tuple(found.get(name, ())) for name in ("victims", "left_behind")}
-    found["containers"] = _containers(found)
-    found["image_backoff"] = _backoffs(ImageBackoff, found.get("image_backoff", {}))
-    found |= _resources(found)
-    found["pre_stops"] = {name: at for name, at in found.get("pre_stops", {}).items() if isinstance(at, float | int)}
-    saved, attempts = _part(Saved, found), _part(Attempts, found)
-    status = found.get("status", {})
+    entries["state"] = PodState(entries["state"])
+    entries |= {name: tuple(entries.get(name, ())) for name in ("victims", "left_behind")}
+    entries["containers"] = _containers(entries)
+    entries["image_backoff"] = _backoffs(ImageBackoff, entries.get("image_backoff", {}))
+    entries |= _resources(entries)
+    pre_stops = entries.get("pre_stops", {}).items()
+    entries["pre_stops"] = {name: at for name, at in pre_stops if isinstance(at, float | int)}
+    saved, attempts = _part(Saved, entries), _part(Attempts, entries)
+    status = entries.get("status", {})
     written = LastWritten(saved=(saved, attempts))
     return PodRecord(**identity, saved=saved, attempts=attempts, status=status, last_written=written, restored=True)
 
 
 def not_after(saved: Saved, now: float) -> Saved:
-    """The same with no moment in the future; `now` is steady seconds."""
+    """Return the facts with no moment in the future; `now` is steady seconds."""
     pending = saved.pending_resize
     saved = replace(
         saved,
@@ -103,7 +108,7 @@ def _container_not_after(container: SavedContainer, now: float) -> SavedContaine
 
 
 def _plain(part: Saved | Attempts) -> dict[str, Any]:
-    """The value's fields by their names in the checkpoint, as JSON has them."""
+    """Return the value's fields by their names in the checkpoint, as JSON has them."""
     plain = dict(vars(part))
     for field, name in _NAMES[type(part)].items():
         plain[name] = plain.pop(field)
@@ -124,20 +129,18 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
 def _resources(checkpoint: dict[str, Any]) -> dict[str, Any]:
     """Return allocation and resize. An entry that is not understood is left out: a resize that the source lists is then
     decided again."""
-    given = checkpoint.get("actuated", {})
-    found: dict[str, Any] = {"allocation": None, "pending_resize": None, "resize": None}
-    found["actuated"] = {name: resources for name, resources in given.items() if _are_resources(resources)}
-    try:
+    actuated = checkpoint.get("actuated", {})
+    result: dict[str, Any] = {"allocation": None, "pending_resize": None, "resize": None}
+    result["actuated"] = {name: resources for name, resources in actuated.items() if _are_resources(resources)}
+    with suppress(KeyError, TypeError, ValueError):
         if allocation := checkpoint.get("allocation"):
-            found["allocation"] = _allocation(allocation)
+            result["allocation"] = _allocation(allocation)
         if pending := checkpoint.get("pending_resize"):
             others = _known(_PENDING, pending)
-            found["pending_resize"] = PendingResize(wanted=_allocation(pending["wanted"]), **others)
+            result["pending_resize"] = PendingResize(wanted=_allocation(pending["wanted"]), **others)
         if resize := checkpoint.get("resize"):
-            found["resize"] = ResizeInProgress(**_known(_IN_PROGRESS, resize))
-    except (KeyError, TypeError, ValueError):
-        pass
-    return found
+            result["resize"] = ResizeInProgress(**_known(_IN_PROGRESS, resize))
+    return result
 
 
 def _allocation(saved: dict[str, Any]) -> Allocation:
@@ -152,37 +155,38 @@ def _are_resources(value: object) -> bool:
 
 
 def _known(types: dict[str, type | tuple[type, ...]], saved: dict[str, Any]) -> dict[str, Any]:
-    """The entries of these names. Raises TypeError for one of another type."""
+    """Return the entries of these names. Raises TypeError for an entry of another type."""
     known = {name: saved[name] for name in types if name in saved}
     if wrong := [name for name, value in known.items() if not isinstance(value, types[name])]:
         raise TypeError(f"{wrong[0]} has another type")
     return known
 
 
-def _part(kind: type[_Part], found: dict[str, Any]) -> _Part:
-    return kind(**{field: found[name] for field, name in _FIELDS[kind] if name in found})
+def _part(kind: type[_Part], entries: dict[str, Any]) -> _Part:
+    return kind(**{field: entries[name] for field, name in _FIELDS[kind] if name in entries})
 
 
 def _containers(checkpoint: dict[str, Any]) -> dict[str, SavedContainer]:
-    """By name, from the mappings of the checkpoint; an entry of another type is left out."""
-    found: dict[str, SavedContainer] = {}
+    """Return what is saved of containers by name, from the mappings of the checkpoint; an entry of another type is left
+    out."""
+    containers: dict[str, SavedContainer] = {}
     for field in _OF_CONTAINERS:
         entries = checkpoint.get(field.name, {})
         kind: type[Any] = type(field.default)
         if field.default is None:
             entries, kind = _backoffs(CrashBackoff, entries), CrashBackoff
-        for container, value in entries.items():
+        for name, value in entries.items():
             if isinstance(value, kind) and value != field.default:
-                found[container] = replace(found.get(container, NOTHING_SAVED), **{field.name: value})
-    return found
+                containers[name] = replace(containers.get(name, NOTHING_SAVED), **{field.name: value})
+    return containers
 
 
 def _backoffs(kind: type[_B], saved: dict[str, Any]) -> dict[str, _B]:
-    """By name; an entry that is not understood is left out, and that back-off begins again."""
+    """Return back-offs by name; an entry that is not understood is left out, and that back-off begins again."""
     types = {field.name: (float, int) if field.type is float else str for field in fields(kind)}
-    found: dict[str, _B] = {}
+    backoffs: dict[str, _B] = {}
     for name, value in saved.items():
         known = {key: part for key, part in value.items() if key in types} if isinstance(value, dict) else {}
         if known.keys() == types.keys() and all(isinstance(part, types[key]) for key, part in known.items()):
-            found[name] = kind(**known)
-    return found
+            backoffs[name] = kind(**known)
+    return backoffs

@@ -1,4 +1,4 @@
-"""The inputs and the result of a decision: what a pod's next step depends on, and that step."""
+"""Has the inputs and the result of a decision: what a pod's next step depends on, and that step."""
 
 from dataclasses import dataclass, field
 
@@ -8,26 +8,26 @@ from services.podsync.core.pod.record import PodEvent, PodRecord
 
 @dataclass(frozen=True, kw_only=True)
 class StepInputs:
-    """What a step depends on besides the pod's own record."""
+    """Has what a step depends on besides the pod's own record."""
 
     now: float  # seconds of the steady clock
-    name_taken: bool = False  # another pod of the same full name has not finished
+    name_taken: bool = False  # whether another pod of the same full name has not finished
     network_ready: bool = True
     network_message: str = ""
-    runtime_listed: bool = False  # pleg's list of the runtime's pods is complete and fresh
-    volumes_known: bool = True  # the replica of volumes.mounted is complete and fresh
+    runtime_listed: bool = False  # whether pleg's list of the runtime's pods is complete and fresh
+    volumes_known: bool = True  # whether the replica of volumes.mounted is complete and fresh
     maximum_backoff: float = 300.0  # seconds
     dead_instances_kept: int = 1  # of each container
-    still_listed: bool = False  # a source lists the pod (API: its object is still there)
-    victims_until: float = 0.0  # how long to wait at most for the pods preempted for this one, 0 = they have stopped
+    still_listed: bool = False  # whether a source lists the pod (API: its object still exists)
+    victims_until: float = 0.0  # until when to wait for the pods preempted for this one, 0 = they have stopped
     node_ips: tuple[str, ...] = ()  # the Node's addresses, else the machine's, as pod statuses show them
-    skew: float = 0.0  # seconds by which the wall clock has been set away from `now`
+    skew: float = 0.0  # seconds of the wall clock ahead of `now`
 
 
 @dataclass(kw_only=True)
 class Step:
-    """Do this call, or look again at that moment; `done` = this state of the pod has nothing left to do. `record` is
-    the pod's record after the decision."""
+    """Has the decision about a pod: a call, or the moment of the next decision. `done` = nothing is left to do in this
+    state of the pod. `record` is the pod's record after the decision."""
 
     record: PodRecord
     call: Call | None = None
@@ -39,9 +39,9 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Neither a call nor a wait was decided yet: the decision continues with `record`."""
+        """Whether neither a call nor a wait was decided yet, so that the decision continues with `record`."""
         return self.call is None and not self.waits_for and not self.done
 
     def wake_earlier(self, when: float) -> None:
-        """Look again at the earliest of all moments given."""
+        """Set the moment of the next decision, where it is earlier than the one set before."""
         self.wake_at = when if self.wake_at == 0.0 else min(self.wake_at, when)

@@ -1,4 +1,4 @@
-"""What the SLI of pod startup counts: whether a pod has started, has state, what it waited for (pods.md D); pure."""
+"""Decides for the SLI of pod startup whether a pod has started, has state, and what it waited for (pods.md D). Pure."""
 
 from collections.abc import Iterable
 
@@ -14,28 +14,28 @@ _SECOND = 1e9  # nanoseconds
 
 
 def has_started(status: Object) -> bool:
-    """Whether this pod status shows each regular container running."""
+    """Return whether this pod status shows each regular container as running."""
     states = [entry.get("state") or {} for entry in status.get("containerStatuses") or ()]
     return bool(states) and all((state.get("running") or {}).get("startedAt") for state in states)
 
 
 def is_stateful(pod: Object) -> bool:
-    """Whether the pod has a volume that outlives it, so that its start may wait for an attach."""
+    """Return whether the pod has a volume that outlives it, so that its start may wait for an attach."""
     return any(map(_outlives_pod, (pod.get("spec") or {}).get("volumes") or ()))
 
 
 def init_runs(pod: Object, instances: Iterable[Container]) -> list[Interval]:
-    """When the instances of the pod's init containers that have ended ran; sidecars, which do not end, are none."""
-    names = {one["name"] for one in init_containers(pod) if init_kind(one) is ContainerKind.INIT}
+    """Return when the ended instances of the pod's init containers ran, without sidecars."""
+    names = {spec["name"] for spec in init_containers(pod) if init_kind(spec) is ContainerKind.INIT}
     return [
-        (one.started_at / _SECOND, one.finished_at / _SECOND)
-        for one in instances
-        if one.name in names and 0 < one.started_at < one.finished_at
+        (instance.started_at / _SECOND, instance.finished_at / _SECOND)
+        for instance in instances
+        if instance.name in names and 0 < instance.started_at < instance.finished_at
     ]
 
 
 def covered(intervals: Iterable[Interval]) -> float:
-    """The seconds that lie in at least one of the intervals."""
+    """Return the seconds that are in at least one of the intervals."""
     total, until = 0.0, float("-inf")
     for begin, end in sorted(intervals):
         total += max(0.0, end - max(begin, until))

@@ -1,6 +1,5 @@
-"""The conditions of a pod's status: those the node owns, and the others' as they are (pods.md 9.4).
-
-Pure: `now` is wall seconds; a transition time moves with the condition's status only.
+"""Computes the conditions of a pod's status: the node's own, with those of other writers unchanged (pods.md 9.4).
+Pure: `now` is wall seconds; a transition time changes only with the condition's status.
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ RESTARTING_ALL = "AllContainersRestarting"
 
 
 class ConditionValue(NamedTuple):
-    """Status, reason and message of a condition."""
+    """Has status, reason and message of a condition."""
 
     status: bool
     reason: str = ""
@@ -29,7 +28,7 @@ class ConditionValue(NamedTuple):
 
 
 def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: float) -> list[Json]:
-    """All conditions, the node's own first."""
+    """Return all conditions, the node's own first."""
     containers_ready = _containers_ready(record, shown, phase)
     wanted = {
         "PodReadyToStartContainers": _ready_to_start(record),
@@ -55,19 +54,19 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         if observed and kind != RESTARTING_ALL:
             condition["observedGeneration"] = observed
         owned.append(condition)
-    return owned + [c for c in _given(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
+    return owned + [c for c in _api_conditions(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
 
 
 def _resizes(record: PodRecord) -> dict[str, tuple[ConditionValue, int]]:
-    """The conditions of resizes, each with the generation that listed the resources."""
-    found: dict[str, tuple[ConditionValue, int]] = {}
+    """Return the conditions of resizes, each with the generation that listed the resources."""
+    values: dict[str, tuple[ConditionValue, int]] = {}
     pending, resize = record.saved.pending_resize, record.saved.resize
     if pending is not None and pending.reason:
-        found[RESIZE_PENDING] = ConditionValue(True, pending.reason, pending.message), pending.generation
+        values[RESIZE_PENDING] = ConditionValue(True, pending.reason, pending.message), pending.generation
     if resize is not None:
         reason = "Error" if resize.error else ""
-        found[RESIZE_IN_PROGRESS] = ConditionValue(True, reason, resize.error), resize.generation
-    return found
+        values[RESIZE_IN_PROGRESS] = ConditionValue(True, reason, resize.error), resize.generation
+    return values
 
 
 def _ready_to_start(record: PodRecord) -> ConditionValue:
@@ -77,7 +76,8 @@ def _ready_to_start(record: PodRecord) -> ConditionValue:
 
 
 def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> ConditionValue:
-    """Once True it stays, though init containers may run again: in a new sandbox, or because all restart."""
+    """Compute Initialized, which stays True although init containers may run again: in a new sandbox, or because all
+    restart."""
     inits = record.init_containers
     completed = ConditionValue(True, "PodCompleted") if phase == "Succeeded" else ConditionValue(True)
     if not inits:
@@ -120,18 +120,18 @@ def _listed(unknown: Iterable[str], others: Iterable[str], word: str) -> str:
 
 
 def _ready(record: PodRecord, containers_ready: ConditionValue) -> ConditionValue:
-    """ContainersReady first, then the conditions that the readiness gates name."""
+    """Compute Ready from ContainersReady, and then from the conditions that the readiness gates name."""
     gates = record.spec.get("readinessGates") or ()
     if not containers_ready.status or not gates:
         return containers_ready
-    given = {c["type"]: c["status"] for c in _given(record)}
+    statuses = {c["type"]: c["status"] for c in _api_conditions(record)}
     messages = []
     for gate in gates:
         kind = gate.get("conditionType", "")
-        if kind not in given:
+        if kind not in statuses:
             messages.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
-        elif given[kind] != "True":
-            messages.append(f'the status of pod readiness gate "{kind}" is not "True", but {given[kind]}')
+        elif statuses[kind] != "True":
+            messages.append(f'the status of pod readiness gate "{kind}" is not "True", but {statuses[kind]}')
     return ConditionValue(False, "ReadinessGatesNotReady", ", ".join(messages)) if messages else containers_ready
 
 
@@ -143,10 +143,10 @@ def _restarting_all(record: PodRecord, phase: str) -> ConditionValue:
     return ConditionValue(False)
 
 
-def _given(record: PodRecord) -> list[Json]:
-    """Conditions as the API server has them; without it as they were last."""
-    given = record.api_status.get("conditions") if record.api_status else record.status.get("conditions")
-    return [c for c in given or () if isinstance(c, dict) and c.get("type") and c.get("status")]
+def _api_conditions(record: PodRecord) -> list[Json]:
+    """Return the conditions that the API server has; without it those that were shown last."""
+    known = record.api_status or record.status
+    return [c for c in known.get("conditions") or () if isinstance(c, dict) and c.get("type") and c.get("status")]
 
 
 def _was_true(record: PodRecord, kind: str) -> bool:

@@ -1,5 +1,5 @@
-"""What a container's status shows of its spec alone: mounts and resources (pods.md 9.2), and the same for the
-pod (pods.md 9.4). Computed once per version of a pod. sources accepts no pod with a nameless container or mount."""
+"""Computes what statuses show of the spec alone: mounts and resources of containers (pods.md 9.2), resources of the pod
+(pods.md 9.4). Computed once per version of a pod. sources accepts no pod with a nameless container or mount."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,22 +16,22 @@ _POD = "pod"
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerFacts:
-    """`resources` are those allocated to it; what the runtime made of them is not read."""
+    """Has what a container's status shows of its spec. `resources` are the allocated ones."""
 
     mounts: list[Json]
-    recursive_mounts: list[Json]  # the same where the runtime makes read-only mounts recursive
+    recursive_mounts: list[Json]  # `mounts` where the runtime makes read-only mounts recursive
     resources: Json
     allocated: Json
 
 
 def container_facts(record: PodRecord) -> dict[str, ContainerFacts]:
-    """By name, for containers of every kind."""
+    """Return the facts of containers of every kind, by name."""
     facts: dict[str, ContainerFacts] = _facts(record)[_CONTAINERS]
     return facts
 
 
 def pod_facts(record: PodRecord) -> Json:
-    """qosClass, resources and allocatedResources of the pod's status."""
+    """Return qosClass, resources and allocatedResources of the pod's status."""
     facts: Json = _facts(record)[_POD]
     return facts
 
@@ -47,7 +47,7 @@ def _facts(record: PodRecord) -> Json:
 
 
 def shown_resources(spec: Json) -> Json:
-    """`resources` of a container's status, for these of its spec."""
+    """Return `resources` of a container's status for those of its spec."""
     resources: Json = {kind: written(resource_list(spec, kind)) for kind in ("limits", "requests")}
     resources["claims"] = (spec.get("resources") or {}).get("claims")
     return {kind: amounts for kind, amounts in resources.items() if amounts}

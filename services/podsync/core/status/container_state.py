@@ -1,6 +1,5 @@
-"""One container instance as the API's `state` shows it, and the state of one that is lost (pods.md 9.2, 9.3).
-
-Knows instances and states; not which container of a pod they belong to, nor what may be done about them.
+"""Computes the API's `state` of a container instance, and of one that is lost (pods.md 9.2, 9.3).
+Knows instances and states, but neither the containers of the pod nor calls.
 """
 
 from typing import Any
@@ -13,15 +12,15 @@ NANOSECONDS = 1_000_000_000
 UNKNOWN_REASON = "ContainerStatusUnknown"
 RESTARTING_ALL_REASON = "RestartingAllContainers"
 RESTARTING_ALL_MESSAGE = "The container is removed because RestartAllContainers in place"
-KILLED = 137  # exit code of what is not known to have ended otherwise
-POD_MESSAGE_BYTES = 12288  # of the termination messages of all containers of a pod together
+KILLED = 137  # exit code of an instance whose end is not known
+MAX_POD_MESSAGE_BYTES = 12288  # of the termination messages of all containers of a pod together
 
 DELETED = "deleted.  The container used to be Running"
 TERMINATED = "terminated"
 
 
 def api_state(instance: Container, runtime_name: str) -> Json:
-    """`running`, `terminated`, or `waiting` without a reason."""
+    """Return `running`, `terminated`, or `waiting` without a reason."""
     if instance.state is ContainerState.RUNNING:
         return {"running": {"startedAt": rfc3339(instance.started_at / NANOSECONDS)}}
     if instance.state is not ContainerState.EXITED:
@@ -41,46 +40,39 @@ def api_state(instance: Container, runtime_name: str) -> Json:
 
 
 def lost(how: str) -> Json:
-    """The `terminated` of a container that is not found; `how`: the pod was DELETED or TERMINATED."""
-    message = f"The container could not be located when the pod was {how}"
-    return {
-        "exitCode": KILLED,
-        "reason": UNKNOWN_REASON,
-        "message": message,
-        "startedAt": None,
-        "finishedAt": None,
-    }
+    """Return the `terminated` of a container that is not found; `how`: the pod was DELETED or TERMINATED."""
+    return _terminated(KILLED, UNKNOWN_REASON, f"The container could not be located when the pod was {how}")
 
 
 def restarting_all_end() -> Json:
-    """The `terminated` of a container that was removed so that all containers of the pod start again (pods.md 5.7)."""
-    return {
-        "exitCode": KILLED,
-        "reason": RESTARTING_ALL_REASON,
-        "message": RESTARTING_ALL_MESSAGE,
-        "startedAt": None,
-        "finishedAt": None,
-    }
+    """Return the `terminated` of a container that was removed so that all containers of the pod start again (pods.md
+    5.7)."""
+    return _terminated(KILLED, RESTARTING_ALL_REASON, RESTARTING_ALL_MESSAGE)
 
 
 def assumed_completion() -> Json:
-    """The `terminated` of an init container the runtime has lost while the containers after it are there."""
+    """Return the `terminated` of an init container that the runtime has lost, while it has containers after it."""
     message = (
         "Unable to get init container status from container runtime and pod has been initialized, "
         "treat it as exited normally"
     )
-    return {"exitCode": 0, "reason": "Completed", "message": message, "startedAt": None, "finishedAt": None}
+    return _terminated(0, "Completed", message)
+
+
+def _terminated(exit_code: int, reason: str, message: str) -> Json:
+    return {"exitCode": exit_code, "reason": reason, "message": message, "startedAt": None, "finishedAt": None}
 
 
 def keep_message(state: Json, earlier: Json) -> None:
-    """The termination message file goes with the pod's directory; what was read from it once stays."""
+    """Keep the termination message that was shown of the same instance: the file is removed with the pod's
+    directory."""
     now, then = state.get("terminated"), earlier.get("terminated")
     if now and then and now.get("containerID") == then.get("containerID") and then.get("message"):
         now.setdefault("message", then["message"])
 
 
 def with_cut_messages(status: Json, limit: int) -> Json:
-    """The container status with termination messages of at most `limit` bytes."""
+    """Return the container status with termination messages of at most `limit` bytes."""
     for key in ("state", "lastState"):
         terminated = status[key].get("terminated")
         message = terminated.get("message") if terminated else None

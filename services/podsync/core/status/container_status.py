@@ -1,5 +1,4 @@
-"""The API statuses of a pod's containers, from the runtime's instances and the statuses before (pods.md 9.2).
-
+"""Computes the API statuses of a pod's containers from the runtime's instances and the earlier statuses (pods.md 9.2).
 Every container of the spec has one, from the first status on. Knows nothing of phases and conditions.
 """
 
@@ -10,7 +9,7 @@ from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.status.container_facts import ContainerFacts, container_facts, shown_resources
 from services.podsync.core.status.container_state import (
     DELETED,
-    POD_MESSAGE_BYTES,
+    MAX_POD_MESSAGE_BYTES,
     RESTARTING_ALL_MESSAGE,
     RESTARTING_ALL_REASON,
     TERMINATED,
@@ -34,14 +33,14 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerStatuses:
-    """Init containers and sidecars in the order of the spec; regular and ephemeral ones by name."""
+    """Has the statuses: init containers and sidecars in the order of the spec; regular and ephemeral ones by name."""
 
     init: tuple[Json, ...] = ()
     regular: tuple[Json, ...] = ()
     ephemeral: tuple[Json, ...] = ()
 
     def written(self) -> Json:
-        """The fields of the pod's status; a pod has no list of a kind that it has none of."""
+        """Return the fields of the pod's status; there is no list for a kind without containers."""
         lists = {
             "containerStatuses": self.regular,
             "initContainerStatuses": self.init,
@@ -51,30 +50,39 @@ class ContainerStatuses:
 
 
 def container_statuses(record: PodRecord, runtime_name: str, *, recursive: bool = False) -> ContainerStatuses:
-    """One status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive."""
+    """Return one status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive."""
     inits, regulars, ephemerals = record.init_containers, record.containers, record.ephemeral_containers
     waiting = "PodInitializing" if inits else "ContainerCreating"
-    limit = POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
+    limit = MAX_POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
     facts = container_facts(record)
 
-    def of(spec: Json, kind: ContainerKind, before: dict[str, Json]) -> Json:
+    def build(spec: Json, kind: ContainerKind, before: dict[str, Json]) -> Json:
         name = spec["name"]
-        one = _StatusBuilder(record, spec, kind, facts[name], before.get(name), waiting, runtime_name, recursive)
-        return with_cut_messages(one.status(), limit)
+        builder = _StatusBuilder(
+            record=record,
+            spec=spec,
+            kind=kind,
+            facts=facts[name],
+            before=before.get(name),
+            waiting=waiting,
+            runtime_name=runtime_name,
+            recursive=recursive,
+        )
+        return with_cut_messages(builder.status(), limit)
 
     before = _before(record, "containerStatuses")
-    regular = sorted((of(spec, ContainerKind.REGULAR, before) for spec in regulars), key=_name)
+    regular = sorted((build(spec, ContainerKind.REGULAR, before) for spec in regulars), key=_name)
     if not inits and not ephemerals:
         return ContainerStatuses(regular=tuple(regular))
     before = _before(record, "initContainerStatuses")
-    init = [of(spec, init_kind(spec), before) for spec in inits]
+    init = [build(spec, init_kind(spec), before) for spec in inits]
     before = _before(record, "ephemeralContainerStatuses")
-    ephemeral = sorted((of(spec, ContainerKind.EPHEMERAL, before) for spec in ephemerals), key=_name)
+    ephemeral = sorted((build(spec, ContainerKind.EPHEMERAL, before) for spec in ephemerals), key=_name)
     return ContainerStatuses(init=tuple(init), regular=tuple(regular), ephemeral=tuple(ephemeral))
 
 
 def has_regular_instance(record: PodRecord) -> bool:
-    """The current sandbox has an instance of a regular container, in any state."""
+    """Return whether the current sandbox has an instance of a regular container, in any state."""
     if not record.sandboxes:
         return False
     names, newest = {spec["name"] for spec in record.containers}, record.sandboxes[0].id
@@ -82,7 +90,7 @@ def has_regular_instance(record: PodRecord) -> bool:
 
 
 def _has_known_regular_instance(record: PodRecord) -> bool:
-    """The newest instance of a regular container is in the current sandbox, and the runtime knows its state."""
+    """Return whether the newest instance of a regular container is in the current sandbox, with a known state."""
     newest = [next(iter(record.instances_of(str(spec["name"]))), None) for spec in record.containers]
     sandbox = record.sandboxes[0].id if record.sandboxes else ""
     return any(c is not None and c.sandbox_id == sandbox and c.state is not ContainerState.UNKNOWN for c in newest)
@@ -98,39 +106,39 @@ def _name(status: Json) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _StatusBuilder:
-    """One container while its status is worked out."""
+    """Computes the status of one container."""
 
     record: PodRecord
     spec: Json
     kind: ContainerKind
     facts: ContainerFacts
     before: Json | None
-    waiting: str  # reason of one that has not been started yet
+    waiting: str  # the reason while it has not been started
     runtime_name: str
-    recursive: bool  # read-only mounts are made recursive where that is possible
+    recursive: bool  # whether read-only mounts are recursive where possible
 
     def status(self) -> Json:
-        """As it should be shown now."""
+        """Return the status as it is to be shown now."""
         instances = self.record.instances_of(self.spec["name"])
         newest = instances[0] if instances else None
         if newest is not None and start_under_way(self.record, newest):
             return self._with_waiting_reason(newest, self._before_start(newest, instances[1:]))
-        return self._with_waiting_reason(newest, self._of(instances))
+        return self._with_waiting_reason(newest, self._of_instances(instances))
 
-    def _of(self, instances: list[Container]) -> Json:
+    def _of_instances(self, instances: list[Container]) -> Json:
         return self._seen(instances[0], instances) if instances else self._vanished()
 
     def _before_start(self, starting: Container, earlier: list[Container]) -> Json:
-        """What was shown before this instance was made, until its start is over. An earlier one that was shown as
-        running then has ended since; this very one is shown on, once it was."""
+        """Return the status from before this instance was created, until its start is over. Where that shows an earlier
+        instance as running, which has ended since, compute it again."""
         before = self.before or {}
         shown_running = "running" in (before.get("state") or {})
         if before and (not shown_running or before.get("containerID") == f"{self.runtime_name}://{starting.id}"):
             return dict(before)
-        return self._of(earlier)
+        return self._of_instances(earlier)
 
     def _base(self) -> Json:
-        """A container that waits to be started; its earlier state is kept."""
+        """Return the status of a container that waits for its start, with its earlier state."""
         before = self.before or {}
         status: Json = {
             "name": self.spec["name"],
@@ -148,11 +156,11 @@ class _StatusBuilder:
         return status
 
     def _vanished(self) -> Json:
-        """The runtime has no instance: never started, or taken away, by us or behind our back."""
+        """Return the status of a container without an instance: it never started, or its instances were removed."""
         record, before = self.record, self.before
         state = (before or {}).get("state") or {}
         if before is not None and not record.observed.is_current:
-            return dict(before)  # after a restart, before the first look, nothing new is known
+            return dict(before)  # after a restart nothing new is known before the first list
         if before is not None and record.saved.restarting_all and before.get("containerID"):
             return self._purged(before)
         if before is not None and "terminated" in state:
@@ -170,7 +178,7 @@ class _StatusBuilder:
         return status
 
     def _purged(self, before: Json) -> Json:
-        """The status of a container that RestartAllContainers removed (pods.md 5.7); its restart is counted once."""
+        """Return the status of a container that RestartAllContainers removed (pods.md 5.7), and count its restart."""
         waiting = {"reason": RESTARTING_ALL_REASON, "message": RESTARTING_ALL_MESSAGE}
         return self._base() | {
             "state": {"waiting": waiting},
@@ -186,17 +194,18 @@ class _StatusBuilder:
         state = api_state(newest, self.runtime_name)
         count = max(newest.restart_count, before.get("restartCount", 0))
         if newest.state in (ContainerState.CREATED, ContainerState.RUNNING) and "terminated" in earlier:
-            count = max(newest.restart_count, before.get("restartCount", 0) + 1)  # whatever attempt the runtime knows
+            # Even where the runtime has no earlier attempt.
+            count = max(newest.restart_count, before.get("restartCount", 0) + 1)
         if newest.state is ContainerState.CREATED:
             state = self._waiting_to_run(earlier)
         if newest.state is ContainerState.UNKNOWN:
             if "running" in earlier:
                 state, count = {"terminated": lost(TERMINATED)}, before.get("restartCount", 0) + 1
             elif same_instance and (earlier.get("terminated") or {}).get("reason") == UNKNOWN_REASON:
-                state = earlier  # reported once; no more is known now
+                state = earlier  # the end was shown already, and no more is known now
         last = before.get("lastState") or {}
         keep_message(state, earlier)
-        keep_message(state, last)  # the last end, while it waits for a restart
+        keep_message(state, last)  # of the last end, while the container waits for a restart
         status = self._base() | {
             "state": state,
             "image": newest.image or self.spec.get("image", ""),
@@ -217,16 +226,16 @@ class _StatusBuilder:
         return status | {"ready": ready or self._ready_by_end(status["state"]), "started": started}
 
     def _waiting_to_run(self, earlier: Json) -> Json:
-        """The state of an instance that is made and not started yet: the reason stays that it had before."""
+        """Return the state of an instance that is created and not started, with the reason that it had before."""
         waiting = earlier.get("waiting") or {}
         return {"waiting": waiting if waiting.get("reason") else {"reason": self.waiting}}
 
     def _resources(self, newest: Container) -> Json:
-        """Those that a running instance was given, for any other those that are allocated."""
-        given = self.record.saved.actuated.get(newest.name)
-        if given is None or newest.state is not ContainerState.RUNNING:
+        """Return the actuated resources of a running instance, and the allocated ones of any other."""
+        actuated = self.record.saved.actuated.get(newest.name)
+        if actuated is None or newest.state is not ContainerState.RUNNING:
             return self.facts.resources
-        return shown_resources({"resources": given})
+        return shown_resources({"resources": actuated})
 
     def _show_last(self, status: Json, instances: list[Container], *, same_instance: bool) -> None:
         before = self.before or {}
@@ -241,14 +250,14 @@ class _StatusBuilder:
             status |= {"lastState": status["state"], "state": {"waiting": {"reason": self.waiting}}}
 
     def _leaves_an_end(self, state: Json, newest: Container) -> bool:
-        """Ended by us for another instance to start where the policy allows no restart: an end once shown could never
-        be left again (pods.md 9.5)."""
+        """Return whether we ended the instance so that another one starts, although the policy allows no restart: the
+        end must not be shown, because such a container may never leave it (pods.md 9.5)."""
         if "terminated" not in state or self.record.saved.container(self.spec["name"]).replacing != newest.id:
             return False
         return not restarts_after(self.record, self.spec, newest.exit_code)
 
     def _ready_by_end(self, state: Json) -> bool:
-        """A plain init container is ready once it has done its work."""
+        """Return whether the container is a plain init container that has succeeded, and is ready therefore."""
         ended: Json = state.get("terminated") or {"exitCode": 1}
         return self.kind is ContainerKind.INIT and ended["exitCode"] == 0
 
@@ -262,12 +271,12 @@ class _StatusBuilder:
         results = self.record.probes_of(instance.id)
         started = not self.spec.get("startupProbe")
         if not started:
-            found = results.startup if results is not None else ProbeResult.NONE
-            started = found == ProbeResult.SUCCESS or (found == ProbeResult.NONE and bool(before.get("started")))
+            result = results.startup if results is not None else ProbeResult.NONE
+            started = result == ProbeResult.SUCCESS or (result == ProbeResult.NONE and bool(before.get("started")))
         if not self.spec.get("readinessProbe") or not started:
             return started, started
-        found = results.readiness if results is not None else ProbeResult.NONE
-        return started, found == ProbeResult.SUCCESS or (found == ProbeResult.NONE and bool(before.get("ready")))
+        result = results.readiness if results is not None else ProbeResult.NONE
+        return started, result == ProbeResult.SUCCESS or (result == ProbeResult.NONE and bool(before.get("ready")))
 
     def _with_waiting_reason(self, newest: Container | None, status: Json) -> Json:
         """Show why a container that should run is not started; its state moves to lastState (pods.md 7.1)."""
@@ -283,5 +292,5 @@ class _StatusBuilder:
 
     def _should_start(self, newest: Container | None) -> bool:
         if self.kind is ContainerKind.EPHEMERAL:
-            return newest is None or newest.started_at == 0  # of one that could not be started that stays all there is
+            return newest is None or newest.started_at == 0  # an ephemeral container has one start
         return should_restart(self.record, self.spec, newest)

@@ -1,6 +1,5 @@
-"""The phase of a pod, from its containers' statuses (pods.md 9.1).
-
-A sidecar is an init container that restarts always. `restart_rules` decides whether a container starts again.
+"""Computes the phase of a pod from its containers' statuses (pods.md 9.1).
+A sidecar is an init container that always restarts. `restart_rules` decides whether a container starts again.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ Json = dict[str, Any]
 @dataclass
 class _Counts:
     pending_init: int = 0
-    failed_init: int = 0  # for good
+    failed_init: int = 0  # without another start
     pending_sidecars: int = 0
     unknown: int = 0
     running: int = 0
@@ -32,7 +31,7 @@ class _Counts:
 
 
 def pod_phase(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str:
-    """`over`: nothing of the pod runs any more, or will. A terminal phase, once come to, is never left."""
+    """Return the phase. `over`: nothing of the pod runs any more, or will. A terminal phase stays."""
     for before in (record.api_status.get("phase"), record.saved.outcome):
         if before in TERMINAL_PHASES:
             return str(before)
@@ -40,7 +39,7 @@ def pod_phase(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str
         return "Failed"
     phase = _from_containers(record, shown, over=over)
     if over and not record.is_static and phase not in TERMINAL_PHASES:
-        return "Failed"  # it was ended before it could come to an end itself (pods.md 9.6)
+        return "Failed"  # the pod was ended before it ended by itself (pods.md 9.6)
     return phase
 
 
@@ -104,7 +103,7 @@ def _count_regular(record: PodRecord, statuses: Mapping[str, Json], counts: _Cou
 
 
 def _end(status: Json) -> Json | None:
-    """How it ended, now or the last time."""
+    """Return the end of the newest instance, or of the one before it; None = neither has ended."""
     end: Json | None = status["state"].get("terminated") or (status.get("lastState") or {}).get("terminated")
     return end
 
@@ -114,7 +113,8 @@ def _succeeded(status: Json) -> bool:
 
 
 def _restarts(record: PodRecord, spec: Json, status: Json) -> bool:
-    """Another instance is to come: by the rules, or because this one was ended for that, alone or with all others."""
+    """Return whether another instance is to start: by the rules, or because this one was ended for that, alone or with
+    all others."""
     end = _end(status) or {}
     if (
         record.saved.restarting_all
@@ -126,7 +126,7 @@ def _restarts(record: PodRecord, spec: Json, status: Json) -> bool:
 
 
 def _being_replaced(record: PodRecord, container: str) -> bool:
-    """We ended the newest instance, gone by now or not, to start another one, or that one's start is not over."""
+    """Return whether we ended the newest instance, which may be gone, to start another one whose start is not over."""
     instances = record.instances_of(container)
     if not instances:
         return bool(record.saved.container(container).replacing)

@@ -1,6 +1,5 @@
-"""The API status of a pod, put together: containers, phase, conditions, addresses (pods.md 9).
-
-Pure: `now` is wall seconds; the newest status of the record is the baseline, so that transition times stay.
+"""Assembles the API status of a pod: containers, phase, conditions, addresses (pods.md 9).
+Pure: `now` is wall seconds. The new status continues from the record's, so that transition times stay.
 """
 
 from typing import Any
@@ -31,7 +30,7 @@ def pod_status(
     handlers: tuple[RuntimeHandler, ...] | None = None,
     gates_off: frozenset[str] = frozenset(),
 ) -> Json:
-    """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (pods.md 3.3).
+    """Return the complete status as of now. A rejected pod shows its rejection and nothing else (pods.md 3.3).
     `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`."""
     generation = (record.saved.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(record)
@@ -74,7 +73,8 @@ def _actual_resources(record: PodRecord) -> Json | None:
 
 
 def _mounts_recursively(record: PodRecord, handlers: tuple[RuntimeHandler, ...] | None) -> bool:
-    """The pod's runtime handler makes read-only mounts recursive. That of a RuntimeClass is known of a sandbox."""
+    """Return whether the pod's runtime handler makes read-only mounts recursive. The handler of a RuntimeClass is known
+    once the pod has a sandbox."""
     name = record.sandboxes[0].runtime_handler if record.sandboxes else ""
     if not record.sandboxes and record.spec.get("runtimeClassName"):
         return False
@@ -82,7 +82,8 @@ def _mounts_recursively(record: PodRecord, handlers: tuple[RuntimeHandler, ...] 
 
 
 def is_starting(record: PodRecord) -> bool:
-    """Nothing of the pod has run yet and nothing keeps it from running: what it shows now it shows for moments."""
+    """Return whether nothing of the pod has run yet and nothing keeps it from running: its status changes within
+    moments."""
     made = all(c.state is ContainerState.CREATED for c in record.instances)
     return (
         made
@@ -92,6 +93,6 @@ def is_starting(record: PodRecord) -> bool:
 
 
 def container_ids(record: PodRecord) -> tuple[str, ...]:
-    """Bare ids of the running instances: what pleg should be watching. One that is only created has no process yet,
-    and naming it then would make pleg look too early and not again."""
+    """Return the ids of the running instances, which pleg watches. A created instance is not among them: pleg would
+    observe it before it has a process, and not again."""
     return tuple(c.id for c in record.instances if c.state is ContainerState.RUNNING)

@@ -1,6 +1,5 @@
-"""Which changes of a pod's status may be shown, and what is shown of a pod that is over (pods.md 9.5, 9.6).
-
-Compares statuses; what they are made from is none of its business.
+"""Decides which changes of a pod's status may be shown, and what is shown of a pod that is over (pods.md 9.5, 9.6).
+Compares statuses, and does not know what they are computed from.
 """
 
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ _GUARDED = ("containerStatuses", "initContainerStatuses")
 
 
 def withheld(record: PodRecord, status: Json) -> Json:
-    """What of the status may be shown: a terminal phase not before nothing of the pod can be running, and nothing at
-    all while a container would come back from an end that it may not leave, or a finished pod runs or is ended again.
+    """Return what may be shown of the status. A terminal phase is shown once nothing of the pod can run. The earlier
+    status stays while a container would leave an end that it may not leave, or a finished pod runs or is ended again.
     """
     if record.saved.rejected:
         return status
@@ -37,7 +36,7 @@ def withheld(record: PodRecord, status: Json) -> Json:
 
 
 def illegally_restarted(record: PodRecord, status: Json) -> str:
-    """The first container that was shown as terminated, is not any more, and may not run again; "" = none."""
+    """Return the first container that was shown as terminated, is not any more, and may not run again; "" = none."""
     if record.spec.get("restartPolicy", "Always") == "Always" or may_restart_all(record):
         return ""
     for field in _GUARDED:
@@ -52,15 +51,15 @@ def illegally_restarted(record: PodRecord, status: Json) -> str:
 
 
 def _may_run_again(record: PodRecord, name: str, end: Mapping[str, Any]) -> bool:
-    found = record.container(name)
-    if found is None:
+    entry = record.container(name)
+    if entry is None:
         return True
-    return is_sidecar(found[1]) or restarts_after(record, found[1], int(end.get("exitCode", 0)))
+    return is_sidecar(entry[1]) or restarts_after(record, entry[1], int(end.get("exitCode", 0)))
 
 
 def with_ends(record: PodRecord, shown: ContainerStatuses) -> ContainerStatuses:
-    """The containers of a pod that is over (TerminatePod): what has no end gets one, where it can have been started.
-    Of the init containers those count up to the last one that was, and the first in any case."""
+    """Return the containers of a pod that is over (TerminatePod): each that can have been started has an end. Of the
+    init containers these are the first one, and all up to the last one that was started."""
     inits = shown.init
     last = max((i for i, status in enumerate(inits) if _was_started(status)), default=0)
     return ContainerStatuses(

@@ -1,7 +1,6 @@
-"""What has to be done for a pod that should run: sandbox, containers to kill and to start (pods.md 5.2, 5.3).
-
-Compares the spec with what the runtime has, and gives the containers in the order in which they start. The back-off is
-decided in `crash_backoff`, images in `image_steps`; `steps` calls them.
+"""Decides for a pod that should run its sandbox, the containers to kill and those to start (pods.md 5.2, 5.3).
+Compares the spec with what the runtime has, and returns the containers in the order in which they start.
+`crash_backoff` decides the back-off, `image_steps` the images; `steps` calls them.
 """
 
 from dataclasses import dataclass
@@ -20,16 +19,16 @@ from shared.podspec.resources import is_sidecar
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxDecision:
-    """Whether a new sandbox is due, and under which attempt number."""
+    """Has whether a new sandbox is needed, and its attempt number."""
 
     create: bool
     attempt: int
-    changed: Sandbox | None = None  # the sandbox it takes the place of, where that is worth an event
+    changed: Sandbox | None = None  # the sandbox that it replaces, where that has an event
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodActions:
-    """The difference between a pod's spec and the runtime."""
+    """Has the difference between a pod's spec and the runtime."""
 
     kill_pod: bool = False
     create_sandbox: bool = False
@@ -40,7 +39,7 @@ class PodActions:
 
 
 def decide_sandbox(record: PodRecord) -> SandboxDecision:
-    """The table of pods.md 5.2."""
+    """Decide whether the pod needs a new sandbox (the table of pods.md 5.2)."""
     if not record.sandboxes:
         return SandboxDecision(create=True, attempt=record.attempts.sandbox + 1)
     newest = record.sandboxes[0]
@@ -56,8 +55,8 @@ def decide_sandbox(record: PodRecord) -> SandboxDecision:
 
 
 def compute_pod_actions(record: PodRecord) -> PodActions:
-    """What separates the pod from its spec: ephemeral containers, then init containers, then, behind those, regular
-    ones. Where no regular container runs on and none is to start, everything left of the pod ends."""
+    """Return what to kill and start so that the pod has its spec: ephemeral containers, then init containers, then
+    regular ones. Where no regular container stays and none is to start, the rest of the pod is killed."""
     sandbox = decide_sandbox(record)
     if sandbox.create:
         return _with_new_sandbox(record, sandbox)
@@ -71,14 +70,17 @@ def compute_pod_actions(record: PodRecord) -> PodActions:
     kill: list[ContainerKill] = []
     kept = False
     for spec in record.containers:
-        found = _regular_kill(record, spec)
-        if found is not None:
-            kill.append(found)
         newest = _newest(record, spec)
         running = newest is not None and newest.state is ContainerState.RUNNING
-        if found.restart if found is not None else not running and should_restart(record, spec, newest):
+        to_kill = _regular_kill(record, spec)
+        if to_kill is not None:
+            kill.append(to_kill)
+            starts = to_kill.restart
+        else:
+            kept = kept or running
+            starts = not running and should_restart(record, spec, newest)
+        if starts:
             start.append(str(spec["name"]))
-        kept = kept or (running and found is None)
     if not kept and not start:
         return PodActions(kill_pod=True, sandbox_attempt=sandbox.attempt)
     return PodActions(
@@ -96,7 +98,7 @@ def _starts(record: PodRecord, spec: dict[str, Any]) -> bool:
 
 
 def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | None:
-    """Whether the newest instance of a regular container must go, and whether another follows."""
+    """Return the kill of a regular container's newest instance; None = the instance stays, or does not run."""
     name, newest = str(spec["name"]), _newest(record, spec)
     if newest is None or newest.state not in (ContainerState.RUNNING, ContainerState.UNKNOWN):
         return None
@@ -108,7 +110,7 @@ def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | No
     if not is_hash_of(spec, newest.spec_hash):
         return ContainerKill(instance=newest, message=f"Container {name} definition changed, will be restarted")
     if failed := failed_probe(record, newest):
-        restart = restart_policy(record, spec) != "Never"  # exit codes do not count here
+        restart = restart_policy(record, spec) != "Never"  # rules on exit codes do not count after this kill
         message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
         grace = probe_grace(spec, failed)
         return ContainerKill(instance=newest, message=message, restart=restart, grace=grace)
@@ -118,13 +120,13 @@ def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | No
 
 
 def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
-    """Everything of the old sandbox ends; what ran to its end for good is not run again (pods.md 5.3.2)."""
+    """Kill everything of the old sandbox, and start in a new one what has not ended for good (pods.md 5.3.2)."""
     started_once = {c.name for c in record.instances}
     if record.spec.get("restartPolicy") == "Never" and sandbox.attempt != 0 and started_once:
         return _with_new_sandbox_for_some(record, sandbox)
     start = []
     for spec in record.containers:
-        newest = _newest(record, spec)  # one that runs has not succeeded, whatever earlier instances did
+        newest = _newest(record, spec)
         done = newest is not None and newest.state is ContainerState.EXITED and newest.exit_code == 0
         if done and restart_policy(record, spec) == "OnFailure" and not should_restart(record, spec, newest):
             continue
@@ -134,8 +136,8 @@ def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions
 
 
 def _with_new_sandbox_for_some(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
-    """Of a pod that never restarts, the containers go on whose own restart policy or rules restart them, with those
-    that have not run yet; where there are none the pod ends (pods.md 5.3.2a)."""
+    """Decide for a pod that never restarts: containers whose own restart policy or rules restart them continue, with
+    those that have not run yet; where there are none the pod ends (pods.md 5.3.2a)."""
     initializing = [spec for spec in record.init_containers if not is_sidecar(spec)]
     if any(_newest(record, spec) for spec in record.containers):
         initializing = []
@@ -154,7 +156,8 @@ def goes_on(record: PodRecord, spec: dict[str, Any]) -> bool:
 
 
 def _in_new_sandbox(record: PodRecord, sandbox: SandboxDecision, start: list[str], *, create: bool) -> PodActions:
-    """The pod initialises again in the new sandbox: its first init container starts before all others."""
+    """Return the actions for a new sandbox, in which the pod initializes again: its first init container starts
+    first."""
     if record.init_containers:
         start = [record.init_containers[0]["name"]]
     return PodActions(

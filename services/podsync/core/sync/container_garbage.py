@@ -1,5 +1,5 @@
-"""Which dead containers go beyond those that each pod removes by itself: the limits of the node, and all of finished
-pods when a filesystem is full (node.md 5.4, 6.2).
+"""Decides which dead containers are removed beyond those that each pod removes itself: by the limits of the node, and
+all of finished pods when a filesystem is full (node.md 5.4, 6.2).
 
 A pod that has not finished keeps the newest instance of each container: its next start depends on it.
 """
@@ -16,8 +16,8 @@ NANOSECONDS = 1e9
 
 @dataclass(frozen=True, kw_only=True)
 class GarbageLimits:
-    """`minimum_age`: seconds since the creation of a container; `per_container`: dead instances that each container
-    keeps; `total`: dead containers on the node. A negative number is no limit."""
+    """Has the configured limits. `minimum_age`: seconds since the creation of a container; `per_container`: dead
+    instances that each container keeps; `total`: dead containers on the node. A negative number means no limit."""
 
     minimum_age: float = 0.0
     per_container: int = 1
@@ -26,7 +26,7 @@ class GarbageLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class _Unit:
-    """The removable instances of one container, the newest first."""
+    """Has the removable instances of one container, the newest first."""
 
     uid: str
     finished: bool
@@ -36,8 +36,8 @@ class _Unit:
 def garbage(
     records: Iterable[PodRecord], limits: GarbageLimits, wall: float, *, pressed: bool = False
 ) -> dict[str, frozenset[str]]:
-    """Pod UID -> ids of the containers to remove. `wall`: seconds of the wall clock; `pressed`: finished pods keep
-    nothing."""
+    """Return the ids of the containers to remove, by pod UID. `wall`: seconds of the wall clock; `pressed`: finished
+    pods keep nothing."""
     units = [unit for record in records for unit in _units(record, (wall - limits.minimum_age) * NANOSECONDS)]
     left = [_cut(unit, 0 if pressed and unit.finished else limits.per_container) for unit in units]
     if limits.total >= 0 and _count(left) > limits.total:
@@ -54,13 +54,13 @@ def _units(record: PodRecord, created_before: float) -> list[_Unit]:
     finished = record.saved.state is PodState.FINISHED
     if not finished and record.saved.state is not PodState.SYNC:
         return []
-    found = []
+    units = []
     for name in dict.fromkeys(container.name for container in record.instances):
         instances = record.instances_of(name)[0 if finished else 1 :]
         dead = tuple(c for c in instances if c.state is ContainerState.EXITED and c.created_at <= created_before)
         if dead:
-            found.append(_Unit(uid=record.uid, finished=finished, dead=dead))
-    return found
+            units.append(_Unit(uid=record.uid, finished=finished, dead=dead))
+    return units
 
 
 def _cut(unit: _Unit, limit: int) -> _Unit:

@@ -1,11 +1,11 @@
-"""Why a running container must not go on as it is, and how it is stopped (pods.md 5.3, 8.2, 8.3)."""
+"""Decides why a running container is killed, and how it is stopped (pods.md 5.3, 8.2, 8.3)."""
 
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from services.podsync.core.pod.instructions import ContainerStop
-from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
+from services.podsync.core.pod.lifecycle import MIN_STOP_SECONDS
 from services.podsync.core.pod.record import PodRecord
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container
@@ -15,50 +15,50 @@ from shared.podspec.resources import is_sidecar
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerKill:
-    """A running container that must not go on as it is."""
+    """Has a running container to kill."""
 
     instance: Container
     message: str  # of the Killing event
-    restart: bool = True  # another instance is to take its place
-    grace: int | None = None  # seconds, where its probe has a grace period of its own
+    restart: bool = True  # whether another instance is to replace it
+    grace: int | None = None  # seconds, where the probe has a grace period of its own
 
 
 def failed_probe(record: PodRecord, instance: Container, kinds: tuple[str, ...] = ("liveness", "startup")) -> str:
-    """The first of these probes whose result requires a kill of the instance, else ""."""
+    """Return the first of these probes whose result requires a kill of the instance, else ""."""
     results = record.probes_of(instance.id)
     return next((kind for kind in kinds if results is not None and getattr(results, kind) == ProbeResult.FAILURE), "")
 
 
 def probe_grace(spec: dict[str, Any], kind: str) -> int | None:
-    """Seconds of grace that the probe of this kind sets for its own kills."""
+    """Return the seconds of grace that the probe of this kind sets for its own kills; None = it sets none."""
     grace = (spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
     return int(grace) if grace is not None else None
 
 
 def spec_grace(record: PodRecord) -> int:
-    """spec.terminationGracePeriodSeconds."""
+    """Return spec.terminationGracePeriodSeconds."""
     return int(record.spec.get("terminationGracePeriodSeconds") or 0)
 
 
 def container_stop(record: PodRecord, instance: Container, grace: int, after: tuple[str, ...] = ()) -> ContainerStop:
-    """How to stop this instance within `grace` seconds. Its preStop runs where there is time for it; of a container
-    that the spec does not have nothing is known."""
-    found = record.container(instance.name)
-    hook = ((found[1].get("lifecycle") or {}) if found else {}).get("preStop")
+    """Return how to stop this instance within `grace` seconds. Its preStop hook runs where there is time for it, and
+    the spec has the container."""
+    entry = record.container(instance.name)
+    hook = entry is not None and (entry[1].get("lifecycle") or {}).get("preStop")
     return ContainerStop(
         container=instance.name,
         container_id=instance.id,
-        grace_seconds=max(grace, MINIMUM_STOP_SECONDS),
+        grace_seconds=max(grace, MIN_STOP_SECONDS),
         pre_stop=bool(hook) and grace > 0,
         after=after,
     )
 
 
 def stops_of_pod(record: PodRecord, grace: int) -> tuple[ContainerStop, ...]:
-    """Of everything alive, at once, with `grace` seconds; but a sidecar outlives the regular containers and the
-    sidecar after it."""
+    """Return the stops of everything alive, in parallel, with `grace` seconds; but a sidecar is stopped after the
+    regular containers and the sidecar that follows it in the spec."""
     alive = record.alive
-    kinds = {c.name: found[0] for c in alive if (found := record.container(c.name)) is not None}
+    kinds = {c.name: entry[0] for c in alive if (entry := record.container(c.name)) is not None}
     regular = tuple(c.id for c in alive if kinds.get(c.name) is ContainerKind.REGULAR)
     sidecars = [str(s["name"]) for s in record.init_containers if is_sidecar(s)]
     following = dict(pairwise(sidecars))

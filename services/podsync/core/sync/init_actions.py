@@ -1,6 +1,5 @@
-"""What the init containers and sidecars of a pod need: which is next, which runs again, which must go (pods.md 5.4).
-
-Reads them from the last to the first: a container that has started shows that all before it have completed once.
+"""Decides which init container or sidecar starts next, runs again, or is killed (pods.md 5.4).
+Examines them from the last to the first: a container that has started shows that all before it have completed once.
 Decides nothing about back-off or images.
 """
 
@@ -20,7 +19,7 @@ from shared.podspec.earlier_hash import is_hash_of
 
 @dataclass(frozen=True, kw_only=True)
 class InitActions:
-    """`initialized`: the regular containers may run; `failed`: they never will."""
+    """Has what to do. `initialized`: the regular containers may run; `failed`: they never will."""
 
     initialized: bool = True
     failed: bool = False
@@ -30,17 +29,17 @@ class InitActions:
 
 @dataclass(kw_only=True)
 class _Scan:
-    """What was found on the way from the last init container to the first."""
+    """Has the results of the containers examined so far, from the last init container to the first."""
 
     initialized: bool
-    begun: bool  # a later container, or a regular one, was there: the one at hand was through before
+    begun: bool  # whether a later container has an instance, so that the next one examined has completed once
     failed: bool = False
     start: list[int] = field(default_factory=list)
     kill: list[ContainerKill] = field(default_factory=list)
 
 
 def compute_init_actions(record: PodRecord) -> InitActions:
-    """What separates the init containers from the spec, in the current sandbox."""
+    """Return what to kill and start so that the init containers have their spec, in the current sandbox."""
     specs = record.init_containers
     initialized = has_initialized(record)
     scan = _Scan(initialized=initialized, begun=initialized)
@@ -65,8 +64,8 @@ def compute_init_actions(record: PodRecord) -> InitActions:
     return InitActions(initialized=scan.initialized, start=tuple(names), kill=tuple(reversed(scan.kill)))
 
 
-def _go_on_after(record: PodRecord, scan: _Scan, index: int) -> None:
-    """This one is through: the next may start, or all are."""
+def _start_after(record: PodRecord, scan: _Scan, index: int) -> None:
+    """Start the container after this one, which has completed, or note that all have."""
     if index == len(record.init_containers) - 1:
         scan.initialized = True
     elif not scan.begun:
@@ -81,7 +80,7 @@ def _examine_plain(record: PodRecord, scan: _Scan, index: int, newest: Container
         case ContainerState.EXITED if record.saved.container(newest.name).replacing == newest.id:
             scan.start.append(index)
         case ContainerState.EXITED if not init_failed(newest):
-            _go_on_after(record, scan, index)
+            _start_after(record, scan, index)
         case ContainerState.EXITED if restarts_failed(record, spec, newest.exit_code):
             scan.start.append(index)
         case ContainerState.EXITED:
@@ -108,7 +107,7 @@ def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Contain
                 message = f"Init container {name} failed startup probe"
                 _replace(scan, index, newest, message, probe_grace(spec, "startup"))
         case ContainerState.RUNNING:
-            _go_on_after(record, scan, index)
+            _start_after(record, scan, index)
             if not is_hash_of(spec, newest.spec_hash):
                 _replace(scan, index, newest, f"Init container {name} definition changed")
             elif failed_probe(record, newest, ("liveness",)):
@@ -129,8 +128,8 @@ def _replace(scan: _Scan, index: int, instance: Container, message: str, grace: 
 
 
 def _has_started(record: PodRecord, spec: dict[str, Any], instance: Container) -> bool:
-    """Its startup probe succeeded, now or, where the prober has restarted, before: neither its restart nor ours takes
-    back what was published of this instance."""
+    """Return whether the startup probe succeeded. Without a result, after a restart of pleg or podsync, the published
+    status of this instance counts."""
     if not spec.get("startupProbe"):
         return True
     results = record.probes_of(instance.id)

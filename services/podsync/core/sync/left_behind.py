@@ -1,8 +1,8 @@
-"""What is done about a container that the runtime shows as ended and refuses to remove, as it has a task of it.
-
-A StartContainer whose caller is killed leaves that: the task exists, CRI does not know of it, and neither starts, stops
-nor removes the container ("cannot delete running task"). Stronger means follow each other: the removal again, the
-end of the task by the runtime's own task service, then the sandbox's stop and another instance beside the lost one.
+"""Decides what is done about a container that the runtime shows as ended and refuses to remove, because it has a task.
+A StartContainer whose caller is killed leaves such a container: the task exists, but CRI does not show it, and neither
+starts, stops nor removes the container ("cannot delete running task"). Three means follow each other: the removal
+again, the end of the task by the runtime's own task service, then the sandbox's stop and another instance beside the
+lost one.
 """
 
 from services.podsync.core.pod.instructions import Call, EndTasks, LookAtPod, RemoveContainers, RemoveSandboxes
@@ -13,15 +13,16 @@ from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.stopping import kill_everything
 from shared.model.frozen_copy import replace
 
-REFUSALS = 2  # in a row, until the tasks are ended
-ENDINGS = 3  # of the tasks without a removal that succeeded, until the container is left behind
+REFUSALS = 2  # of the removal in a row, before the tasks are ended
+ENDINGS = 3  # of the tasks without a successful removal, before the container is left behind
 MAX_LEFT_BEHIND = 5  # containers of one pod that the runtime still has
-_NAMED = 3  # at most, in a text
+_MAX_NAMES = 3  # in a text
 
 
 def end_tasks(record: PodRecord, removal: Call) -> EndTasks | None:
-    """The call that ends the tasks of what the runtime has refused to remove often enough; None = it has not. Stopping
-    the sandbox comes after it: it removes no task (containerd 1.6 to 2.1), and ends the pod's other containers."""
+    """Return the call that ends the tasks of what the runtime has refused to remove often enough; None = it has not.
+    The stop of the sandbox comes later: it removes no task (containerd 1.6 to 2.1), and ends the pod's other
+    containers."""
     if record.retry.refusals < REFUSALS:
         return None
     ids: tuple[str, ...] = ()
@@ -37,8 +38,8 @@ def end_tasks(record: PodRecord, removal: Call) -> EndTasks | None:
 
 
 def go_on_beside(record: PodRecord) -> Step | None:
-    """The step of a pod that waits for the removal of interrupted containers which nothing has removed: it goes on with
-    other instances, in a new sandbox where that ends nothing else of the pod. None = the removal is tried (again)."""
+    """Return the step of a pod with interrupted containers that nothing has removed: it continues with other instances,
+    in a new sandbox where that ends nothing else of the pod. None = the removal is tried (again)."""
     lost = record.observed.interrupted
     if record.retry.endings < ENDINGS or not record.retry.refusals:
         return None
@@ -48,7 +49,7 @@ def go_on_beside(record: PodRecord) -> Step | None:
     runs_once = record.spec.get("restartPolicy", "Always") == "Never"
     if not record.alive and not (runs_once and record.instances):
         stop = kill_everything(record, spec_grace(record))
-        if stop is not None:  # and then the removal is tried once more
+        if stop is not None:  # after it, the removal is tried once more
             return Step(record=replace(record, retry=replace(record.retry, refusals=0)), call=stop)
     names = _listed([f"container {c.name} ({c.id[:12]})" for c in lost])
     text = f"{names} cannot be removed and was left behind, the pod goes on beside it: {record.retry.removal_error}"
@@ -59,5 +60,5 @@ def go_on_beside(record: PodRecord) -> Step | None:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

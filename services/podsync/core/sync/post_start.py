@@ -1,5 +1,4 @@
-"""When the start of a container is over: with its postStart hook, where it has one (pods.md 5.5, 8.4).
-
+"""Decides when the start of a container is over: with its postStart hook, where it has one (pods.md 5.5, 8.4).
 The kubelet reads the runtime again after the sync that ran the hook, so until then it shows the container as it was.
 """
 
@@ -11,22 +10,22 @@ from shared.model.runtime import Container, ContainerState
 
 
 def start_under_way(record: PodRecord, instance: Container) -> bool:
-    """The instance is being started: its postStart has not ended, or failed and the instance is about to be stopped for
-    that. A pod that ends shows what runs."""
+    """Return whether the instance is being started: its postStart has not ended, or has failed and the instance is not
+    stopped yet. A pod that ends shows what runs."""
     if record.saved.state is not PodState.SYNC or instance.state not in (
         ContainerState.CREATED,
         ContainerState.RUNNING,
     ):
         return False
     if instance.state is ContainerState.CREATED:
-        found = record.container(instance.name)
-        return found is not None and bool((found[1].get("lifecycle") or {}).get("postStart"))
+        entry = record.container(instance.name)
+        return entry is not None and bool((entry[1].get("lifecycle") or {}).get("postStart"))
     saved = record.saved.container(instance.name)
     return instance.id in (saved.hook_owed, saved.hook_failed)
 
 
 def with_start_over(record: PodRecord, name: str) -> PodRecord:
-    """The record when the newest start of the container is over: the instance it replaced is not needed any more."""
+    """Return the record after the newest start of the container is over, without the instance that it replaced."""
     container = replace(record.saved.container(name), hook_owed="", replacing="", held_back="")
     saved = with_container(record.saved, name, container)
     return record if saved is record.saved else replace(record, saved=saved)

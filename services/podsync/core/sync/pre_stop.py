@@ -1,8 +1,7 @@
-"""Runs a preStop hook once for each container instance, whatever interrupts its stop (pods.md 8.2, 8.4).
-
+"""Decides that a preStop hook runs once for each container instance, whatever interrupts its stop (pods.md 8.2, 8.4).
 A stop is decided again after a shorter grace period, a failed call or a restart of podsync. The kubelet then runs the
-hook again; here its begin is saved before the call that runs it. A call that is interrupted
-before it is performed leaves the hook to the next one; a SIGKILL between the save and the call skips the hook.
+hook again; here the begin of the hook is saved before the call that runs it. A call that is interrupted before it is
+performed leaves the hook to the next one; a SIGKILL between the save and the call skips the hook.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ CallOrNone = TypeVar("CallOrNone", Call, Call | None)
 
 
 def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call | None:
-    """The same call; its stops contain which of their hooks were begun already."""
+    """Return the call, with the seconds since the begin in each stop whose hook was begun already."""
 
     def spent(stop: ContainerStop) -> ContainerStop:
         begun = record.saved.pre_stops.get(stop.container_id)
@@ -29,7 +28,7 @@ def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call |
 
 
 def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> PodRecord:
-    """The record with the hooks that this call begins, as long as the runtime has their instances."""
+    """Return the record with the hooks that this call begins, as long as the runtime has their instances."""
     if not isinstance(call, KillContainer | KillPod):
         return record
     there = {instance.id for instance in record.instances}
@@ -39,7 +38,7 @@ def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> PodRec
 
 
 def drop_unbegun_hooks(record: PodRecord, call: Call) -> PodRecord:
-    """The record without the hooks that this call was to begin: it was never performed."""
+    """Return the record without the hooks that this call was to begin: it was never performed."""
     unbegun = [stop.container_id for stop in _stops(call) if stop.pre_stop and stop.hook_spent < 0]
     if not unbegun:
         return record
@@ -47,7 +46,7 @@ def drop_unbegun_hooks(record: PodRecord, call: Call) -> PodRecord:
 
 
 def without_begun_hooks(call: Call) -> Call:
-    """The same call as decided before `with_begun_hooks`: it does not depend on the time since a hook was begun."""
+    """Return the call as it was before `with_begun_hooks`, which does not depend on the time since a hook was begun."""
     return _with_stops(call, lambda stop: replace(stop, hook_spent=-1))
 
 

@@ -1,6 +1,5 @@
-"""Whether a container is started (again): by its kind, its state and its restart policy (pods.md 5.3).
-
-When that may be is decided by `crash_backoff`.
+"""Decides whether a container is started (again), by its kind, its state and its restart policy (pods.md 5.3).
+`crash_backoff` decides when.
 """
 
 from typing import Any
@@ -20,15 +19,13 @@ __all__ = [
 
 
 def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container | None) -> bool:
-    """Would the kubelet start this container, of whatever kind, now, back-off and order aside?
-    (ShouldContainerBeRestarted)"""
+    """Return whether the kubelet would start this container, of any kind, now, apart from back-off and order
+    (ShouldContainerBeRestarted)."""
     if record.deletion_requested:
         return False
     ephemeral = kind_of(record, spec) is ContainerKind.EPHEMERAL
     if instance is None:
-        return not (
-            ephemeral and spec["name"] in record.attempts.containers
-        )  # it had its one start, wherever that has gone
+        return not (ephemeral and spec["name"] in record.attempts.containers)  # an ephemeral container has one start
     if instance.state is ContainerState.CREATED:
         return True
     if instance.state is ContainerState.UNKNOWN:
@@ -36,20 +33,20 @@ def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container 
     if instance.state is ContainerState.RUNNING:
         return False
     if record.saved.container(spec["name"]).replacing == instance.id:
-        return True  # killed in order to restart it; the policy is for containers that end by themselves
+        return True  # killed so that it starts again; the policy is for containers that end by themselves
     if kind_of(record, spec) is ContainerKind.INIT:
         return init_failed(instance) and restarts_failed(record, spec, instance.exit_code)
     return restarts_after(record, spec, instance.exit_code)
 
 
 def init_failed(instance: Container) -> bool:
-    """Has this run of an init container failed?"""
+    """Return whether this instance of an init container has failed."""
     return instance.exit_code != 0 or instance.reason == "OOMKilled"
 
 
 def has_initialized(record: PodRecord) -> bool:
-    """Are the init containers behind the pod? So they are while a regular one is made or runs; of those that have
-    ended nothing follows, for a pod initialises again in a new sandbox."""
+    """Return whether the init containers have completed: they have while a regular container runs, or is created in the
+    current sandbox. An ended regular container does not show it, for a pod initializes again in a new sandbox."""
     if not record.init_containers:
         return True
     sandbox = record.sandboxes[0].id if record.sandboxes else ""

@@ -1,6 +1,6 @@
-"""Which container of a pod starts next, and the call it takes: hooks owed, back-off, image, create, start.
-
-pods.md 5.5, 7.2, 8.4. Which containers start, and their order, is decided in `actions`.
+"""Decides which container of a pod starts next, and the next call for it: hook, back-off, image, create, start
+(pods.md 5.5, 7.2, 8.4).
+`actions` decides which containers start, and their order.
 """
 
 from typing import Any
@@ -23,8 +23,9 @@ from shared.podspec.hashing import container_hash
 from shared.time.timestamps import go_duration
 
 
-def hook_owed(record: PodRecord) -> Step:
-    """The postStart of a container that runs already: a start is over with its hook, so nothing else starts before."""
+def run_owed_hook(record: PodRecord) -> Step:
+    """Return the step that runs the postStart hook of a running container, which ends its start: nothing else starts
+    before. A step without a call = no hook is owed."""
     alive = {c.id: c for c in record.instances if c.state in (ContainerState.RUNNING, ContainerState.CREATED)}
     for name, container in record.saved.containers.items():
         owed = container.hook_owed
@@ -36,18 +37,18 @@ def hook_owed(record: PodRecord) -> Step:
 
 
 def start_containers(record: PodRecord, actions: PodActions, inputs: StepInputs) -> Step:
-    """The first container that can go on does; one that must wait does not hold the others up, but for an init
-    container, behind which nothing goes on."""
+    """Return the step with the first container that does not wait. One that waits delays no others, except an init
+    container, which delays all after it."""
     step = Step(record=record)
     if actions.start:
         step.call = next_volume_image(step, inputs)
     for name in actions.start:
         if step.call is not None:
             return step
-        found = record.container(name)
-        if found is None:
+        entry = record.container(name)
+        if entry is None:
             continue
-        kind, spec = found
+        kind, spec = entry
         step.call = _start(step, kind, spec, inputs)
         if kind is ContainerKind.INIT:
             return step
@@ -55,7 +56,8 @@ def start_containers(record: PodRecord, actions: PodActions, inputs: StepInputs)
 
 
 def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], inputs: StepInputs) -> Call | None:
-    """The next call to start this container; None = it waits. What else follows from it is noted in the step."""
+    """Return the next call to start this container; None = it waits. Changes of the record, events and waits are put
+    into the step."""
     record, name = step.record, str(spec["name"])
     instances = record.instances_of(name)
     newest = instances[0] if instances else None
@@ -80,7 +82,8 @@ def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], inputs: StepIn
 
 
 def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
-    """Created by us, from this spec, in the current sandbox: a crash came between create and start."""
+    """Return whether the instance was created from this spec in the current sandbox and is not started, as after a kill
+    between create and start."""
     return (
         newest.state is ContainerState.CREATED
         and newest.sandbox_id == record.sandboxes[0].id
@@ -89,8 +92,8 @@ def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) 
 
 
 def _start_created(step: Step, spec: dict[str, Any], created: Container) -> StartContainer:
-    """The start, and the hook that it owes from then on, are saved first: a process that finds it running runs the
-    hook."""
+    """Return the start of a created container. The record has the start and its hook, so that a later process that
+    finds the container running runs the hook."""
     name, record = created.name, step.record
     container = record.saved.container(name)
     if container.starting != start_mark(created.restart_count):
@@ -148,13 +151,14 @@ def _create(
         sandbox_attempt=sandbox.attempt,
         image=image,
         pod_ips=tuple(pod_ips(record, inputs.node_ips)),
-        image_volumes=tuple((volume, found.id) for volume, found in images if found is not None),
+        image_volumes=tuple((volume, status.id) for volume, status in images if status is not None),
         target_id=_target(record, spec) if kind is ContainerKind.EPHEMERAL else "",
     )
 
 
 def _target(record: PodRecord, spec: dict[str, Any]) -> str:
-    """The newest instance of the container that an ephemeral one looks at; "" = none is asked for, or there is none."""
+    """Return the id of the newest instance of the container that an ephemeral one targets; "" = it has no target, or
+    the target has no instance."""
     name = str(spec.get("targetContainerName") or "")
     newest = next(iter(record.instances_of(name)), None) if name else None
     return newest.id if newest is not None else ""

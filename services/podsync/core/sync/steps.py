@@ -1,7 +1,6 @@
-"""The next step of one pod: the single call that brings the runtime nearer to the pod's spec, or what it waits for.
-
-Called after every event that touches the pod, on what is known then; nothing is planned further ahead, so a crash
-between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
+"""Decides the next step of one pod: the single call that brings the runtime nearer to its spec, or what it waits for.
+Called after every event that touches the pod. Only one step is decided at a time, so that a crash between two steps
+loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
 """
 
 from bus.messages.podsync import PodState
@@ -25,7 +24,7 @@ from services.podsync.core.sync.collecting import (
 from services.podsync.core.sync.container_kill import spec_grace
 from services.podsync.core.sync.left_behind import go_on_beside
 from services.podsync.core.sync.resizing import resize_pod
-from services.podsync.core.sync.starting import hook_owed, start_containers
+from services.podsync.core.sync.starting import run_owed_hook, start_containers
 from services.podsync.core.sync.stopping import (
     after_failed_hook,
     kill_everything,
@@ -38,11 +37,11 @@ from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from shared.podspec.containers import ContainerKind, every_container
 
-KILLS_WITH_GRACE = 3
+MAX_KILLS_WITH_GRACE = 3
 
 
 def next_step(record: PodRecord, inputs: StepInputs) -> Step:
-    """The next step of a pod with no call under way."""
+    """Return the next step of a pod with no call under way."""
     if record.retry.at > inputs.now:
         return Step(record=record, wake_at=record.retry.at, waits_for="retry of a failed call")
     if record.runs_after_end and record.observed.is_current:
@@ -67,8 +66,8 @@ def next_step(record: PodRecord, inputs: StepInputs) -> Step:
 
 
 def _stays_listed(record: PodRecord, inputs: StepInputs) -> Step:
-    """A finished pod whose object is still there keeps its dead containers and the newest sandbox, unless it was
-    evicted or they are garbage. Nothing was made of a rejected pod."""
+    """Return the step of a finished pod whose object still exists: it keeps its dead containers and the newest sandbox,
+    unless it was evicted or they are garbage. A rejected pod has none."""
     if record.saved.rejected:
         return Step(record=record, done=record.saved.deleted and not inputs.still_listed)
     if not record.evicted and not record.garbage and not record.may_run_after_end:
@@ -82,8 +81,9 @@ def _stays_listed(record: PodRecord, inputs: StepInputs) -> Step:
 
 
 def _look(record: PodRecord, inputs: StepInputs) -> Step:
-    """Of a pod that is new to the node there is nothing to list; its first starts are noted with the first save. Before
-    pleg's list, a static pod of another agent with the same name is found only by a look for it."""
+    """Return the step that lists the pod in the runtime. For a pod that is new to the node there is nothing to list;
+    its first starts are then saved with its first record. A static pod's list includes pods of the same name, because
+    another agent's may not be in pleg's list yet."""
     new_to_node = record.new_to_node and not record.observed.since_start and inputs.runtime_listed
     if new_to_node and record.saved.state is PodState.SYNC:
         named = [
@@ -111,7 +111,7 @@ def _sync(record: PodRecord, inputs: StepInputs) -> Step:
         return step
     for kill in actions.kill:
         return kill_one(step.record, kill)
-    if not (step := hook_owed(step.record)).is_open:
+    if not (step := run_owed_hook(step.record)).is_open:
         return step
     resized = resize_pod(step.record, inputs)
     if resized.call is not None:
@@ -129,7 +129,7 @@ def _sync(record: PodRecord, inputs: StepInputs) -> Step:
 
 
 def _before_containers(record: PodRecord, inputs: StepInputs) -> Step | None:
-    """What a pod needs before its containers; None = it has all of it."""
+    """Return the step for what a pod needs before its containers; None = it has all of it."""
     if inputs.victims_until > inputs.now:
         return Step(record=record, wake_at=inputs.victims_until, waits_for="the pods preempted for this one to stop")
     if inputs.name_taken:
@@ -154,8 +154,8 @@ def _before_containers(record: PodRecord, inputs: StepInputs) -> Step | None:
 
 
 def _without_cgroup(record: PodRecord) -> Step:
-    """Make directories and cgroup. While containers run without their cgroup, which does not limit them, stop the
-    pod first; its restart policy then applies as after any end, in a new sandbox."""
+    """Return the step that makes directories and cgroup. Where containers run without the cgroup, and so without its
+    limits, the pod is stopped first; its restart policy then applies as after any end, in a new sandbox."""
     if record.setup.cgroup_missing:
         call = kill_everything(record, spec_grace(record))
         if call is not None and _runs(record):
@@ -167,21 +167,22 @@ def _without_cgroup(record: PodRecord) -> Step:
 
 
 def _runs(record: PodRecord) -> bool:
-    """A regular container of the pod runs."""
+    """Return whether a regular container of the pod runs."""
     names = {str(spec["name"]) for spec in record.containers}
     return any(c.state is ContainerState.RUNNING and c.name in names for c in record.instances)
 
 
 def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
-    """Everything of a sandbox that is not to stay, or of a pod of which nothing is to run on."""
+    """Return the step that kills everything of a sandbox that is replaced, or of a pod that ends; None = nothing to
+    kill."""
     if not actions.kill_pod:
         return None
-    # A container that the runtime cannot stop keeps its sandbox for some tries, not for ever.
-    with_grace = record.retry.failures_of(KillPod) < KILLS_WITH_GRACE
+    # The sandbox of a container that the runtime cannot stop is killed with it after some tries.
+    with_grace = record.retry.failures_of(KillPod) < MAX_KILLS_WITH_GRACE
     call = kill_everything(record, (record.saved.grace_seconds or spec_grace(record)) if with_grace else 0)
     if call is None:
         return None
-    if actions.create_sandbox:  # what ran goes on in the new one, however it takes being stopped
+    if actions.create_sandbox:  # what ran continues in the new sandbox, with any exit code
         every = (*record.init_containers, *record.containers)
         runs_once = record.spec.get("restartPolicy") == "Never"
         names = {str(spec["name"]) for spec in every if not runs_once or goes_on(record, spec)}
@@ -189,8 +190,8 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
         for name, instance in {c.name: c.id for c in record.alive if c.name in names}.items():
             container = replace(saved.container(name), replacing=instance)
             if record.init_containers:
-                container = replace(container, held_back=instance)  # only the first of those starts at once
-            elif container.held_back == instance:  # alive after an earlier kill, which failed: it is killed now
+                container = replace(container, held_back=instance)  # only the first init container starts at once
+            elif container.held_back == instance:  # the earlier kill failed
                 container = replace(container, held_back="")
             saved = with_container(saved, name, container)
         record = replace(record, saved=saved)
@@ -200,7 +201,8 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
 
 
 def _new_sandbox(record: PodRecord, actions: PodActions, inputs: StepInputs) -> Step | None:
-    """In a new sandbox the pod initialises again, so what is left of that goes first."""
+    """Return the step that makes a new sandbox, after the removal of dead init containers: the pod initializes again in
+    it. None = no new sandbox is needed."""
     if not actions.create_sandbox:
         return None
     dead = dead_init_instances(record)
@@ -212,7 +214,7 @@ def _new_sandbox(record: PodRecord, actions: PodActions, inputs: StepInputs) -> 
 
 
 def unmounted_volumes(record: PodRecord) -> tuple[str, ...]:
-    """Wanted volumes that are not mounted (yet)."""
+    """Return the desired volumes that are not mounted (yet)."""
     mounted = record.volumes.volumes if record.volumes else {}
     return tuple(
         name

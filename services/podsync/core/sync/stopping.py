@@ -1,6 +1,6 @@
-"""How much of a pod is stopped, and in which order: all of it, one container, or every container to start all over.
-
-pods.md 5.3, 5.7, 8.1-8.3. `container_kill` decides how one container is stopped.
+"""Decides what of a pod is stopped: all of it, one container, or every container so that all start again (pods.md 5.3,
+5.7, 8.1-8.3).
+`container_kill` decides how one container is stopped.
 """
 
 from bus.messages.podsync import PodState
@@ -16,8 +16,8 @@ from shared.model.runtime import Container, ContainerState, SandboxState
 
 
 def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
-    """Stop what runs within `grace` seconds, then every sandbox we have not stopped ourselves: one whose pause process
-    died still holds its network. None when nothing is left to stop."""
+    """Return the call that stops what runs within `grace` seconds, then every sandbox that we have not stopped: one
+    whose pause process died still has its network. None = nothing is left to stop."""
     standing = tuple(
         s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.setup.stopped_sandboxes
     )
@@ -29,13 +29,13 @@ def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
 
 
 def killing_events(record: PodRecord) -> list[PodEvent]:
-    """One for each container of the spec that is about to be stopped with its pod."""
+    """Return an event for each container of the spec that is about to be stopped with its pod."""
     known = [c.name for c in record.alive if record.container(c.name) is not None]
     return [("Normal", "Killing", f"Stopping container {name}", name) for name in known]
 
 
 def terminating(record: PodRecord, inputs: StepInputs) -> Step:
-    """The pod ends: stop everything within what is left of its grace."""
+    """Return the step of a pod that ends: it stops everything within what is left of the grace."""
     call = kill_everything(record, grace_left(record, inputs.now))
     if call is None:
         return Step(record=record, done=True)
@@ -43,7 +43,7 @@ def terminating(record: PodRecord, inputs: StepInputs) -> Step:
 
 
 def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
-    """Stop one container; another instance may be meant to take its place."""
+    """Return the step that stops one container, and notes where another instance is to replace it."""
     instance = kill.instance
     if kill.restart:
         container = replace(record.saved.container(instance.name), replacing=instance.id, held_back="")
@@ -54,8 +54,8 @@ def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
 
 
 def after_failed_hook(record: PodRecord) -> Step:
-    """Stop the container whose postStart has failed; its restart policy applies as after any end. A step without a call
-    when there is none to stop."""
+    """Return the step that stops the container whose postStart has failed; its restart policy applies as after any end.
+    The step has no call where there is none to stop."""
     running = {c.id: c for c in record.instances if c.state is ContainerState.RUNNING}
     saved = record.saved
     for name, container in saved.containers.items():
@@ -70,9 +70,9 @@ def after_failed_hook(record: PodRecord) -> Step:
 
 
 def restart_all(record: PodRecord, inputs: StepInputs) -> Step:
-    """A container has ended whose rule restarts all of them: every one is stopped and removed, those that asked for it
-    last, and the logs stay. A step without a call or a wait when there is nothing to restart. That all restart is saved
-    before the first one is stopped."""
+    """Return the step for RestartAllContainers, after an exit whose rule restarts all containers: every one is stopped
+    and removed, those with the exit last, and the logs stay. The record of the restart is saved before the first stop.
+    The step has neither call nor wait where there is nothing to restart."""
     triggers = _triggers(record)
     if triggers and not record.saved.restarting_all:
         record = replace(record, saved=replace(record.saved, restarting_all=True))
@@ -98,11 +98,11 @@ def restart_all(record: PodRecord, inputs: StepInputs) -> Step:
 
 
 def _triggers(record: PodRecord) -> set[str]:
-    """Containers whose newest instance has ended in a way that restarts all."""
-    found = set()
+    """Return the containers whose newest instance has ended in a way that restarts all."""
+    triggers = set()
     for spec in [*record.init_containers, *record.containers]:
         newest: Container | None = next(iter(record.instances_of(str(spec["name"]))), None)
         ended = newest is not None and newest.state is ContainerState.EXITED
         if newest is not None and ended and restarts_all(record, spec, newest.exit_code):
-            found.add(str(spec["name"]))
-    return found
+            triggers.add(str(spec["name"]))
+    return triggers

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from services.podsync.core.images.docker_config import Credential
 from services.podsync.core.images.image_records import (
-    MOST_LEARNT,
+    MAX_SECRETS,
     PullAccess,
     PulledRecord,
     RecordError,
@@ -97,7 +97,7 @@ def test_a_pod_shows_its_right_by_what_it_has(
 
 
 def test_a_record_does_not_grow_without_end_by_looking() -> None:
-    many = [tracked(source=SecretSource("ns", f"s{n}", f"u{n}")) for n in range(MOST_LEARNT)]
+    many = [tracked(source=SecretSource("ns", f"s{n}", f"u{n}")) for n in range(MAX_SECRETS)]
     verdict = decide_access(recorded(*many), IMAGE, [SAME_HASH])
     assert verdict.allowed
     assert verdict.learn is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.images.pull_progress import (
-    LOOKS,
+    MAX_LOOKS,
     Layer,
     PullProgress,
     advanced,
@@ -120,7 +120,7 @@ def test_at_first_all_layers_are_looked_for_and_then_the_next_few() -> None:
     progress = pull(layers=layers)
     assert missing(progress, {"3": 5}) == [layer.digest for layer in layers if layer.digest != "3"]
     progress = advanced(progress, 7.0, {"3": 5}, ["0"])
-    assert missing(progress, {"3": 6}) == ["1", "2", "4", "5", "6", "7", "8", "9"][:LOOKS]
+    assert missing(progress, {"3": 6}) == ["1", "2", "4", "5", "6", "7", "8", "9"][:MAX_LOOKS]
 
 
 def test_bytes_are_those_of_complete_layers_and_of_those_being_fetched() -> None:
