@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfigurationInForce:
-    """`newest` is the configuration in force; `config` is the one that the service started with."""
+    """Follows the configuration. `newest` is the one in force; `config` is the one that the service started with."""
 
     def __init__(self, service: str, run_dir: Path, generation: str, config: EffectiveConfig) -> None:
         self._service, self._run_dir, self._generation = service, run_dir, generation
@@ -46,8 +46,8 @@ class ConfigurationInForce:
         return True
 
     async def back_off(self, seconds: float) -> EffectiveConfig:
-        """Wait after failed starts; a change that the service reads, which may end their cause, ends the wait. Return
-        the newest configuration."""
+        """Wait after failed starts, and return the newest configuration. A change that the service reads ends the wait,
+        because it may end the cause."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 if not await self.follow(lambda _: None):
@@ -58,7 +58,7 @@ class ConfigurationInForce:
         try:
             config, generation = load_generation(str(self._run_dir))
         except (OSError, OperatorError):
-            return False  # removed or damaged; bootstrap writes it again
+            return False  # the file is removed or damaged; bootstrap writes it again
         if self._generation not in ("", generation) or config == self.newest:
             return False
         causes = [change.name for change in changes(self._config, config) if self._service in change.services]

@@ -1,7 +1,6 @@
-"""Waits until bootstrap has written a configuration that is in force for this process.
-
-Decides which configuration counts: the one for our supervisord's generation. Another one was left by an earlier run, or
-is of another agent. Woken by inotify.
+"""Waits, with inotify, until bootstrap has written a configuration that is in force for this process.
+Decides which configuration counts: the one for our supervisord's generation. Another one is of an earlier run or of
+another agent.
 """
 
 import asyncio
@@ -17,20 +16,23 @@ from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_QUIET = 10.0  # seconds of waiting until it is logged
+_QUIET_SECONDS = 10.0  # of waiting before it is logged
 
 
 class ConfigurationWait:
-    """`generation` is that of this process; without a supervisord ("") any configuration counts."""
+    """Waits for the configuration. `generation` is that of this process; without a supervisord ("") any configuration
+    counts."""
 
     def __init__(self, run_dir: Path, generation: str) -> None:
         self._run_dir, self._generation = run_dir, generation
         self._complaint = ""
 
     async def wait(self) -> EffectiveConfig:
-        """The configuration, once there is one in force and a manifest beside it."""
+        """Return the configuration, once there is one in force and a manifest beside it."""
         loop = asyncio.get_running_loop()
-        reminder = loop.call_later(_QUIET, log.warning, "still waiting for bootstrap to write %s", self._run_dir)
+        reminder = loop.call_later(
+            _QUIET_SECONDS, log.warning, "still waiting for bootstrap to write %s", self._run_dir
+        )
         try:
             with Inotify() as inotify:
                 inotify.add_watch(self._run_dir, Mask.MOVED_TO | Mask.CLOSE_WRITE)
@@ -41,7 +43,7 @@ class ConfigurationWait:
             reminder.cancel()
 
     def look(self) -> EffectiveConfig | None:
-        """The configuration if it is there and in force; what is unreadable is logged once."""
+        """Return the configuration if it exists and is in force, else None; an unreadable one is logged once."""
         try:
             config, generation = load_generation(str(self._run_dir))
             if self._generation not in ("", generation):

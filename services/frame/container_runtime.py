@@ -1,4 +1,4 @@
-"""Builds the client of the container runtime that the configuration names; the only place in the services that does."""
+"""Builds clients of the container runtime, as the only module of the services."""
 
 from services.frame.launch import Context
 from shared.cri.client import CriRuntime

@@ -1,4 +1,5 @@
-"""Answers of every process about itself: GetStacks, GetProfile and SetVerbosity. They change no state but the log's."""
+"""Answers requests to any process about itself: GetStacks, GetProfile and SetVerbosity. Changes only the log's
+state."""
 
 import asyncio
 import sys
@@ -11,14 +12,14 @@ from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity,
 from services.frame.sampling import MAX_THREADS, Sampler
 from shared.process.task_stacks import task_stacks
 
-LONGEST_TEXT = 512 << 10  # characters of the threads' stacks, and of the tasks'
+MAX_TEXT = 512 << 10  # characters of the threads' stacks, and of the tasks'
 MAX_PROFILE_SECONDS = 300.0
-HIGHEST_VERBOSITY = 2**31 - 1
+MAX_VERBOSITY = 2**31 - 1
 IN_USE = "cpu profiling already in use"
 
 
 class Debugging:
-    """The answers. `set_verbosity` applies `-v` to the log of this process."""
+    """Answers the requests. `set_verbosity` applies `-v` to the log of this process."""
 
     def __init__(self, set_verbosity: Callable[[int], object] = lambda _: None) -> None:
         self._set_verbosity = set_verbosity
@@ -32,9 +33,8 @@ class Debugging:
 
     async def stacks(self, _request: GetStacks) -> Stacks:
         """Return where threads and tasks are."""
-        return Stacks(
-            threads=thread_stacks()[:LONGEST_TEXT], tasks=task_stacks(asyncio.get_running_loop())[:LONGEST_TEXT]
-        )
+        tasks = task_stacks(asyncio.get_running_loop())
+        return Stacks(threads=thread_stacks()[:MAX_TEXT], tasks=tasks[:MAX_TEXT])
 
     async def profile(self, request: GetProfile) -> Profile:
         """Return a profile. Raises RequestRefusedError while another one is made, and for a time that is too long."""
@@ -50,8 +50,8 @@ class Debugging:
             self._sampler = None
 
     async def set_verbosity(self, request: SetVerbosity) -> VerbositySet:
-        """Log with this `-v` from now on; the answer is the level that applies, 0 to HIGHEST_VERBOSITY."""
-        applied = min(max(request.verbosity, 0), HIGHEST_VERBOSITY)
+        """Log with this `-v` from now on; the answer is the level that applies, 0 to MAX_VERBOSITY."""
+        applied = min(max(request.verbosity, 0), MAX_VERBOSITY)
         self._set_verbosity(applied)
         return VerbositySet(verbosity=applied)
 
@@ -67,7 +67,7 @@ def thread_stacks() -> str:
 
 
 async def _in_own_thread(sampler: Sampler) -> Profile:
-    """Not in a thread of the event loop's executor: the watchdog expects those to end soon."""
+    """Run the sampler in a thread of its own: the watchdog expects those of the event loop's executor to end soon."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Profile] = loop.create_future()
 

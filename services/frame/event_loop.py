@@ -1,6 +1,5 @@
-"""Makes the event loop of a service, and reports connections that end while they are written to: no bug of ours.
-
-A peer may be a pod that resets each connection of a probe, so there is one line a minute at most, at debug level.
+"""Makes the event loop of a service, and reports connections that end during a write, which is no bug of ours.
+A peer may be a pod that resets each connection of a probe, so there is at most one line a minute, at debug level.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from typing import Any
 
 import uvloop
 
-INTERVAL = 60.0  # seconds
+LOG_SECONDS = 60.0  # between two lines
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class ConnectionErrors:
-    """An exception handler of an event loop; what is no error of a connection goes to the loop's own handler."""
+    """Handles exceptions of an event loop; an error that is none of a connection goes to the loop's own handler."""
 
     def __init__(self) -> None:
         self._logged, self._count = float("-inf"), 0
@@ -35,12 +34,13 @@ class ConnectionErrors:
             loop.default_exception_handler(context)
             return
         self._count += 1
-        if (now := time.monotonic()) - self._logged >= INTERVAL and log.isEnabledFor(logging.DEBUG):
+        if (now := time.monotonic()) - self._logged >= LOG_SECONDS and log.isEnabledFor(logging.DEBUG):
             log.debug("%s: %s (%d since the last line)", context.get("message", ""), error, self._count)
             self._logged, self._count = now, 0
 
 
 def _is_of_connection(error: object) -> bool:
-    """uvloop raises RuntimeError for a write to a transport that has just failed."""
+    """Return whether it is an error of a connection; for a write to a transport that has just failed, uvloop raises
+    RuntimeError."""
     closed = isinstance(error, RuntimeError) and str(error).endswith("the handler is closed")
     return closed or isinstance(error, OSError)

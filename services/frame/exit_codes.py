@@ -1,3 +1,3 @@
-"""Exit codes between the processes of one agent; who waits for them is the `kubelet` executable."""
+"""Has the exit codes that the `kubelet` executable expects of other processes of the agent."""
 
-REFUSED = 78  # bootstrap cannot work with what it was given, and has ended supervisord
+REFUSED = 78  # bootstrap cannot work with its configuration, and has ended supervisord

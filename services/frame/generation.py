@@ -1,7 +1,6 @@
-"""Which supervisord this process was started by, whether or not that one runs; what an earlier one left is not today's.
-
-A parent's id is another one's as soon as the parent has been killed, be it a moment after the fork. So
-`services.frame.preloading` puts the generation into the environment of whatever supervisord starts.
+"""Identifies the supervisord that started this process, also after its end: files of an earlier one are outdated.
+Once the parent is killed, which may happen right after the fork, getppid() returns another process. So
+`services.frame.preloading` puts the generation into the environment of every process that supervisord starts.
 """
 
 import os
@@ -9,13 +8,13 @@ import os
 from shared.process.identity import identity_of, is_running
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # in a second
-SUPERVISORD = "BULKHEAD_SUPERVISORD"  # in the environment: a generation as `generation_of` gives it
+SUPERVISORD = "BULKHEAD_SUPERVISORD"  # variable with a generation as `generation_of` returns it
 
 
 def supervisor_generation() -> str:
-    """The generation this process belongs to, "" when no supervisord started it.
-
-    Ask early where supervisord.conf has no section `preloading`: the parent is asked then, and orphans have another.
+    """Return the generation that this process belongs to, "" = no supervisord started it.
+    Where supervisord.conf has no section `preloading`, it must be called early: it then reads the parent, and an orphan
+    has another parent.
     """
     if os.environ.get("SUPERVISOR_ENABLED") != "1":
         return ""
@@ -29,27 +28,26 @@ def supervisor_process() -> int:
 
 
 def generation_of(process: int, load: int = 1) -> str:
-    """The identity of a supervisord process, and how often it has loaded its configuration; "" when it has ended.
-
-    A reload restarts all services, and so begins a generation.
+    """Return the identity of a supervisord process, with how often it has loaded its configuration; "" = it has ended.
+    A reload restarts all services, and so begins a new generation.
     """
     identity = identity_of(process)
     return f"{identity}/{load}" if identity and load > 1 else identity
 
 
 def started_after_boot(generation: str) -> float | None:
-    """Seconds after the machine's boot at which the supervisord of this generation was started; None = not known."""
+    """Return the seconds from the boot to the start of the supervisord of this generation; None = not known."""
     identity = generation.split("/")
     return int(identity[2]) / _TICKS if len(identity) >= 3 and identity[2].isdigit() else None
 
 
-def same_supervisord(one: str, other: str) -> bool:
-    """Whether two generations are of one supervisord process, before and after a reload."""
-    return one != "" and _supervisord(one) == _supervisord(other)
+def same_supervisord(first: str, second: str) -> bool:
+    """Return whether two generations are of one supervisord process, before and after a reload."""
+    return first != "" and _supervisord(first) == _supervisord(second)
 
 
 def supervisord_runs(generation: str) -> bool:
-    """Whether the supervisord of this generation has not ended."""
+    """Return whether the supervisord of this generation runs."""
     return is_running(_supervisord(generation))
 
 

@@ -1,4 +1,4 @@
-"""The frame every service runs in: lock, manifest, configuration, log, bus, beats, watchdog, signals.
+"""Runs a service in its frame: lock, manifest, configuration, log, bus, beats, watchdog, signals.
 
 A service's `__main__` calls `launch("<name>", build)`; `build` gets a `Context` and returns the service, whose `run`
 is the one loop of the process, cancelled by the first signal to end.
@@ -13,6 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
@@ -55,15 +56,15 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 5.0  # seconds `run` gets to end after it was cancelled
-_BUS_TIMEOUT = 3.0  # seconds the bus gets after that; together less than supervisord's own
-_COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger ages, until garbage is looked for
-_NO_LOG_IS_BEARABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_END_SECONDS = 5.0  # for the end of `run` after it was cancelled
+_BUS_SECONDS = 3.0  # for the end of the bus after that; together less than supervisord waits
+_COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger generations, before a collection
+_RUNS_WITHOUT_LOG = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a service gets from the frame; nothing else is global."""
+    """Has what a service gets from the frame; nothing else is global."""
 
     service: str
     config: EffectiveConfig
@@ -89,45 +90,37 @@ class Service(Protocol):
 
     async def run(self) -> None:
         """Run until cancelled; never return. Must leave containers as they are."""
-        ...
 
 
 @runtime_checkable
 class Draining(Protocol):
-    """A service whose open sessions continue after the hand-over to its successor, in this process."""
+    """Continues open sessions in this process after the hand-over to its successor."""
 
     async def stop_listening(self) -> None:
         """Release the addresses; open sessions stay open."""
-        ...
 
     async def drain(self) -> None:
         """Wait until the last session has ended, for a bounded time."""
-        ...
 
 
 class Startup(Protocol):
-    """What bootstrap does at its start, while every other service waits for the files it writes. May block."""
+    """Does bootstrap's work at its start, while every other service waits for the files that it writes. May block."""
 
     def configure(self) -> EffectiveConfig:
         """Evaluate and write the configuration and the manifest. Raises ConfigurationRefusedError."""
-        ...
 
     def log_dir(self) -> str:
         """Return the directory of the log where there is no configuration."""
-        ...
 
     def refuse(self, lines: tuple[str, ...]) -> bool:
-        """The agent cannot work: on a first start, print the lines for the operator and end supervisord. Return whether
-        it was ended."""
-        ...
+        """End supervisord, on a first start after printing the lines, and return whether it was ended."""
 
 
 def launch(service: str, build: Callable[[Context], Service], startup: Startup | None = None) -> NoReturn:
-    """Run one service until SIGTERM; exits the process: 0 after a signal to end, 1 on any failure or a second signal.
-
-    Only bootstrap passes `startup`; the others wait for the configuration it writes.
+    """Run one service until SIGTERM, then exit the process: 0 after a signal to end, 1 on any failure or a second
+    signal. Only bootstrap passes `startup`; the others wait for the configuration that it writes.
     """
-    os.umask(0o022)  # as the kubelet: monitoring without root reads cgroups and logs. What is secret has its own mode
+    os.umask(0o022)  # as the kubelet: monitoring without root reads cgroups and logs; secret files have their own mode
     frame = _Frame(service, build, startup)
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
@@ -160,18 +153,16 @@ class _Frame:
         self._run_dir = Path(find_places().run_dir)
 
     def leave(self, code: int) -> NoReturn:
-        """End the process now, whatever threads still do; queued log lines get a second."""
+        """End the process now, also while threads run; queued log lines get a second."""
         self._log.finish()
         os._exit(code)
 
     def open_log_anyhow(self, directory: str) -> None:
-        """Write the lines logged so far to `directory`, if it can be written."""
+        """Write the lines logged so far to `directory`, if that is possible."""
         if not self.log_is_open:
-            try:
+            with suppress(OSError):
                 self._log.open(directory)
-            except OSError:
-                return
-            self.log_is_open = True
+                self.log_is_open = True
 
     async def run(self) -> int:
         """Run the service; return the exit code of the process."""
@@ -202,7 +193,7 @@ class _Frame:
         if not await self._take_over(lock, signals):
             return 0
         if self.log_is_open:
-            self._log.reopen()  # the holder before us may have rotated it
+            self._log.reopen()  # the earlier holder of the lock may have rotated it
         signals.on_hangup = self._log.reopen
         delay = lock.record_start(time.monotonic())
         if delay:
@@ -228,7 +219,7 @@ class _Frame:
         configured.append(await asyncio.to_thread(self._startup.configure))
 
     async def _take_over(self, lock: ServiceLock, signals: Signals) -> bool:
-        """Return whether this process is to run the service. Signalled to end before, it still ends the orphan."""
+        """Return whether this process is to run the service. It ends an orphan even after a signal to end itself."""
         try:
             ours = await take_over(lock, self._generation, SHORT_GRACE if self._startup else GRACE)
         except OperatorError:
@@ -255,8 +246,19 @@ class _Frame:
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
         asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
-        own = (self._service, config, bus, clock, stopping, deadlines, metrics, tracing.tracer, debugging)
-        context = Context(*own, signals.hung_up, in_force)
+        context = Context(
+            service=self._service,
+            config=config,
+            bus=bus,
+            clock=clock,
+            stopping=stopping,
+            deadlines=deadlines,
+            metrics=metrics,
+            tracer=tracing.tracer,
+            debugging=debugging,
+            hung_up=signals.hung_up,
+            in_force=in_force,
+        )
         service = self._build(context)
         loop = asyncio.get_running_loop()
         watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
@@ -278,7 +280,7 @@ class _Frame:
             log.info("%s is ending; containers stay as they are", self._service)
             stopping.set()
             running.cancel()
-            await asyncio.wait({running}, timeout=_TIMEOUT)
+            await asyncio.wait({running}, timeout=_END_SECONDS)
         try:
             code = self._outcome(running, asked_to_end)
             if code == 0:
@@ -290,7 +292,7 @@ class _Frame:
             watchdog.stop()
 
     async def _follow_configuration(self, in_force: ConfigurationInForce, signals: Signals) -> None:
-        """End for a changed configuration that this service has to be restarted for."""
+        """End the process after a change of the configuration for which this service has to be restarted."""
         if await in_force.follow(lambda config: configure_log(self._log, config)) and not signals.ending.is_set():
             self._restarting = True
             signals.ending.set()
@@ -313,15 +315,15 @@ class _Frame:
     async def _hang_up(self, bus: ProcessBus) -> None:
         """Stop the bus, for a bounded time: no successor can take over while this process holds the lock."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
-        await asyncio.wait({hanging_up}, timeout=_BUS_TIMEOUT)
+        await asyncio.wait({hanging_up}, timeout=_BUS_SECONDS)
         if not hanging_up.done():
-            log.error("%s: its bus did not end within %.0f s", self._service, _BUS_TIMEOUT)
+            log.error("%s: its bus did not end within %.0f s", self._service, _BUS_SECONDS)
         elif error := hanging_up.exception():
             log.error("%s: its bus ended with an error", self._service, exc_info=error)
 
     def _outcome(self, running: asyncio.Task[None], asked_to_end: bool) -> int:
         if not running.done():
-            log.error("%s did not end within %.0f s", self._service, _TIMEOUT)
+            log.error("%s did not end within %.0f s", self._service, _END_SECONDS)
             return 1
         if running.cancelled():
             return 0 if asked_to_end else 1
@@ -347,7 +349,7 @@ class _Frame:
             problem = OperatorError(
                 f"cannot be written: {error.strerror}", where=config.log_dir, remedy="repair it, or set --log-dir"
             )
-            if error.errno not in _NO_LOG_IS_BEARABLE:
+            if error.errno not in _RUNS_WITHOUT_LOG:
                 raise problem from error
             self.console.line(f"bulkhead {self._service}: {problem}")
             self._log.go_without_file()
@@ -361,9 +363,9 @@ class _Frame:
         log.critical("%s: %s; it ends, and its stacks follow", self._service, reason)
         try:
             log.critical("tasks of %s:\n%s", self._service, task_stacks(loop))
-        except Exception:  # the loop may be changing its tasks at this moment
+        except Exception:  # the loop may change its tasks meanwhile
             log.exception("the tasks of %s cannot be shown", self._service)
-        self._log.finish()  # the dump does not go through its thread, and comes after these lines
+        self._log.finish()  # so that these lines come before the dump, which the log's thread does not write
         dump_stacks(self._log)
         os._exit(1)
 
@@ -373,7 +375,7 @@ class _Frame:
 
 
 async def _unless_ending(work: Awaitable[T], ending: asyncio.Event) -> bool:
-    """Do the work; False when the process was signalled to end first. Raises what the work raises."""
+    """Do the work; return False where the process was signalled to end first. Raises what the work raises."""
     task, end = asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())
     await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
     end.cancel()
@@ -385,8 +387,8 @@ async def _unless_ending(work: Awaitable[T], ending: asyncio.Event) -> bool:
 
 
 def _freeze_memory() -> None:
-    """What was made until now stays until the end: no search for garbage goes through the modules again, which would
-    stop the loop for tens of milliseconds, and write to memory that was shared so far."""
+    """Exclude all present objects from garbage collection, because they stay until the end: a collection of them would
+    stop the loop for tens of milliseconds, and write to memory that is shared."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)

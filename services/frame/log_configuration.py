@@ -1,4 +1,4 @@
-"""The log of a process as the configuration has it."""
+"""Configures the log of a process."""
 
 from shared.config.effective import EffectiveConfig
 from shared.log.log_lines import form_of

@@ -1,4 +1,4 @@
-"""What every process measures of itself, and its answer to GetMetrics."""
+"""Measures the process itself, and answers GetMetrics."""
 
 import math
 import os
@@ -23,7 +23,7 @@ PROPORTIONAL = gauge(
 VIRTUAL = gauge("bulkhead_process_virtual_memory_bytes", "Address space of the process.", "process")
 STARTED = gauge("bulkhead_process_start_time_seconds", "Start of the process, in seconds since the epoch.", "process")
 OPEN_FILES = gauge("bulkhead_process_open_fds", "Open file descriptors of the process.", "process")
-MOST_FILES = gauge("bulkhead_process_max_fds", "File descriptors the process may open.", "process")
+MAX_FILES = gauge("bulkhead_process_max_fds", "File descriptors the process may open.", "process")
 LAG = histogram(
     "bulkhead_loop_lag_seconds",
     "How late the event loop runs a timer; measured every five seconds.",
@@ -44,21 +44,21 @@ def serve_metrics(bus: Bus, metrics: Registry) -> None:
 
 
 def own_metrics(incarnation: str, metrics: Registry, path: str) -> Metrics:
-    """Return the metrics of this process as they travel."""
+    """Return the metrics of this process as a message."""
     return Metrics(incarnation=incarnation, families=_families(metrics.collect(path)))
 
 
 def measure_process(metrics: Registry) -> None:
-    """Measure this process before each collection. What /proc does not show is left out."""
+    """Measure this process before each collection. Values that /proc does not show are left out."""
     cpu, started = metrics.counter(CPU), metrics.gauge(STARTED)
     resident, proportional, virtual = metrics.gauge(RESIDENT), metrics.gauge(PROPORTIONAL), metrics.gauge(VIRTUAL)
-    opened, most = metrics.gauge(OPEN_FILES), metrics.gauge(MOST_FILES)
+    opened, max_files = metrics.gauge(OPEN_FILES), metrics.gauge(MAX_FILES)
     process = metrics.process
 
     def measure() -> None:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         cpu.set_total(usage.ru_utime + usage.ru_stime, process)
-        most.set(resource.getrlimit(resource.RLIMIT_NOFILE)[0], process)
+        max_files.set(resource.getrlimit(resource.RLIMIT_NOFILE)[0], process)
         with suppress(OSError, ValueError, IndexError):
             pages = Path("/proc/self/statm").read_bytes().split()
             virtual.set(int(pages[0]) * _PAGE, process)
@@ -66,7 +66,7 @@ def measure_process(metrics: Registry) -> None:
         with suppress(OSError, ValueError, IndexError):
             proportional.set(_proportional(Path("/proc/self/smaps_rollup").read_text()), process)
         with suppress(OSError):
-            opened.set(len(os.listdir("/proc/self/fd")) - 1, process)  # noqa: PTH208  the listing's own is one
+            opened.set(len(os.listdir("/proc/self/fd")) - 1, process)  # noqa: PTH208  one is that of the listing itself
 
     if start := started_at("self"):
         started.set(start, process)
@@ -81,7 +81,7 @@ class LoopLag:
         self._due: float | None = None
 
     def turned(self, now: float, interval: float) -> None:
-        """The timer ran at `now` (loop time, seconds) and is set again for `interval` seconds later."""
+        """Observe that the timer ran at `now` (loop time, seconds) and is set again for `interval` seconds later."""
         if self._due is not None:
             self._lag.observe(max(0.0, now - self._due), self._process)
         self._due = now + interval

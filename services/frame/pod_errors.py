@@ -11,7 +11,8 @@ _NO_POD = "-"
 
 
 class PodErrors:
-    """`log` is the service's logger; `trouble` sets or clears (None) a named trouble of its beat."""
+    """Logs and reports exceptions by pod. `log` is the service's logger; `trouble` sets or clears (None) a named
+    trouble of its beat."""
 
     def __init__(self, log: logging.Logger, trouble: Callable[[str, str | None], None], clock: Clock) -> None:
         self._log, self._trouble, self._clock = log, trouble, clock

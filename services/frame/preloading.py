@@ -1,8 +1,8 @@
 """Starts services by forking supervisord, where their modules are in memory already: one copy for all, and no imports.
-
-A plug-in of supervisord: `make` is the rpcinterface factory that supervisord.conf names. What supervisord would execute
-it runs in the forked child as that program would run by itself; a program that is none of ours, an interpreter of
-another environment, or a module whose file has changed since is executed. Decides nothing about restarts.
+It is a plug-in of supervisord: `make` is the rpcinterface factory that supervisord.conf names. It runs our programs in
+the forked child in the same way as they run when they are executed. A program that is none of ours, one with the
+interpreter of another environment, and one with a module whose file has changed are executed. Decides nothing about
+restarts.
 """
 
 import contextlib
@@ -30,31 +30,31 @@ _MODULES = (
     "services.frame.launch",
 )
 _FIRST_FD = 3
-_MAX_NAME_CHARACTERS = 15  # TASK_COMM_LEN without its end
-_END = "\0"  # no file's name has it
+_MAX_NAME_CHARACTERS = 15  # TASK_COMM_LEN without the final NUL
+_END = "\0"  # a character that no file's name has
 Execute = Callable[[str, list[str], Mapping[str, str]], object]
 _Stamp = tuple[int, int, int]  # when a file was changed (ns), its size, its inode
 _CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE, which the module time does not name
 
 
 def _now() -> int:
-    """The clock that stamps files, nanoseconds: it is some milliseconds behind `time.time_ns`."""
+    """Return the nanoseconds of the clock of file times, which is some milliseconds behind `time.time_ns`."""
     return time.clock_gettime_ns(_CLOCK_OF_FILES)
 
 
-_BEGAN = _now()  # as good as when the first of our modules was imported
+_BEGAN = _now()  # about when the first of our modules was imported
 _loads = itertools.count(1)  # how often supervisord has read its configuration: it restarts all services after each
-_STAMPS: dict[str, _Stamp | None] = {}  # of the file of every module in this process, as it was when it was loaded
+_STAMPS: dict[str, _Stamp | None] = {}  # by file of each module in this process, as it was when it was loaded
 
 
 class Preloading:
-    """What supervisord calls in place of execve, in the forked child. `load` comes before the first fork.
-
+    """Replaces supervisord's execve in the forked child. `load` is called before the first fork.
     The argument `load`: how often this supervisord has loaded its configuration."""
 
     def __init__(self, execute: Execute = os.execve, kept: Sequence[int] = (), load: int = 1) -> None:
         self._execute, self._kept, self._load = execute, frozenset(kept), load
-        self._noted = ""  # all of _STAMPS in one object: reading thousands would write to each, and copy their pages
+        # All of _STAMPS in one text: reading thousands of objects would write to each, and copy their pages.
+        self._noted = ""
         self._parent, self._generation = 0, ""
 
     def load(self, modules: Sequence[str] = _MODULES) -> None:
@@ -69,13 +69,13 @@ class Preloading:
         gc.freeze()  # a collection in a child would write to every object, and so copy every page
 
     def before_fork(self) -> None:
-        """Note who forks: the child may be an orphan before it can ask."""
-        if (parent := os.getpid()) != self._parent:  # it goes into the background as another process
+        """Note the generation before a fork: the child may be an orphan before it can read its parent."""
+        if (parent := os.getpid()) != self._parent:  # supervisord in the background is another process
             self._parent, self._generation = parent, generation_of(parent, self._load)
 
     def __call__(self, file: str, argv: list[str], env: Mapping[str, str]) -> None:
-        """Become the program. Returns never; raises OSError as execve does where it cannot be executed."""
-        _forget_signals()  # first of all: until then a signal for the program goes into a list that is not read
+        """Become the program. Never returns; raises OSError as execve does where it cannot be executed."""
+        _reset_signals()  # at first, because until then a signal for the program goes into a list that is not read
         if self._generation:
             env = {**env, SUPERVISORD: self._generation}
         module = module_of(file, argv)
@@ -97,7 +97,7 @@ class Preloading:
     def _become(self, module: str, env: Mapping[str, str]) -> NoReturn:
         code = 1
         try:
-            gc.freeze()  # what supervisord has dropped but not collected would close descriptors that are ours by then
+            gc.freeze()  # uncollected objects of supervisord would close descriptors that are ours by then
             _close_all_but(self._kept)
             _open_streams()
             _take_the_name(module)
@@ -111,13 +111,13 @@ class Preloading:
             traceback.print_exc()
         finally:
             _flush_streams()
-            os._exit(code)  # supervisord's own frames are below us, and none of its business is ours
+            os._exit(code)  # so that supervisord's own frames, which are below ours, do not run
 
 
 def make(supervisord: Any, modules: str = "", **_: str) -> object:
-    """Import the modules, and let supervisord fork processes that have them; supervisord calls this at its start and
+    """Import the modules, and let supervisord fork processes that have them. supervisord calls this at its start and
     after a reload. `modules`, a key of the section in supervisord.conf: their names, separated by spaces, where not all
-    services run. What is returned answers no calls."""
+    services run. The returned object has no methods."""
     options = supervisord.options
     preloading = Preloading(options.execve, getattr(options, "kept", ()), next(_loads))
     preloading.load(modules.split() or _MODULES)
@@ -134,8 +134,9 @@ def make(supervisord: Any, modules: str = "", **_: str) -> object:
 
 
 def import_modules(modules: Sequence[str] = _MODULES, stop: Callable[[], bool] = lambda: False) -> None:
-    """Import them one by one until `stop`; one that fails is left to the process that needs it, and to its log."""
-    sys.dont_write_bytecode = False  # as for the services: what is compiled here would be compiled at every start
+    """Import the modules one by one until `stop`. The process that needs a module whose import fails imports it again,
+    and logs the failure."""
+    sys.dont_write_bytecode = False  # as for the services, which would compile the modules at every start
     for module in modules:
         if stop():
             return
@@ -146,7 +147,7 @@ def import_modules(modules: Sequence[str] = _MODULES, stop: Callable[[], bool] =
 
 
 def _prepare() -> None:
-    """What every service would build for itself; where that fails, each tries it again and logs the failure."""
+    """Build what every service would build for itself; where that fails, each service tries it again and logs it."""
     with contextlib.suppress(Exception):
         importlib.import_module("bus.prepared").prepare()
         log = importlib.import_module("shared.log.process_log")
@@ -154,7 +155,8 @@ def _prepare() -> None:
 
 
 def module_of(file: str, argv: Sequence[str]) -> str | None:
-    """Which of our modules the command line runs (`<our python> [-P] -m services.x`), None for any other program."""
+    """Return the module of ours that the command line runs (`<our python> [-P] -m services.x`), None = another
+    program."""
     if Path(file).parent.parent != Path(sys.prefix) or "-m" not in argv:
         return None
     place = list(argv).index("-m")
@@ -164,8 +166,8 @@ def module_of(file: str, argv: Sequence[str]) -> str | None:
 
 
 def _files() -> set[str]:
-    found = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    return {file for file in found if isinstance(file, str)}
+    files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {file for file in files if isinstance(file, str)}
 
 
 def _stamp(file: str) -> _Stamp | None:
@@ -177,15 +179,15 @@ def _stamp(file: str) -> _Stamp | None:
 
 
 def _was_touched_since(began: int, file: str) -> bool:
-    """Then it is not known whether the module that was imported is the one in the file now."""
+    """Return whether the file changed since `began`, so that the imported module may not be the one in the file now."""
     try:
         return os.stat(file).st_ctime_ns >= began  # noqa: PTH116  as above
     except OSError:
         return False
 
 
-def _forget_signals() -> None:
-    """What an exec would do, but for the two that Python ignores from its start."""
+def _reset_signals() -> None:
+    """Reset signal handlers as an exec does, except for the two signals that Python ignores from its start."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
         if callable(signal.getsignal(number)):
@@ -194,7 +196,7 @@ def _forget_signals() -> None:
 
 
 def _take_the_environment(env: Mapping[str, str]) -> None:
-    """Only what differs is written: most of it is supervisord's own."""
+    """Set the environment, writing only variables that differ: most of it is supervisord's own."""
     for name in os.environ.keys() - env.keys():
         del os.environ[name]
     for name, value in env.items():
@@ -203,25 +205,26 @@ def _take_the_environment(env: Mapping[str, str]) -> None:
 
 
 def _close_all_but(kept: frozenset[int]) -> None:
-    """supervisord closes the descriptors below its limit; an exec would close the others."""
+    """Close the descriptors that an exec would close: supervisord has closed only those below its limit."""
     for number in sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
         if number >= _FIRST_FD and number not in kept:
             try:
                 os.close(number)
             except OSError:
-                continue  # the listing's own
+                continue  # the descriptor of the listing itself
 
 
 def _open_streams() -> None:
-    """supervisord's own may hold lines of its own, and in the background they hold every line back."""
+    """Open new standard streams: those of supervisord may have buffered lines, and buffer every line in the
+    background."""
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-        setattr(sys, name, stream)  # the old one stays in sys.__stdout__: its end would close the descriptor
+        setattr(sys, name, stream)  # sys.__stdout__ keeps the old one, whose end would close the descriptor
 
 
 def _flush_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the other end of the pipe is closed
+        with contextlib.suppress(Exception):  # raised where the other end of the pipe is closed
             stream.flush()
 
 

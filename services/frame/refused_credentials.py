@@ -1,7 +1,6 @@
-"""Reports to bootstrap that the API server refused the credentials in force: it runs their exec plugin again, and
-replaces a client certificate that has ended.
-
-For the services with an API client. A report that is lost is made again with the next refusal.
+"""Reports to bootstrap that the API server refused the credentials in force, so that it runs their exec plugin again,
+or replaces an expired client certificate.
+The services with an API client use it. A lost report is made again with the next refusal.
 """
 
 import asyncio
@@ -10,22 +9,21 @@ import contextlib
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 
-_TIMEOUT = 10.0  # seconds
+_ANSWER_SECONDS = 10.0
 
 
 class RefusedCredentials:
-    """Call it with the version of credentials that got a 401, as often as that happens: one report is under way at a
-    time."""
+    """Reports each 401, when it is called with the version of the credentials; one report is under way at a time."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._reporting: asyncio.Task[None] | None = None
 
     def __call__(self, version: int) -> None:
-        """Begin a report unless one is under way."""
+        """Begin a report, unless one is under way."""
         if self._reporting is None or self._reporting.done():
             self._reporting = asyncio.create_task(self._report(version), name="refused credentials")
 
     async def _report(self, version: int) -> None:
         with contextlib.suppress(NoAnswerError, RequestRefusedError):  # the next refusal reports it again
-            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _TIMEOUT)
+            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _ANSWER_SECONDS)

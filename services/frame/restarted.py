@@ -8,8 +8,8 @@ from bus.interface import Bus
 
 log = logging.getLogger(__name__)
 
-RESTART_DELAY_SECONDS = 1.0  # from the failure of a task until it is started again
-HEALTHY_AFTER_SECONDS = 60.0  # a restarted task that runs for so long is no longer reported
+RESTART_DELAY_SECONDS = 1.0  # from the failure of a task to its next start
+HEALTHY_AFTER_SECONDS = 60.0  # for which a restarted task must run before its trouble ends
 
 
 async def restarted(bus: Bus, name: str, run: Callable[[], Awaitable[None]]) -> None:

@@ -1,6 +1,6 @@
 """Samples the stacks of this process's threads, and how much CPU time each thread used since the sample before.
-
-The CPU time between two samples counts at the stack of the second one. Signals are not used: the watchdog has SIGPROF.
+The CPU time between two samples counts for the stack of the second one. Uses no signals, because the watchdog has
+SIGPROF.
 """
 
 import sys
@@ -12,8 +12,8 @@ from types import CodeType, FrameType
 from bus.messages.debugging import Frame, Profile, ProfiledStack
 
 PERIOD_SECONDS = 0.01
-MAX_FRAMES = 128  # of one stack; those further out are left out
-MAX_STACKS = 2000  # different ones; the CPU time of later ones counts at an empty stack without a thread
+MAX_FRAMES = 128  # of one stack, the innermost
+MAX_STACKS = 2000  # different ones; the CPU time of later ones counts for an empty stack without a thread
 MAX_THREADS = 200
 _CPU_OF_THREAD = 6  # the clock id of a thread's CPU time is its number, inverted, and these bits (Linux)
 
@@ -22,7 +22,7 @@ _OTHER: tuple[_Line, ...] = ()
 
 
 class Sampler:
-    """Collects samples; `stop` ends `run` before its time."""
+    """Collects samples for `seconds`; `stop` ends `run` earlier."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -49,7 +49,7 @@ class Sampler:
         number = thread.native_id or 0
         try:
             used = time.clock_gettime_ns((~number << 3) | _CPU_OF_THREAD)
-        except OSError:  # it has ended
+        except OSError:  # the thread has ended
             return 0
         before, self._used[number] = self._used.get(number, 0), used
         return max(0, used - before)
@@ -79,7 +79,7 @@ class Sampler:
 
 
 def _threads() -> Iterator[tuple[threading.Thread, FrameType]]:
-    """Yield the threads of Python, this one aside, each with its innermost frame."""
+    """Yield the threads of Python without this one, each with its innermost frame."""
     own, frames = threading.get_ident(), sys._current_frames()
     for thread in threading.enumerate()[:MAX_THREADS]:
         if thread.ident is not None and thread.ident != own and thread.ident in frames:

@@ -1,27 +1,26 @@
-"""The signals of a service: TERM and INT end it, HAND_OVER makes room for its successor, HUP reopens the log
+"""Handles the signals of a service: TERM and INT end it, HAND_OVER lets its successor take over, HUP reopens the log
 and sets an event."""
 
 import asyncio
 import signal
 from collections.abc import Callable
 
-HAND_OVER = signal.SIGUSR1  # from the service of a newer supervisord; ends a process that has no handler yet
+HAND_OVER = signal.SIGUSR1  # sent by the service of a newer supervisord; it ends a process that has no handler yet
 
 
 class Signals:
-    """`ending` is set by all three that end the process, `handing_over` by HAND_OVER alone.
-
-    A SIGTERM or SIGINT while it is ending calls `on_second`. SIGHUP calls `on_hangup` and sets `hung_up`.
+    """Sets events for signals: `ending` for the three that end the process, `handing_over` for HAND_OVER alone.
+    A SIGTERM or SIGINT while the process is ending calls `on_second`. SIGHUP calls `on_hangup` and sets `hung_up`.
     """
 
     def __init__(self, on_second: Callable[[], None]) -> None:
         self.ending, self.handing_over = asyncio.Event(), asyncio.Event()
-        self.hung_up = asyncio.Event()  # cleared by who acts on it
+        self.hung_up = asyncio.Event()  # the service that waits for it clears it
         self.on_second = on_second
         self.on_hangup: Callable[[], None] = lambda: None
 
     def install(self) -> None:
-        """Take the signals of this process; needs the running loop."""
+        """Install the handlers in the running loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._end)

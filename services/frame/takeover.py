@@ -1,8 +1,7 @@
-"""One process per service, of the newest supervisord: takes the service's lock, from an orphan where one holds it.
-
+"""Takes a service's lock, also from an orphan, so that one process of the newest supervisord runs the service.
 An orphan is a process whose supervisord has ended. It gets HAND_OVER, and SIGKILL when it still holds the lock after
-its grace. A holder whose supervisord runs belongs to another agent. A process whose own supervisord has ended takes
-over from none: the next supervisord's is newer.
+its grace. A holder whose supervisord runs belongs to another agent. A process whose own supervisord has ended takes no
+lock, because a newer supervisord may have started its successor.
 """
 
 import asyncio
@@ -23,15 +22,14 @@ from shared.process.identity import identity_of
 
 log = logging.getLogger(__name__)
 
-GRACE = 1.0  # seconds an orphan has to release the lock
-SHORT_GRACE = 0.4  # for an orphaned bootstrap, which has no sessions: the other services wait for its successor
+GRACE = 1.0  # seconds in which an orphan has to release the lock
+SHORT_GRACE = 0.4  # seconds for an orphaned bootstrap, which has no sessions, while other services wait
 
 
 async def take_over(lock: ServiceLock, generation: str, grace: float = GRACE) -> bool:
-    """Hold the lock and return True; return False when our own supervisord has ended.
-
-    `generation` is ours, "" without a supervisord; `grace` is in seconds. Raises OperatorError when another agent's
-    process holds the lock, or an orphan may not be signalled.
+    """Take the lock and return True; return False where our own supervisord has ended.
+    `generation` is ours, "" without a supervisord; `grace` is in seconds. Raises OperatorError where a process of
+    another agent holds the lock, or an orphan may not be signalled.
     """
     if _may_begin(generation) and lock.try_acquire():
         return True
@@ -62,16 +60,18 @@ async def take_over(lock: ServiceLock, generation: str, grace: float = GRACE) ->
 
 
 def is_orphan(holder: Holder) -> bool:
-    """Whether it was started by a supervisord, and that has ended."""
+    """Return whether the holder was started by a supervisord that has ended."""
     return holder.supervisord != "" and not supervisord_runs(holder.supervisord)
 
 
 def send_signal(holder: Holder, number: signal.Signals) -> None:
-    """Signal that very process; nothing when it has ended, also if its id was reused. Raises OperatorError."""
+    """Signal exactly this process; nothing happens where it has ended, also if its id was reused. Raises
+    OperatorError."""
     try:
         process = os.pidfd_open(holder.pid)
         try:
-            if identity_of(holder.pid) == holder.process:  # opened first, compared then: the descriptor is of this one
+            # Compared after the open, so that the descriptor is of this process.
+            if identity_of(holder.pid) == holder.process:
                 signal.pidfd_send_signal(process, number)
         finally:
             os.close(process)
@@ -83,22 +83,22 @@ def send_signal(holder: Holder, number: signal.Signals) -> None:
 
 
 def signal_orphans(locks: Iterable[ServiceLock], number: signal.Signals) -> list[Holder]:
-    """Signal each orphan that holds one of these locks, as far as we may; all of them."""
+    """Signal each orphan that holds one of these locks, where permitted, and return all of them."""
     orphans = [holder for lock in locks if (holder := lock.held_by()) is not None and is_orphan(holder)]
     for orphan in orphans:
-        with suppress(OperatorError):  # another user's
+        with suppress(OperatorError):  # it is another user's
             send_signal(orphan, number)
     return orphans
 
 
 def wait_for_end(processes: Iterable[Holder], seconds: float) -> None:
-    """Block until all have ended, so many seconds at most."""
+    """Block until all processes have ended, at most `seconds`."""
     deadline = time.monotonic() + seconds
     for process in processes:
         try:
             descriptor = os.pidfd_open(process.pid)
         except OSError:
-            continue  # it has ended
+            continue  # the process has ended
         try:
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
@@ -109,7 +109,7 @@ def wait_for_end(processes: Iterable[Holder], seconds: float) -> None:
 
 @contextmanager
 def supervisord_watched(generation: str, on_end: Callable[[], None]) -> Iterator[None]:
-    """Call `on_end` in the running loop when the supervisord of this generation has ended, until the context ends."""
+    """Call `on_end` in the running loop when the supervisord of this generation ends, while the block runs."""
     loop, process = asyncio.get_running_loop(), int(generation.split("/")[1]) if generation else 0
     try:
         descriptor = os.pidfd_open(process) if process else -1

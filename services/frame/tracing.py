@@ -1,4 +1,4 @@
-"""Tracing of one process as the configuration has it: without `tracing` nothing is imported, measured or sent."""
+"""Sets up tracing of one process by the configuration: without `tracing` nothing is imported, measured or sent."""
 
 import asyncio
 import os
@@ -13,14 +13,14 @@ DEFAULT_ENDPOINT = "localhost:4317"
 
 
 class Tracing:
-    """The tracer of a process, and the task that exports its spans."""
+    """Has the tracer of a process, and the task that exports its spans."""
 
     def __init__(self, service: str, config: EffectiveConfig, metrics: Registry) -> None:
         self.tracer, self._exporter = Tracer(), None
         self._task: asyncio.Task[None] | None = None
         if not config.tracing:
             return
-        from shared.tracing.otlp import OtlpExporter  # 2 MiB that only a node with tracing has
+        from shared.tracing.otlp import OtlpExporter  # 2 MiB that only a node with tracing needs
 
         resource: Attributes = {
             "service.name": "kubelet",
@@ -34,12 +34,12 @@ class Tracing:
         self.tracer = Tracer(self._exporter.take, config.tracing_rate)
 
     def start(self) -> None:
-        """Export from now on."""
+        """Begin to export."""
         if self._exporter is not None:
             self._task = asyncio.create_task(self._exporter.run(), name="tracing")
 
     async def close(self) -> None:
-        """Export what is left, for a second at most."""
+        """Export the spans that are left, for at most a second."""
         if self._task is not None:
             self._task.cancel()
         if self._exporter is not None:

@@ -35,7 +35,7 @@ def build(context: Context) -> "Pleg":
 
 
 class Pleg:
-    """The parts and their connections; each owns its stream."""
+    """Builds the parts and connects them; each owns its stream."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Pleg:
         )
 
     async def run(self) -> None:
-        """Observe until cancelled. Nothing in the runtime is changed."""
+        """Observe until cancelled, without changing anything in the runtime."""
         self._ooms.start()
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""The names of block devices, from sysfs. Reads only."""
+"""Reads the names of block devices from sysfs."""
 
 import os
 from functools import lru_cache
@@ -9,7 +9,7 @@ _SYSFS = Path("/sys/dev/block")
 
 @lru_cache(256)
 def device_name(major: int, minor: int) -> str:
-    """/dev/sda for the block device with these numbers; `8:0` where it has no name."""
+    """Return the path of the block device with these numbers, such as /dev/sda; `8:0` where it has no name."""
     numbers = f"{major}:{minor}"
     try:
         lines = (_SYSFS / numbers / "uevent").read_text().splitlines()
@@ -19,7 +19,7 @@ def device_name(major: int, minor: int) -> str:
 
 
 def device_of(path: str) -> str:
-    """The device of the filesystem at the path, "" where that cannot be read."""
+    """Return the device of the filesystem at the path, "" where that cannot be read."""
     try:
         number = Path(path).stat().st_dev
     except OSError:

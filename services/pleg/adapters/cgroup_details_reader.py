@@ -1,6 +1,5 @@
-"""Reads every number of the cgroups of pods, of those above them and of the root, and what the machine is.
-
-Blocks for some tenths of a millisecond for each cgroup. What vanishes meanwhile is left out.
+"""Reads every number of the cgroups of pods, of those above them and of the root, and the facts of the machine.
+Blocks for some tenths of a millisecond for each cgroup. Cgroups that vanish meanwhile are left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,20 +24,20 @@ SANDBOX_IMAGE = "pause"  # stands for the image of a sandbox, which CRI does not
 
 
 class CgroupDetailsReader:
-    """`pods_cgroup`: the components of the path of kubepods. For one thread at a time."""
+    """Reads the cgroups, for one thread at a time. `pods_cgroup`: the components of the path of kubepods."""
 
     def __init__(self, hierarchies: Hierarchies, clock: Clock, pods_cgroup: tuple[str, ...]) -> None:
         self._hierarchies, self._clock, self._pods_cgroup = hierarchies, clock, pods_cgroup
         self._machine = read_machine_info()
 
     def read(self, pods: Sequence[RuntimePod]) -> FoundCgroups:
-        """Read all; without the filesystems of the node."""
+        """Read all cgroups; the result is without the filesystems of the node."""
         wall = self._clock.wall()
         of_pods = (row for pod in pods for row in self._of_pod(pod, wall))
         return FoundCgroups(machine=self._machine, cgroups=(*self._above_pods(wall), *of_pods))
 
     def _above_pods(self, wall: float) -> Iterator[CgroupDetails]:
-        """The root, kubepods, and those of the QoS classes."""
+        """Yield the root, kubepods, and the cgroups of the QoS classes."""
         root = self._read(place_of(self._hierarchies, "/"), wall)
         if root is not None:
             yield CgroupDetails(id="/", created_at=0.0, network=read_network(1, wall), **root)  # type: ignore[arg-type]
@@ -91,11 +90,11 @@ class CgroupDetailsReader:
         return place_of_process(self._hierarchies, pid) if pid > 0 else None
 
     def _row(self, place: CgroupPlace | None, wall: float, **more: object) -> CgroupDetails | None:
-        found = self._read(place, wall) if place else None
-        if place is None or found is None:
+        numbers = self._read(place, wall) if place else None
+        if place is None or numbers is None:
             return None
         more.setdefault("created_at", made_at(directory_of(place)))
-        return CgroupDetails(id=self._path(place), **found, **more)  # type: ignore[arg-type]
+        return CgroupDetails(id=self._path(place), **numbers, **more)  # type: ignore[arg-type]
 
     def _read(self, place: CgroupPlace, wall: float) -> dict[str, object] | None:
         usage = read_usage(place, wall)
@@ -117,7 +116,7 @@ class CgroupDetailsReader:
         return {"usage": usage, "io": tuple(named), **numbers}
 
     def _path(self, place: CgroupPlace) -> str:
-        """The path in the hierarchy."""
+        """Return the path of the cgroup in the hierarchy."""
         root = self._hierarchies.unified or self._hierarchies.by_controller[next(iter(place.by_controller))]
         return directory_of(place).removeprefix(str(root)) or "/"
 

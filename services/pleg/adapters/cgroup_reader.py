@@ -1,6 +1,5 @@
 """Reads the usage of cgroups, v1, v2 and hybrid (node.md 7.4). A file that is missing, or vanishes, is left out.
-
-Blocks for some 10 microseconds for each file; reading holds no descriptor between two readings.
+Blocks for some 10 microseconds for each file; no descriptor stays open between two readings.
 """
 
 import os
@@ -14,13 +13,13 @@ from services.pleg.core.cgroup_values import CgroupFiles, MachineMemory, v1_usag
 from shared.host.cgroup_layout import Hierarchies
 from shared.host.machine import meminfo
 
-MOST_BYTES = 64 * 1024  # of one file; a longer cgroup.procs counts as that
+MAX_BYTES = 64 * 1024  # of one file; of a longer cgroup.procs the processes after them are not counted
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 
 
 @dataclass(frozen=True)
 class CgroupPlace:
-    """The directories of one cgroup: the one of v2, or those by v1 controller."""
+    """Has the directories of one cgroup: the one of v2, or those of v1 by controller."""
 
     unified: str | None
     by_controller: Mapping[str, str]
@@ -28,14 +27,15 @@ class CgroupPlace:
 
 
 def place_of(hierarchies: Hierarchies, name: str) -> CgroupPlace:
-    """The directories of the cgroup with this path in every hierarchy; "/" = the root."""
+    """Return the directories of the cgroup with this path in every hierarchy; "/" = the root."""
     return _place(hierarchies, dict.fromkeys((*hierarchies.by_controller, ""), name))
 
 
 def place_of_process(hierarchies: Hierarchies, pid: int, proc: str = "/proc") -> CgroupPlace | None:
-    """The directories of the cgroup of a process; None where it has ended."""
+    """Return the directories of the cgroup of a process; None where it has ended."""
     paths = {}
-    # The kernel escapes line feeds alone: a name may have the other characters that splitlines() takes for line ends.
+    # Not splitlines(): the kernel escapes only line feeds, and a name may have other characters that it takes for line
+    # ends.
     text = (read_file(f"{proc}/{pid}/cgroup") or b"").decode(errors="surrogateescape")
     for line in filter(None, text.split("\n")):
         _, _, rest = line.partition(":")
@@ -58,7 +58,7 @@ def _place(hierarchies: Hierarchies, paths: Mapping[str, str]) -> CgroupPlace:
 
 
 def read_usage(place: CgroupPlace, time: float, proc: Path = Path("/proc")) -> CgroupUsage | None:
-    """One reading at `time` (wall clock seconds); None where the cgroup does not exist."""
+    """Read the usage at `time` (wall clock seconds); None where the cgroup does not exist."""
     machine = _machine_memory(proc) if place.is_root else None
     if place.unified is not None:
         files = _v2_files(place.unified, Path(proc, "pressure") if place.is_root else None)
@@ -68,7 +68,8 @@ def read_usage(place: CgroupPlace, time: float, proc: Path = Path("/proc")) -> C
 
 
 def read_file(path: str) -> bytes | None:
-    """The regular file, up to 64 KiB; None where it cannot be read. A FIFO is not waited for."""
+    """Return the content of a regular file, up to 64 KiB; None where it cannot be read. The open of a FIFO does not
+    block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -76,7 +77,7 @@ def read_file(path: str) -> bytes | None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        return os.read(descriptor, MOST_BYTES)
+        return os.read(descriptor, MAX_BYTES)
     except OSError:  # ENODEV: the cgroup was removed meanwhile
         return None
     finally:

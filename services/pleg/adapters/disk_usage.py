@@ -1,9 +1,8 @@
 """Counts how much disk the files of a pod use: logs, volumes, etc-hosts (node.md 7.5). Each call blocks.
-
-A directory is counted on its filesystem, a file with several links once, and with no bound of entries, as du: a pod
-that could end the count early would evade its limits. But a pod can also keep it from ending, by directories that it
-makes ahead of it. So files are counted in turns: each one shows what was counted so far, and the next one begins with
-another volume of the pod, or elsewhere in the same one. What is removed behind the count stays in the sum, as in du's:
+As du, it counts a directory on its filesystem, a file with several links once, and any number of entries: a pod that
+could end the count early would evade its limits. But a pod can also keep the count from ending, by directories that it
+makes ahead of it. So files are counted in turns: after each turn the sum so far is shown, and the next turn begins with
+another volume of the pod, or elsewhere in the same one. A file that is removed after it was counted stays in the sum:
 until a volume is counted to its end, it shows no more than all files of its filesystem use.
 """
 
@@ -23,9 +22,9 @@ from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
 from shared.pods.directory import DEVICES, ETC_HOSTS, VOLUMES, pod_directory
 
 BLOCK_BYTES = 512
-MAX_LINKED_FILES = 10_000  # of one pod, whose inode numbers are kept while their volume is counted: some 1 MiB
+MAX_LINKED_FILES = 10_000  # of one pod; their inode numbers are kept while their volume is counted: some 1 MiB
 ENTRIES_AT_ONCE = 512  # counted between two looks at the clock
-# Directory of a plugin -> whether what its volumes use counts as ephemeral storage.
+# Directory of a plugin -> whether its volumes count as ephemeral storage.
 _PLUGINS = {
     "kubernetes.io~empty-dir": True,
     "kubernetes.io~configmap": True,
@@ -38,9 +37,9 @@ _EMPTY_DIR = "kubernetes.io~empty-dir"
 
 
 class DirectoryCount:
-    """Counts a directory with everything below it. Files with several links take places of `linked` until it is closed.
-    Once these are taken, each link of a further one counts as its share: together they are the file, if all of them are
-    below the directory. Each part that is left for a later turn takes a place of `aside`."""
+    """Counts a directory with everything below it. A file with several links takes a place of `linked` until the count
+    is closed. Once these are taken, each link of a further file counts as its share: together they are the file, if all
+    of them are below the directory. Each part that is left for a later turn takes a place of `aside`."""
 
     def __init__(self, root: Path, linked: Places, aside: Places) -> None:
         self._statuses, self._places = FileStatuses(root, aside), linked
@@ -51,32 +50,31 @@ class DirectoryCount:
     def count(self, entries: int) -> bool:
         """Count at most `entries` further files and return whether no file is left."""
         left = entries
-        for found in itertools.islice(self._statuses, entries):
+        for status in itertools.islice(self._statuses, entries):
             left -= 1
-            size = found.st_blocks * BLOCK_BYTES
-            if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
-                if found.st_ino in self._linked:
+            size = status.st_blocks * BLOCK_BYTES
+            if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+                if status.st_ino in self._linked:
                     continue
                 if not self._places.take():
-                    self._used_by_shares += size / found.st_nlink
-                    self._inodes_by_shares += 1 / found.st_nlink
+                    self._used_by_shares += size / status.st_nlink
+                    self._inodes_by_shares += 1 / status.st_nlink
                     continue
-                self._linked.add(found.st_ino)
+                self._linked.add(status.st_ino)
             self._used, self._inodes = self._used + size, self._inodes + 1
         return left > 0
 
     def use(self) -> DiskUse:
         """Return what was counted so far, which is never less than before."""
-        by_shares = (self._used_by_shares, self._inodes_by_shares)
-        used, inodes = (math.ceil(round(number, 3)) for number in by_shares)
-        return DiskUse(self._used + used, self._inodes + inodes)
+        used = self._used + math.ceil(round(self._used_by_shares, 3))
+        return DiskUse(used, self._inodes + math.ceil(round(self._inodes_by_shares, 3)))
 
     def turn(self) -> None:
         """Continue elsewhere in the directory; see FileStatuses."""
         self._statuses.turn()
 
     def close(self) -> None:
-        """Count no more; what was counted is kept."""
+        """End the count; what was counted is kept."""
         self._statuses.close()
         self._places.free += len(self._linked)
         self._linked = set()
@@ -84,7 +82,7 @@ class DirectoryCount:
 
 @dataclass
 class _Part:
-    """The logs of a container, or a volume with its `path` and filesystem. `counts`: None = the filesystem has its
+    """Has the logs of a container, or a volume with its `path` and filesystem. `counts` None = the filesystem has its
     figures."""
 
     name: str
@@ -92,17 +90,18 @@ class _Part:
     ephemeral: bool = False
     counts: DirectoryCount | None = None
     path: str = ""
-    complete: bool = False  # it is counted to its end
+    complete: bool = False  # whether it is counted to its end
 
     def end_turn(self) -> None:
-        """Continue elsewhere; until the next turn, what all files of the filesystem use by now bounds the figures."""
+        """Continue elsewhere in the next turn. Until then the figures are at most what all files of the filesystem use
+        now."""
         if self.counts is not None:
             self.counts.turn()
         if self.filesystem is not None:
             self.filesystem = read_filesystem(self.path, self.filesystem.time) or self.filesystem
 
     def close(self) -> None:
-        """Count no more."""
+        """End the count."""
         if self.counts is not None:
             self.counts.close()
 
@@ -120,7 +119,7 @@ class _Part:
 
 
 class PodCount:
-    """Counts the files of one pod in turns; `logs` is its log directory. What vanishes meanwhile is left out. One
+    """Counts the files of one pod in turns; `logs` is its log directory. Files that vanish meanwhile are left out. One
     thread at a time may count, while others read what was counted."""
 
     def __init__(self, root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bool) -> None:
@@ -128,11 +127,11 @@ class PodCount:
         self._other, self._linked, self._aside = DiskUse(), Places(MAX_LINKED_FILES), Places(MAX_ASIDE)
         self._by_plugins = self._begun = False
         self._parts: tuple[_Part, ...] = ()  # logs, then volumes
-        self._left: deque[_Part] = deque()  # those that are not counted to their end, the next one first
+        self._left: deque[_Part] = deque()  # parts that are not counted to their end, the next one first
 
     def count(self, seconds: float, monotonic: Callable[[], float]) -> bool:
-        """Count for about so long, by this clock; return whether everything is counted. The next turn begins with
-        another part of the pod, and elsewhere in this one, so that what never ends does not hide the rest."""
+        """Count for about `seconds`, by this clock; return whether everything is counted. The next turn begins with
+        another part of the pod, and elsewhere in this one, so that a part that never ends does not hide the rest."""
         end = monotonic() + seconds
         if not self._begun:
             self._begin()
@@ -147,7 +146,7 @@ class PodCount:
                 return False
         return True
 
-    def found(self) -> PodFiles:
+    def sum_up(self) -> PodFiles:
         """Return the sum of the parts whose count has begun."""
         parts = self._parts
         return PodFiles(
@@ -159,7 +158,7 @@ class PodCount:
         )
 
     def close(self) -> None:
-        """Count no more; not while a thread counts."""
+        """End the count; not to be called while a thread counts."""
         for part in self._left:
             part.close()
 
@@ -202,8 +201,8 @@ def _has_measured(pod: Path) -> bool:
 
 def _entries(directory: Path) -> list["os.DirEntry[str]"]:
     try:
-        with os.scandir(directory) as found:
-            return list(found)
+        with os.scandir(directory) as entries:
+            return list(entries)
     except OSError:
         return []
 

@@ -1,8 +1,7 @@
-"""Reads the status of each file in a tree that containers have filled, however deep it is or grows.
-
-Each call blocks. Each directory is opened by its name in the one above it, so that no path is too long to be counted.
-Memory grows with the depth of the tree, not with the number of its entries; open descriptors grow only with directories
-that have more than a piece of entries, and with the parts that are left for later.
+"""Reads the status of each file in a tree that containers write, of any depth, also while it grows.
+Each call blocks. Each directory is opened by its name in its parent, so that no path is too long. Memory grows with the
+depth of the tree, not with the number of its entries; open descriptors grow only with directories that have more than
+PIECE entries, and with the parts that are left for a later turn.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-PIECE = 1024  # entries
+PIECE = 1024  # entries that are read at a time
 MAX_ASIDE = 32  # parts of the trees of one pod that are left for a later turn
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INNER = _DIRECTORY | os.O_NOFOLLOW
@@ -23,7 +22,7 @@ _INNER = _DIRECTORY | os.O_NOFOLLOW
 
 @dataclass
 class Places:
-    """A limit of what may be kept at the same time, which several directories share."""
+    """Limits how many things several directories keep at the same time."""
 
     free: int
 
@@ -37,12 +36,12 @@ class Places:
 
 class FileStatuses:
     """Iterates over the status of a directory, then of everything below it on its filesystem, in no particular order.
-    Symlinks are not followed. What cannot be read, is removed or is moved away meanwhile is left out. `aside`: for
-    parts that are left for a later turn."""
+    Symlinks are not followed. Entries that cannot be read, are removed or are moved away meanwhile are left out.
+    `aside`: the places for parts that are left for a later turn."""
 
     def __init__(self, root: Path, aside: Places) -> None:
         self._root, self._aside, self._begun = root, aside, False
-        self._walks: deque[_Walk] = deque()  # the first one goes on; each has a part of the tree
+        self._walks: deque[_Walk] = deque()  # each has a part of the tree; the first one continues
 
     def __iter__(self) -> Self:
         return self
@@ -54,18 +53,15 @@ class FileStatuses:
                 self._walks.append(_Walk.begin(self._root))
                 return self._walks[0].status
         while self._walks:
-            try:
-                found = self._walks[0].next()
-            except OSError:  # the root is gone
-                found = None
-            if found is not None:
-                return found
+            with contextlib.suppress(OSError):  # the root is gone
+                if (status := self._walks[0].next()) is not None:
+                    return status
             self._end_walk()
         raise StopIteration
 
     def turn(self) -> None:
-        """Continue elsewhere: with the entries left in a directory above the current one, the highest that has some. So
-        a directory that grows as fast as it is read hides only what is beside more of them than there are places."""
+        """Continue with the entries left in the highest directory above the current one that has some. So directories
+        that grow as fast as they are read hide others only where there are more of them than places."""
         if self._walks:
             walk = self._walks.popleft()
             rest = walk.split() if self._aside.free > 0 else None
@@ -86,7 +82,7 @@ class FileStatuses:
 
 @dataclass(slots=True)
 class _Level:
-    """A directory between the root and the current one. `names`: its entries that are left."""
+    """Has a directory between the root and the current one. `names`: its entries that are left."""
 
     name: str
     inode: int
@@ -94,21 +90,21 @@ class _Level:
 
 
 class _Walk:
-    """A walk through a part of the tree, which has its current directory open."""
+    """Walks through a part of the tree, with its current directory open."""
 
     def __init__(self, root: Path, status: os.stat_result, levels: list[_Level], directory: int) -> None:
         self._root, self.status, self._levels, self._directory = root, status, levels, directory
 
     @classmethod
     def begin(cls, root: Path) -> Self:
-        """Open the root. Raises OSError."""
+        """Open the root and return the walk. Raises OSError."""
         directory = os.open(root, _DIRECTORY)
         status = os.fstat(directory)
         return cls(root, status, [_Level("", status.st_ino, _names(directory))], directory)
 
     def split(self) -> "_Walk | None":
-        """Leave the entries of the highest directory above the current one that has some left to another walk, which is
-        returned. None = there are none, or the directory has gone."""
+        """Return another walk, which gets the entries left in the highest directory above the current one that has
+        some. None = no directory has any, or it is gone."""
         for number, level in enumerate(self._levels[:-1]):
             if (name := next(level.names, None)) is not None:
                 above = [replace(each, names=iter(())) for each in self._levels[:number]]
@@ -122,20 +118,20 @@ class _Walk:
         return None
 
     def next(self) -> os.stat_result | None:
-        """The status of the next entry, which is entered if it is a directory; None = that was all."""
+        """Return the status of the next entry, and enter it if it is a directory; None = no entry is left."""
         while self._levels:
             name = next(self._levels[-1].names, None)
             if name is None:
                 self._leave()
                 continue
             try:
-                found = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
+                status = os.stat(name, dir_fd=self._directory, follow_symlinks=False)
             except OSError:
                 continue
-            if found.st_dev == self.status.st_dev:
-                if stat.S_ISDIR(found.st_mode):
+            if status.st_dev == self.status.st_dev:
+                if stat.S_ISDIR(status.st_mode):
                     self._enter(name)
-                return found
+                return status
         return None
 
     def close(self) -> None:
@@ -150,7 +146,7 @@ class _Walk:
             self._levels.append(_Level(name, os.fstat(inner).st_ino, _names(inner)))
 
     def _leave(self) -> None:
-        """Return to the directory above. Where the current one was moved meanwhile, return to the deepest directory
+        """Go back to the parent directory. Where the current one was moved meanwhile, go back to the deepest directory
         that is still in its place. Raises OSError where the root is gone."""
         self._levels.pop()
         if self._levels:
@@ -161,7 +157,8 @@ class _Walk:
             self._directory = above
 
     def _deepest_in_place(self) -> int:
-        """Open the directories again from the root on. If its path leads elsewhere by now, nothing is left to read."""
+        """Open the directories again from the root on, and return the deepest one in its place. If the root's path
+        leads elsewhere now, nothing is left to read."""
         directory = os.open(self._root, _DIRECTORY)
         if os.fstat(directory).st_ino != self._levels[0].inode:
             self._levels.clear()
@@ -175,33 +172,33 @@ class _Walk:
         return directory
 
     def _open(self, name: str, directory: int, inode: int | None = None) -> int | None:
-        """Open a directory of the same filesystem; None = it is none, cannot be read or has not this inode."""
+        """Open a directory of the same filesystem; None = it is none, cannot be read or has another inode."""
         try:
             opened = os.open(name, _INNER, dir_fd=directory)
         except OSError:
             return None
-        found = os.fstat(opened)
-        if found.st_dev == self.status.st_dev and inode in (None, found.st_ino):
+        status = os.fstat(opened)
+        if status.st_dev == self.status.st_dev and inode in (None, status.st_ino):
             return opened
         os.close(opened)
         return None
 
 
 def _names(directory: int) -> Iterator[str]:
-    """Read a piece at a time. A directory with less than a piece needs no descriptor of its own afterwards, and no
-    more memory than its names that are left."""
+    """Return the names in the directory, which are read PIECE at a time. A directory with fewer names needs no
+    descriptor afterwards, and no more memory than its names that are left."""
     try:
-        found = os.scandir(directory)
-        piece = [entry.name for entry in itertools.islice(found, PIECE)]
+        entries = os.scandir(directory)
+        piece = [entry.name for entry in itertools.islice(entries, PIECE)]
     except OSError:
         return iter(())
     if len(piece) == PIECE:
-        return itertools.chain(piece, _further_names(found))
-    found.close()
+        return itertools.chain(piece, _further_names(entries))
+    entries.close()
     return iter(piece)
 
 
-def _further_names(found: "os._ScandirIterator[str]") -> Iterator[str]:
-    with found, contextlib.suppress(OSError):
-        while piece := [entry.name for entry in itertools.islice(found, PIECE)]:
+def _further_names(entries: "os._ScandirIterator[str]") -> Iterator[str]:
+    with entries, contextlib.suppress(OSError):
+        while piece := [entry.name for entry in itertools.islice(entries, PIECE)]:
             yield from piece

@@ -1,4 +1,4 @@
-"""Reads how full filesystems are. One that does not answer costs its own figures, and one thread, alone."""
+"""Reads how full filesystems are. One that does not answer keeps one thread, and only its own figures are missing."""
 
 import asyncio
 import os
@@ -8,15 +8,16 @@ from bus.messages.cgroup_details import HostFilesystem
 from bus.messages.usage import FilesystemUsage, filesystem_usage
 from services.pleg.adapters.block_devices import device_of
 
-TIMEOUT = 2.0  # seconds that a filesystem has to answer
-PLACES = 4  # filesystems that are read at the same time
+READ_SECONDS = 2.0  # for the answer of a filesystem
+MAX_READS = 4  # filesystems that are read at the same time
 
 
 class FilesystemReader:
-    """A path whose last reading has not ended is not read again, so that hung ones do not take all threads."""
+    """Reads filesystems in threads. A path whose last reading has not ended is not read again, so that hung ones do not
+    take all threads."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(PLACES, thread_name_prefix="filesystem")
+        self._threads = ThreadPoolExecutor(MAX_READS, thread_name_prefix="filesystem")
         self._reading: dict[str, asyncio.Future[HostFilesystem | None]] = {}
 
     async def read(self, path: str, wall: float) -> HostFilesystem | None:
@@ -27,13 +28,13 @@ class FilesystemReader:
         self._reading[path] = reading
         reading.add_done_callback(lambda _: self._reading.pop(path, None))
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(READ_SECONDS):
                 return await asyncio.shield(reading)
         except TimeoutError:
             return None
 
     def close(self) -> None:
-        """Begin no more readings; those that hang are left alone."""
+        """Begin no more readings, and do not wait for those that hang."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -1,5 +1,5 @@
-"""Reads the host: memory, the filesystem of the root directory, processes, CPUs. What cannot be read is -1, never an
-error."""
+"""Reads the host: memory, the filesystem of the root directory, processes, CPUs. A figure that cannot be read is -1,
+never an error."""
 
 import os
 from pathlib import Path
@@ -12,14 +12,14 @@ _PROC = Path("/proc")
 
 
 class MachineReader:
-    """A filesystem that does not answer keeps the capacity that was read before, and one thread."""
+    """Reads the machine. While a filesystem does not answer, its last capacity counts, and one thread waits for it."""
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc, self._filesystems = proc, FilesystemReader()
         self._capacity = -1
 
     async def read(self, nodefs: str) -> MachineReading:
-        """One reading, within 2 s. `nodefs`: a path on the filesystem of the root directory."""
+        """Read the machine within 2 s. `nodefs`: a path on the filesystem of the root directory."""
         filesystem = await self._filesystems.read(nodefs, 0.0)
         if filesystem is not None and filesystem.usage.capacity is not None:
             self._capacity = filesystem.usage.capacity
@@ -31,7 +31,7 @@ class MachineReader:
 
 
 def read_pids(proc: Path) -> tuple[int, int]:
-    """(how many tasks the kernel allows, how many there are)."""
+    """Return how many tasks the kernel allows, and how many there are; -1 = not known."""
     limits = [_number(proc / "sys" / "kernel" / name) for name in ("pid_max", "threads-max")]
     try:
         running = int((proc / "loadavg").read_text().split()[3].split("/")[1])

@@ -1,4 +1,4 @@
-"""The kernel's log as it is written, from /dev/kmsg, and the number of the newest record that was read."""
+"""Follows the kernel's log, /dev/kmsg, and keeps the number of the newest record that was handled."""
 
 import asyncio
 import contextlib
@@ -10,18 +10,17 @@ from shared.files.atomic import write_atomically
 from shared.host.boot_id import boot_id
 
 KMSG = "/dev/kmsg"
-_LONGEST = 8192  # bytes of one record; the kernel writes no longer ones
+_MAX_RECORD_BYTES = 8192  # the kernel writes no longer ones
 
 
 def open_kernel_log() -> int:
-    """A descriptor of which each read returns one record. Raises OSError."""
+    """Return a descriptor of which each read returns one record. Raises OSError."""
     return os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 class KernelLog:
-    """`take(number, text)` gets each record that is newer than the one of `mark`, in the event loop.
-
-    `mark`: a file that outlives the process but not the machine. `descriptor`: as `open_kernel_log` returns it.
+    """Calls `take(number, text)` in the event loop for each record that is newer than the one of `mark`.
+    `mark`: a file that outlives the process but not the boot. `descriptor`: as `open_kernel_log` returns it.
     """
 
     def __init__(self, mark: Path, take: Callable[[int, str], None], descriptor: int) -> None:
@@ -29,25 +28,26 @@ class KernelLog:
         self._after = self._read_mark()
 
     def start(self) -> None:
-        """Take records from now on, those first that are in the kernel's buffer."""
+        """Take records from now on, beginning with those in the kernel's buffer."""
         asyncio.get_running_loop().add_reader(self._descriptor, self._read)
 
     def close(self) -> None:
-        """Take no more records."""
+        """Take no more records, and close the descriptor."""
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
 
     def keep(self, number: int) -> None:
-        """Remember that this record was dealt with."""
-        with contextlib.suppress(OSError):  # a record is taken again at worst
+        """Save that this record was handled."""
+        with contextlib.suppress(OSError):  # the next process then takes the record again
             write_atomically(self._mark, f"{boot_id()} {number}\n".encode(), 0o600)
 
     def _read(self) -> None:
         try:
-            record = os.read(self._descriptor, _LONGEST)
+            record = os.read(self._descriptor, _MAX_RECORD_BYTES)
         except BlockingIOError:
             return
-        except BrokenPipeError:  # the kernel has overwritten what comes next; the oldest that is left follows
+        # The kernel has overwritten the next records; the next read returns the oldest one left.
+        except BrokenPipeError:
             return
         head, _, text = record.partition(b";")
         fields = head.split(b",")

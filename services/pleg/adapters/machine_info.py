@@ -1,4 +1,5 @@
-"""What the machine is: processors, memory, its ids, kernel and system. An id that cannot be read is empty."""
+"""Reads the facts of the machine: processors, memory, its ids, kernel and system. An id that cannot be read is
+empty."""
 
 import os
 import platform

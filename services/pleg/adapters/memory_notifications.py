@@ -1,5 +1,5 @@
-"""Notifications of the kernel about memory: of cgroup v1 when a cgroup's use crosses a threshold, of v2 when tasks wait
-for memory (PSI). Where the kernel offers neither, nothing notifies, and the periodic reading remains (node.md 5.9).
+"""Receives notifications of the kernel about memory: on cgroup v1 when a cgroup's use crosses a threshold, on v2 when
+tasks wait for memory (PSI). Where the kernel has neither, only the periodic reading remains (node.md 5.9).
 """
 
 import asyncio
@@ -18,12 +18,12 @@ _EVENT_BYTES = 8
 
 
 class MemoryNotifications:
-    """`notify` is called in `loop`. A thread waits for the kernel, because a loop cannot wait for PSI."""
+    """Calls `notify` in `loop`. A thread waits for the kernel, because a loop cannot wait for PSI."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None]) -> None:
         self._loop, self._notify = loop, notify
         self._started = False
-        self._lock = threading.Lock()  # a descriptor is not closed while the thread reads it
+        self._lock = threading.Lock()  # so that no descriptor is closed while the thread reads it
         self._poll = select.epoll()
         self._armed: dict[tuple[Path, str], tuple[int, int]] = {}  # directory, name -> threshold, descriptor
         self._stalls: dict[Path, int | None] = {}  # file -> descriptor; None = the kernel refuses
@@ -31,8 +31,8 @@ class MemoryNotifications:
         self._poll.register(self._close, select.EPOLLIN)
 
     def watch_usage(self, directory: Path, thresholds: Mapping[str, int]) -> None:
-        """Notify when the use of the cgroup v1 at `directory` crosses one of these numbers of bytes, by any name.
-        They replace those of an earlier call. A kernel without such notifications is left alone."""
+        """Notify when the use of the cgroup v1 at `directory` crosses one of these numbers of bytes. They replace those
+        of an earlier call by name. On a kernel without such notifications nothing happens."""
         for key in [key for key in self._armed if key[0] == directory and key[1] not in thresholds]:
             self._disarm(key)
         for name, threshold in thresholds.items():
@@ -52,7 +52,7 @@ class MemoryNotifications:
             return
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:  # it may be made later
+        except FileNotFoundError:  # the cgroup may be made later
             return
         except OSError as error:
             log.debug("no notifications of %s: %s", file, error)
@@ -87,14 +87,14 @@ class MemoryNotifications:
             with self._lock:
                 for descriptor, events in ready:
                     self._take(descriptor, events)
-            with contextlib.suppress(RuntimeError):  # the loop was closed
+            with contextlib.suppress(RuntimeError):  # raised where the loop is closed
                 self._loop.call_soon_threadsafe(self._notify)
 
     def _take(self, descriptor: int, events: int) -> None:
         if descriptor in (armed for _, armed in self._armed.values()):
             with contextlib.suppress(OSError):
                 os.read(descriptor, _EVENT_BYTES)
-        elif events & (select.EPOLLERR | select.EPOLLHUP):  # the cgroup was removed, and may be made again
+        elif events & (select.EPOLLERR | select.EPOLLHUP):  # the cgroup was removed; it may be made again
             for file in [file for file, open_ in self._stalls.items() if open_ == descriptor]:
                 del self._stalls[file]
                 with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ class MemoryNotifications:
 
 
 def _register(directory: Path, threshold: int) -> int | None:
-    """The descriptor that becomes readable when the use crosses the threshold; None = the kernel refuses."""
+    """Return a descriptor that becomes readable when the use crosses the threshold; None = the kernel refuses."""
     descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     try:
         usage = os.open(directory / "memory.usage_in_bytes", os.O_RDONLY | os.O_CLOEXEC)

@@ -1,6 +1,5 @@
-"""Reports the end of a process, by a pidfd on the event loop: within a millisecond and without a parent's rights.
-
-Knows keys and pids; which process is worth watching, and whether the pid is still the right one, is decided elsewhere.
+"""Reports the end of a process by a pidfd in the event loop: within a millisecond, and for processes of any parent.
+Has keys and pids; the core decides which process is watched, and whether the pid is still the right one.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from typing import Protocol
 
 
 class ProcessWatches(Protocol):
-    """What `Pidfds` does."""
+    """Watches processes as `Pidfds` does."""
 
     def watch(self, key: str, pid: int) -> None: ...
     def unwatch(self, key: str) -> None: ...
@@ -18,7 +17,7 @@ class ProcessWatches(Protocol):
 
 
 class Pidfds:
-    """The open pidfds by key. `on_exit(key)` is called in the loop, once, and the descriptor is closed by then."""
+    """Has the open pidfds by key. Calls `on_exit(key)` in the loop, once, after the descriptor is closed."""
 
     def __init__(self, on_exit: Callable[[str], None]) -> None:
         self._on_exit = on_exit
@@ -28,7 +27,7 @@ class Pidfds:
         """Watch a process under a key that is not in use. Raises ProcessLookupError (it is gone) or another OSError."""
         if key in self._descriptors:
             raise ValueError(f"{key} is watched already")
-        descriptor = os.pidfd_open(pid)  # close-on-exec by nature
+        descriptor = os.pidfd_open(pid)  # always close-on-exec
         try:
             asyncio.get_running_loop().add_reader(descriptor, self._ended, key)
         except BaseException:
@@ -40,7 +39,7 @@ class Pidfds:
         """Stop watching; nothing happens for a key that is not watched."""
         descriptor = self._descriptors.pop(key, None)
         if descriptor is not None:
-            # In this order: a closed number may be another file's by the time the loop lets go of it.
+            # The reader goes first, because a closed number may soon be another file's.
             asyncio.get_running_loop().remove_reader(descriptor)
             os.close(descriptor)
 
@@ -53,6 +52,6 @@ class Pidfds:
         return len(self._descriptors)
 
     def _ended(self, key: str) -> None:
-        # An ended process stays readable for ever: without this the loop would spin.
+        # The pidfd of an ended process stays readable: without this the loop would spin.
         self.unwatch(key)
         self._on_exit(key)

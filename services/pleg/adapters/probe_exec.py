@@ -1,4 +1,4 @@
-"""The exec probe: a command in the container, through the runtime."""
+"""Carries out exec probes: runs a command in the container through the runtime."""
 
 import json
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from shared.time.clock import Clock
 async def probe_exec(
     runtime: Runtime, clock: Clock, container_id: str, command: Sequence[str], timeout: float, request_timeout: float
 ) -> Outcome:
-    """Run the command; the runtime ends it after `timeout` seconds. When the runtime itself does not answer within
-    `request_timeout` seconds more, the result is Verdict.ERROR: the container was not tested."""
+    """Run the command, which the runtime ends after `timeout` seconds. Where the runtime does not answer within
+    `request_timeout` seconds more, the result is Verdict.ERROR, because the container was not tested."""
     began = clock.monotonic()
     try:
         result = await runtime.exec_sync(container_id, command, int(timeout))

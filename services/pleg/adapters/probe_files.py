@@ -1,7 +1,7 @@
 """Keeps the counts of each pod's probes in the run directory, one small file per pod, replaced atomically.
 
 The run directory is a tmpfs: a write takes microseconds and is not synced, because after a reboot no count is valid.
-If a file cannot be written or read, the probes of that pod count from zero after a restart.
+Where a file cannot be written or read, the probes of that pod count from zero after a restart.
 """
 
 import logging
@@ -17,11 +17,11 @@ from services.pleg.core.probe_memory import ProbeMemory
 log = logging.getLogger(__name__)
 
 _SUFFIX = ".json"
-MOST_BYTES = 256 * 1024  # of one file; more than that we never wrote
+MAX_BYTES = 256 * 1024  # of one file; a larger one is not ours
 
 
 class ProbeFiles:
-    """See the module; `directory` is created by the first write."""
+    """Keeps the files in `directory`, which the first write makes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -29,20 +29,20 @@ class ProbeFiles:
 
     def load(self) -> dict[str, list[ProbeMemory]]:
         """Return the counts that an earlier process saved, by pod UID. Unreadable files are removed."""
-        found: dict[str, list[ProbeMemory]] = {}
+        memories: dict[str, list[ProbeMemory]] = {}
         try:
             paths = list(self._directory.iterdir())
         except OSError:
-            return found
+            return memories
         for path in paths:
             try:
-                if path.suffix != _SUFFIX or path.stat().st_size > MOST_BYTES:
+                if path.suffix != _SUFFIX or path.stat().st_size > MAX_BYTES:
                     raise ValueError("not a file of ours")
-                found[unquote(path.stem)] = msgspec.json.decode(path.read_bytes(), type=list[ProbeMemory])
+                memories[unquote(path.stem)] = msgspec.json.decode(path.read_bytes(), type=list[ProbeMemory])
             except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
                 log.info("the counts of probes in %s are not used: %s", path, error)
                 _remove(path)
-        return found
+        return memories
 
     def save(self, uid: str, memories: Iterable[ProbeMemory]) -> None:
         """Replace the pod's file. A failure is logged once and never raised."""
@@ -61,7 +61,7 @@ class ProbeFiles:
                 log.warning("what probes counted is not kept over a restart of pleg: %s: %s", path, error.strerror)
             self._failing = True
             _remove(draft)
-            _remove(path)  # an outdated count could cause a restart too early; no count cannot
+            _remove(path)  # an outdated count could cause a restart too early
         else:
             self._failing = False
 

@@ -1,4 +1,4 @@
-"""The httpGet probe: one GET over a new connection; of the body only the bytes that are shown are read."""
+"""Carries out httpGet probes: one GET over a new connection; of the body only the bytes that are shown are read."""
 
 import asyncio
 
@@ -16,12 +16,12 @@ _READING = "context deadline exceeded (Client.Timeout or context cancellation wh
 
 
 async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float) -> Outcome:
-    """GET within `timeout` seconds, redirects to the same host and the body included. No answer is a failure; an answer
-    whose body breaks off is Verdict.ERROR, as in the kubelet, whatever its status."""
+    """Send the GET and read the answer within `timeout` seconds, which include redirects to the same host. No answer is
+    a failure; an answer whose body breaks off is Verdict.ERROR with any status, as in the kubelet."""
     url = f"{handler.scheme}://{host}:{port}{handler.path}"
-    reading = False  # the head of the last answer has come
+    reading = False  # whether the head of the last answer has come
 
-    def wanted(head: ResponseHead) -> int:
+    def body_limit(head: ResponseHead) -> int:
         nonlocal reading
         reading = redirected(target, head.status, head.headers.get("location", "")) is None
         return OUTPUT_BYTES if reading else 0
@@ -32,7 +32,7 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
         async with asyncio.timeout(timeout):
             for _ in range(MOST_REDIRECTS):
                 url = target.url
-                head, body = await exchange(target, wanted)
+                head, body = await exchange(target, body_limit)
                 if (there := redirected(target, head.status, head.headers.get("location", ""))) is None:
                     return _outcome(head.status, text_of(body))
                 target = there

@@ -1,4 +1,4 @@
-"""The tcpSocket probe: a connection that opens is a success."""
+"""Carries out tcpSocket probes: a connection that opens is a success."""
 
 import asyncio
 

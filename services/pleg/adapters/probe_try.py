@@ -1,4 +1,5 @@
-"""Carries out one try of a probe, whatever its handler: up to three times at once while it cannot be carried out."""
+"""Carries out one try of a probe with any handler, and repeats it at once, up to three times, where it gets no
+result."""
 
 import logging
 
@@ -14,22 +15,22 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-TRIES = 3
+MAX_TRIES = 3
 
 
 class ProbeRunner:
-    """`request_timeout`: seconds the runtime gets beyond a command's own."""
+    """Carries out tries. `request_timeout`: seconds that the runtime has beyond the timeout of a command."""
 
     def __init__(self, runtime: Runtime, clock: Clock, request_timeout: float) -> None:
         self._runtime, self._clock, self._request_timeout = runtime, clock, request_timeout
 
     async def __call__(self, spec: ProbeSpec, container_id: str, address: str) -> Outcome:
-        """One try. `address`: the pod's IP, "" = not known. Never raises but when cancelled."""
+        """Carry out one try. `address`: the pod's IP, "" = not known. It raises only when it is cancelled."""
         outcome = Outcome(Verdict.ERROR, "not tried")
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             try:
                 outcome = await self._once(spec, container_id, address)
-            except Exception as error:  # of our making: must not take the other probes down
+            except Exception as error:  # a bug, which must not end the other probes
                 log.exception("a %s probe of container %s broke", spec.kind, container_id)
                 outcome = Outcome(Verdict.ERROR, f"{type(error).__name__}: {error}")
             if outcome.verdict is not Verdict.ERROR:

@@ -1,4 +1,4 @@
-"""One reading of what the node and its pods use: cgroups, filesystems, tasks. Computes no rate and keeps no figure."""
+"""Reads once what the node and its pods use: cgroups and tasks. Computes no rate and keeps no figure."""
 
 import os
 import time
@@ -28,8 +28,8 @@ _PROC = Path("/proc")
 
 
 class UsageReading:
-    """`pods_cgroup`: the components of the path of kubepods; `daemons`: system container -> path of its cgroup. Every
-    call blocks; it is for one thread at a time."""
+    """Reads usage; every call blocks, and is for one thread at a time. `pods_cgroup`: the components of the path of
+    kubepods; `daemons`: system container -> path of its cgroup."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class UsageReading:
     ) -> None:
         self._hierarchies, self._clock, self._daemons = hierarchies, clock, daemons
         self._pods_cgroups = [cgroup_name(pods_cgroup, driver) for driver in ("cgroupfs", "systemd")]
-        self._places: dict[str, CgroupPlace] = {}  # container id ->
+        self._places: dict[str, CgroupPlace] = {}  # by container id
         self._booted_at = clock.wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def read_node(self) -> NodeUsage:
@@ -103,22 +103,22 @@ class UsageReading:
         return place
 
     def _system_containers(self, wall: float) -> tuple[SystemContainerUsage, ...]:
-        """kubepods, the cgroups of daemons, and that of this agent where it has one of its own."""
+        """Read kubepods, the cgroups of daemons, and that of this agent where it has one of its own."""
         places = [("pods", place_of(self._hierarchies, name), "") for name in self._pods_cgroups]
         for name, path in self._daemons.items():
-            made = f"{_PROC}/{os.getppid()}" if name == "kubelet" else ""  # the agent is as old as supervisord
+            made = f"{_PROC}/{os.getppid()}" if name == "kubelet" else ""  # supervisord, which is as old as the agent
             places.append((name, place_of(self._hierarchies, path), made))
         if "kubelet" not in self._daemons and (own := self._own_cgroup()) is not None:
             places.append(("kubelet", own, f"{_PROC}/{os.getppid()}"))
-        found: dict[str, SystemContainerUsage] = {}
+        usages: dict[str, SystemContainerUsage] = {}
         for name, place, made in places:
-            if name not in found and (usage := read_usage(place, wall)) is not None:
+            if name not in usages and (usage := read_usage(place, wall)) is not None:
                 created_at = made_at(made or directory_of(place))
-                found[name] = SystemContainerUsage(name=name, created_at=created_at, cgroup=usage)
-        return tuple(found.values())
+                usages[name] = SystemContainerUsage(name=name, created_at=created_at, cgroup=usage)
+        return tuple(usages.values())
 
     def _own_cgroup(self) -> CgroupPlace | None:
-        """None where the agent is in the root cgroup of a controller, whose numbers are those of the machine."""
+        """Return the agent's cgroup; None where it is the root of a controller, whose numbers are the machine's."""
         place = place_of_process(self._hierarchies, os.getpid())
         if place is None or place.is_root:
             return None
@@ -128,7 +128,7 @@ class UsageReading:
 
 
 def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
-    """The cgroup above a container's, where it is that of the pod."""
+    """Return the cgroup above a container's, where it is that of the pod; else None."""
 
     def parent(path: str) -> str | None:
         above = path.rpartition("/")[0]
@@ -142,7 +142,7 @@ def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
 
 
 def _network_of(pod: RuntimePod, wall: float) -> NetworkUsage | None:
-    """Of the pod's own network: None with the node's."""
+    """Read the pod's own network; None where it has the node's."""
     sandbox = pod.sandboxes[0] if pod.sandboxes else None
     if sandbox is None or sandbox.host_network or not sandbox.pid:
         return None
@@ -150,18 +150,18 @@ def _network_of(pod: RuntimePod, wall: float) -> NetworkUsage | None:
 
 
 def read_network(pid: int, wall: float) -> NetworkUsage | None:
-    """The interfaces in the network namespace of a process; None where it has ended."""
+    """Read the interfaces in the network namespace of a process; None where it has ended."""
     text = read_file(f"{_PROC}/{pid}/net/dev")
     return None if text is None else NetworkUsage(time=wall, interfaces=interfaces(text))
 
 
 def directory_of(place: CgroupPlace) -> str:
-    """One of the directories of the cgroup, "" of none."""
+    """Return one of the directories of the cgroup, "" = it has none."""
     return place.unified or next(iter(place.by_controller.values()), "")
 
 
 def made_at(path: str) -> float:
-    """When a directory was made, wall clock seconds; 0 where it cannot be read."""
+    """Return when a directory was made, wall clock seconds; 0 where it cannot be read."""
     try:
         return Path(path).stat().st_ctime
     except OSError:

@@ -1,4 +1,5 @@
-"""Reads usage in threads: a cgroup file may wait for a lock of the kernel's, a walk through files takes its time."""
+"""Reads usage in threads, because a cgroup file may wait for a lock of the kernel, and a walk through files takes
+long."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,56 +24,30 @@ from shared.host.cgroup_name import cgroup_name
 from shared.model.runtime import RuntimePod
 from shared.time.clock import Clock
 
-FILES_PLACES = 16  # pods whose files are counted at the same time: one takes a place, several where some hang
+MAX_COUNTS = 16  # pods whose files are counted at the same time: usually one, and several where some hang
 
 
 class FilesCount(Protocol):
-    """The files of one pod, which are counted in turns."""
+    """Counts the files of one pod in turns, as `CountInThreads` does."""
 
-    async def count(self, seconds: float) -> bool:
-        """Count for about so long; return whether everything is counted. Lasts as long as a mount of the pod does not
-        answer; delays no other pod while fewer than FILES_PLACES count."""
-        ...
-
-    def found(self) -> PodFiles:
-        """Return the sum of the parts whose count has begun."""
-        ...
-
-    def close(self) -> None:
-        """Count no more, between two turns."""
-        ...
+    async def count(self, seconds: float) -> bool: ...
+    def sum_up(self) -> PodFiles: ...
+    def close(self) -> None: ...
 
 
 class UsageSource(Protocol):
-    """What is read; without rates."""
+    """Reads usage without rates, as `HostUsage` does."""
 
-    async def read_node(self, mountpoints: Mountpoints | None) -> NodeUsage:
-        """Read the node; `mountpoints`: of the runtime's images and writable layers, None = not known yet."""
-        ...
-
-    async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
-        """Call `notify` when the kernel notices that memory becomes short, by this reading of the node."""
-        ...
-
-    async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
-        """Read all pods; one without a running container has no usage."""
-        ...
-
-    async def read_cgroups(self, pods: Sequence[RuntimePod], mountpoints: Mountpoints | None) -> FoundCgroups:
-        """Read every number of every cgroup of the pods, and of those above them."""
-        ...
-
-    def count_files(self, pod: PodUsage, *, volumes: bool) -> FilesCount:
-        """Begin to count the files of a pod; without `volumes` only its logs and etc-hosts."""
-        ...
-
-    def close(self) -> None:
-        """Begin no more readings."""
-        ...
+    async def read_node(self, mountpoints: Mountpoints | None) -> NodeUsage: ...
+    async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None: ...
+    async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]: ...
+    async def read_cgroups(self, pods: Sequence[RuntimePod], mountpoints: Mountpoints | None) -> FoundCgroups: ...
+    def count_files(self, pod: PodUsage, *, volumes: bool) -> FilesCount: ...
+    def close(self) -> None: ...
 
 
 class HostUsage:
-    """The usage of this host."""
+    """Reads the usage of this host."""
 
     def __init__(self, config: EffectiveConfig, clock: Clock) -> None:
         above = tuple(part for part in config.cgroup_root.split("/") if part)
@@ -94,10 +69,10 @@ class HostUsage:
         self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")
         self._filesystem = FilesystemReader()
-        self._files_threads = ThreadPoolExecutor(FILES_PLACES, thread_name_prefix="files")
+        self._files_threads = ThreadPoolExecutor(MAX_COUNTS, thread_name_prefix="files")
 
     async def read_node(self, mountpoints: Mountpoints | None) -> NodeUsage:
-        """See UsageSource."""
+        """Read the node; `mountpoints`: of the runtime's images and writable layers, None = not known yet."""
         nodefs, images, layers = await self._filesystems(mountpoints)
         node = await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node)
         return replace(
@@ -111,7 +86,7 @@ class HostUsage:
         )
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
-        """See UsageSource."""
+        """Call `notify` when the kernel reports that memory becomes short, by this reading of the node."""
         loop = asyncio.get_running_loop()
         if self._notifications is None:
             self._notifications = MemoryNotifications(loop, notify)
@@ -126,29 +101,29 @@ class HostUsage:
                 notifications.watch_stalls(self._hierarchies.unified / name / "memory.pressure")
         elif (memory := self._hierarchies.by_controller.get("memory")) is not None:
             wanted = usage_thresholds(node, self._amounts, limits_pods=self._limits_pods)
-            found = [memory / name for name in self._pods_names if (memory / name).is_dir()]
-            for place, directories in ((ROOT, [memory]), (PODS, found[:1])):
+            of_pods = [memory / name for name in self._pods_names if (memory / name).is_dir()]
+            for place, directories in ((ROOT, [memory]), (PODS, of_pods[:1])):
                 for directory in directories:
                     notifications.watch_usage(directory, {a: at for (where, a), at in wanted.items() if where == place})
 
     async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
-        """See UsageSource."""
+        """Read all pods; one without a running container has no usage."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_pods, pods)
 
     async def read_cgroups(self, pods: Sequence[RuntimePod], mountpoints: Mountpoints | None) -> FoundCgroups:
-        """See UsageSource."""
-        by_device = {found.device: found for found in await self._filesystems(mountpoints) if found is not None}
-        found = await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods)
-        return replace(found, filesystems=tuple(by_device.values()))
+        """Read every number of every cgroup of the pods, and of those above them."""
+        by_device = {read.device: read for read in await self._filesystems(mountpoints) if read is not None}
+        cgroups = await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods)
+        return replace(cgroups, filesystems=tuple(by_device.values()))
 
     def count_files(self, pod: PodUsage, *, volumes: bool) -> FilesCount:
-        """See UsageSource."""
+        """Begin to count the files of a pod; without `volumes` only its logs and etc-hosts."""
         logs = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}"
         count = PodCount(self._root_dir, logs, pod.uid, self._clock.wall(), volumes=volumes)
-        return _CountInThreads(count, self._files_threads, self._clock)
+        return CountInThreads(count, self._files_threads, self._clock)
 
     def close(self) -> None:
-        """See UsageSource."""
+        """Begin no more readings."""
         if self._notifications is not None:
             self._notifications.close()
         for threads in (self._thread, self._files_threads):
@@ -158,7 +133,7 @@ class HostUsage:
     async def _filesystems(
         self, mountpoints: Mountpoints | None
     ) -> tuple[HostFilesystem | None, HostFilesystem | None, HostFilesystem | None]:
-        """Of the root directory, of the images and of writable layers; each one is read once."""
+        """Read the filesystems of the root directory, of the images and of writable layers, each one once."""
         wall, root = self._clock.wall(), self._root_dir
         if mountpoints is None:
             return await self._filesystem.read(root, wall), None, None
@@ -168,14 +143,15 @@ class HostUsage:
         return read[root], read[images], read[layers]
 
 
-class _CountInThreads:
-    """A FilesCount whose turns are each taken in one of the threads."""
+class CountInThreads:
+    """Counts the files of one pod in turns, each in one of the threads."""
 
     def __init__(self, pod: PodCount, threads: ThreadPoolExecutor, clock: Clock) -> None:
         self._pod, self._threads, self._clock = pod, threads, clock
-        self.found, self.close = pod.found, pod.close
+        self.sum_up, self.close = pod.sum_up, pod.close
 
     async def count(self, seconds: float) -> bool:
-        """See FilesCount."""
+        """Count for about `seconds`; return whether everything is counted. It lasts as long as a mount of the pod does
+        not answer, and delays no other pod while fewer than MAX_COUNTS pods are counted."""
         call = self._pod.count
         return await asyncio.get_running_loop().run_in_executor(self._threads, call, seconds, self._clock.monotonic)

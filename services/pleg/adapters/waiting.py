@@ -1,4 +1,4 @@
-"""Waiting for an event, but not for ever."""
+"""Waits for an event for a limited time."""
 
 import asyncio
 import contextlib

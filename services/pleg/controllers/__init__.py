@@ -1,1 +1,1 @@
-"""What pleg keeps between events: relists, looks, process watches and probes."""
+"""Keeps pleg's state between events: relists, looks at single pods, process watches and probes."""

@@ -1,4 +1,4 @@
-"""Answers GetCgroups. Requests that come together share one reading; without a request nothing is read."""
+"""Answers GetCgroups. Simultaneous requests share one reading; without a request nothing is read."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from shared.model.runtime import RuntimePod
 
 
 class CgroupRequests:
-    """`pods`: what the runtime has; `mountpoints`: of the runtime's images and writable layers."""
+    """Answers the requests. `pods`: those that the runtime has; `mountpoints`: of its images and writable layers."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class CgroupRequests:
 
     async def _answer(self, request: GetCgroups) -> FoundCgroups:
         async with self._reading:
-            read_at, found = self._last
+            read_at, cgroups = self._last
             now = self._clock.monotonic()
-            if found is None or read_at < now - request.max_age_seconds:
-                pods = map(self._pods.get, self._pods.keys())
-                found = await self._source.read_cgroups([pod for pod in pods if pod is not None], self._mountpoints())
-                self._last = now, found
-            return found
+            if cgroups is None or read_at < now - request.max_age_seconds:
+                pods = [pod for pod in map(self._pods.get, self._pods.keys()) if pod is not None]
+                cgroups = await self._source.read_cgroups(pods, self._mountpoints())
+                self._last = now, cgroups
+            return cgroups

@@ -1,6 +1,5 @@
-"""Reads GetContainerEvents: the one reader on this node, because runtimes share one channel among all their readers.
-
-Passes on each event as a hint and reports when the stream opens and breaks. The core decides what follows from a hint.
+"""Reads GetContainerEvents, as the only reader of this node, because runtimes share one channel among all readers.
+Passes on each event as a hint, and reports when the stream opens and breaks. The core decides what follows from a hint.
 """
 
 import asyncio
@@ -16,10 +15,9 @@ log = logging.getLogger(__name__)
 
 
 class EventReader:
-    """Keeps the stream open for as long as the runtime has it.
-
-    gRPC reports nothing of a stream until its first message, so a stream counts as open once a full list that began
-    after it was opened has succeeded while the stream did not fail: that list also contains all events missed before.
+    """Keeps the stream open as long as the runtime has it.
+    gRPC reports nothing of a stream before its first message. So a stream counts as open once a full list that began
+    after its open has succeeded, and the stream has not failed: that list also shows what events before it reported.
     """
 
     def __init__(
@@ -38,7 +36,8 @@ class EventReader:
         self._runtime_back = asyncio.Event()
 
     async def run(self) -> None:
-        """Read until cancelled. A runtime without events is asked again once it was restarted: it may be newer."""
+        """Read until cancelled. A runtime without events gets the request again after its restart, as it may be
+        newer."""
         retry = RetryDelay()
         while True:
             try:
@@ -58,12 +57,12 @@ class EventReader:
                 await wait_for(self._runtime_back, retry.failed())
 
     def listed(self, began_at: float) -> None:
-        """A full list begun at `began_at` (CLOCK_MONOTONIC seconds) succeeded."""
+        """Note that a full list begun at `began_at` (CLOCK_MONOTONIC seconds) has succeeded."""
         if self._opened_at is not None and began_at >= self._opened_at:
             self._turn(connected=True)
 
     def runtime_back(self) -> None:
-        """The runtime answers again after it did not."""
+        """Open the stream again at once: the runtime answers again."""
         self._runtime_back.set()
 
     async def _read(self, retry: RetryDelay) -> None:

@@ -1,11 +1,10 @@
-"""Keeps what the files of pods use: begins to measure pods one after the other, each once in a period.
-
+"""Keeps what the files of pods use: measures pods one after the other, each once in a period.
 The files of a pod are counted in turns, for which pods wait in a queue. After each turn the pod has the figures of what
-was counted so far, so that it exceeds its limits even if it keeps the count from ending. Such a sum also keeps what the
-pod removes behind the count, and lacks what it adds there. So a count has no pauses, and one that lasts too long is
-given up: the next one begins again, with twice the time, as the tree may just be large. Between two counts a pod rests
-19 times as long as the last one took, and at most an hour where that one ended. The next pod does not wait for one with
-a mount that does not answer: that one is not begun again until it returns.
+was counted so far, so that it exceeds its limits even if it keeps the count from ending. Such a sum includes files that
+the pod removes after they were counted, and lacks files that it adds in counted directories. So a count has no pauses,
+and one that lasts too long is given up: the next one has twice the time, because the tree may just be large. Between
+two counts a pod rests 19 times as long as the last one took, and at most an hour where that one ended. A pod with a
+mount that does not answer delays no other pod: its next count begins after the present one returns.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from bus.messages.usage import NodeUsage, PodUsage, VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
-from services.pleg.adapters.usage_source import FILES_PLACES, FilesCount, UsageSource
+from services.pleg.adapters.usage_source import MAX_COUNTS, FilesCount, UsageSource
 from services.pleg.core.mountpoints import Mountpoints
 from services.pleg.core.pod_files import PodFiles, at_least, with_files, with_runtime_files
 from shared.cri.interface import FilesystemFiles, Runtime, RuntimeCallError, RuntimeFilesystems
@@ -28,15 +27,15 @@ log = logging.getLogger(__name__)
 
 PERIOD_WITHOUT_VOLUMES = 60.0  # seconds between two measurements of logs, where volumes are not measured
 PAUSES = 20  # a measurement of 1 s is repeated after 20 s at the earliest
-LONGEST_PAUSE = 3600.0  # seconds, also after a measurement that hung for hours
-NEXT_SECONDS = 2.0  # that the next pod waits for one that is measured
-TURN_SECONDS = 1.0  # that the files of a pod are counted before the next one in the queue has its turn
+MAX_PAUSE_SECONDS = 3600.0  # also after a measurement that hung for hours
+NEXT_SECONDS = 2.0  # for which the next pod waits for the one that is measured
+TURN_SECONDS = 1.0  # of counting the files of a pod before the next one in the queue has its turn
 LONG_SECONDS = 600.0  # of counting, or twice as long as the last time, after which a count is given up
-LONGEST_SECONDS = 2400.0  # of counting, at most
-LONG_PODS = 4  # whose last count was given up; more of them share what these may take
-VOLUME_SECONDS = 2.5  # that volume has to answer
-VOLUME_REQUESTS = 32  # to volume at the same time
-REFRESH_SECONDS = 3.0  # that a request waits for figures
+MAX_COUNT_SECONDS = 2400.0
+LONG_PODS = 4  # pods whose last count was given up; more such pods together get as much time as these
+VOLUME_SECONDS = 2.5  # for the answer of volume
+MAX_VOLUME_REQUESTS = 32  # to volume at the same time
+REFRESH_SECONDS = 3.0  # for which a request waits for figures
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class _Measured:
 
 
 class FileUsage:
-    """Writable layers and images are as the runtime reports them, once for each round of measurements."""
+    """Measures pods. The runtime reports the use of writable layers and images, once for each round of measurements."""
 
     def __init__(self, context: Context, runtime: Runtime, source: UsageSource) -> None:
         self._clock, self._runtime, self._source = context.clock, runtime, source
@@ -61,22 +60,22 @@ class FileUsage:
         self._present: frozenset[str] = frozenset()
         self._measured: dict[str, _Measured] = {}
         self._measuring: dict[str, asyncio.Task[None]] = {}
-        self._places = asyncio.Semaphore(FILES_PLACES)
+        self._places = asyncio.Semaphore(MAX_COUNTS)
         self._begun: set[str] = set()  # pods that had a turn, until they are measured
         self._long: set[str] = set()  # pods whose last count was given up
         self._by_plugins: dict[str, tuple[VolumeUsage, ...]] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._requests = asyncio.Semaphore(VOLUME_REQUESTS)
-        self._late: set[str] = set()  # pods with a line in the log that they take long
+        self._requests = asyncio.Semaphore(MAX_VOLUME_REQUESTS)
+        self._late: set[str] = set()  # pods whose long measurement was logged
         self._layers: Mapping[str, FilesystemFiles] = {}
         self._runtime_files = RuntimeFilesystems()
         self._round: asyncio.Task[None] | None = None
 
-    def of_node(self, node: NodeUsage) -> NodeUsage:
+    def add_to_node(self, node: NodeUsage) -> NodeUsage:
         """Return the usage with what its images and writable layers use."""
         return with_runtime_files(node, self._runtime_files)
 
-    def of_pod(self, pod: PodUsage, node: NodeUsage, mountpoints: Mountpoints | None) -> PodUsage:
+    def add_to_pod(self, pod: PodUsage, node: NodeUsage, mountpoints: Mountpoints | None) -> PodUsage:
         """Return the usage with that of its files, as far as it was measured; `mountpoints`: of the runtime."""
         files = self._files(pod.uid)
         if files is not None and files.measured_by_plugins:
@@ -84,7 +83,7 @@ class FileUsage:
         return with_files(pod, files, self._layers, node, mountpoints)
 
     def begin(self, pods: Sequence[PodUsage]) -> None:
-        """Begin to measure the pods that are due; these are all pods."""
+        """Begin to measure those of all `pods` that are due."""
         self._present = frozenset(pod.uid for pod in pods)
         for uid in self._measured.keys() - self._present:
             self._forget(uid)
@@ -111,7 +110,7 @@ class FileUsage:
             log.debug("the files of pods take longer than %.0f s to measure", REFRESH_SECONDS)
 
     def close(self) -> None:
-        """Measure no more."""
+        """End all measurements."""
         for task in (self._round, *self._measuring.values(), *self._asking.values()):
             if task is not None:
                 task.cancel()
@@ -121,8 +120,8 @@ class FileUsage:
         return measured.files if measured else None
 
     def _begin(self, pods: Sequence[PodUsage], is_due: Callable[[str, _Measured], bool]) -> asyncio.Task[None] | None:
-        """Return the round under way, else a new one for the pods that are due; None = none is. A pod that has ended
-        since the caller's list was read is left out: its figures are not kept."""
+        """Return the round under way, else a new one for the pods that are due; None = no pod is due. A pod that has
+        ended since the caller's list was read is left out, because its figures are not kept."""
         if self._round is None or self._round.done():
             present = [pod for pod in pods if pod.uid in self._present]
             idle = [pod for pod in present if pod.uid not in self._measuring]
@@ -166,21 +165,24 @@ class FileUsage:
     async def _measure_pod(self, pod: PodUsage) -> None:
         began_at = self._clock.monotonic()
         old = self._measured.get(pod.uid) or _Measured(None, None, began_at)
-        most = max(LONG_SECONDS, min(2 * old.took, LONGEST_SECONDS))
+        limit = max(LONG_SECONDS, min(2 * old.took, MAX_COUNT_SECONDS))
         measured, complete = replace(old, began_at=began_at, took=0.0), False
         count = self._source.count_files(pod, volumes=self._volumes)
         with self._errors.contained(pod.uid, "the measurement of its files"):
-            while not complete and measured.took <= most and pod.uid in self._present:
+            while not complete and measured.took <= limit and pod.uid in self._present:
                 seconds, complete = await self._take_turn(pod.uid, count)
-                found = count.found()
-                files = found if complete else at_least(found, old.counted)
-                measured = replace(measured, files=files, counted=found, took=measured.took + seconds)
+                counted = count.sum_up()
+                files = counted if complete else at_least(counted, old.counted)
+                measured = replace(measured, files=files, counted=counted, took=measured.took + seconds)
                 self._measured[pod.uid] = measured
-        count.close()  # also after an error; not at the end of the process, when a thread may still count
+        count.close()  # also after an error, but not at the end of the process, when a thread may still count
         took = measured.took
-        due = began_at + max(self._period, min(PAUSES * took, took + LONGEST_PAUSE))
+        due = began_at + max(self._period, min(PAUSES * took, took + MAX_PAUSE_SECONDS))
         self._measured[pod.uid] = replace(measured, due=due)
-        (self._long.add if took > most and not complete else self._long.discard)(pod.uid)
+        if took > limit and not complete:
+            self._long.add(pod.uid)
+        else:
+            self._long.discard(pod.uid)
         if pod.uid not in self._present:
             self._forget(pod.uid)
         elif measured.counted is not None and measured.counted.measured_by_plugins and pod.uid not in self._asking:
@@ -196,16 +198,17 @@ class FileUsage:
             return self._clock.monotonic() - began_at, complete
 
     async def _ask_volume(self, uid: str) -> None:
-        """Store the usage that volume reads; without its answer the volumes have none. No measurement waits for it."""
-        found: tuple[VolumeUsage, ...] = ()
+        """Request and store the usage that volume reads; without its answer the volumes have none. No measurement waits
+        for it."""
+        volumes: tuple[VolumeUsage, ...] = ()
         async with self._requests:
             try:
                 request = GetVolumeUsage(uid=uid)
-                found = (await self._bus.ask("volume", request, FoundVolumeUsage, VOLUME_SECONDS)).volumes
+                volumes = (await self._bus.ask("volume", request, FoundVolumeUsage, VOLUME_SECONDS)).volumes
             except (NoAnswerError, RequestRefusedError) as error:
                 log.debug("the usage of volumes of pod %s is not known: %s", uid, error)
         if uid in self._present:
-            self._by_plugins[uid] = found
+            self._by_plugins[uid] = volumes
 
     def _forget(self, uid: str) -> None:
         self._measured.pop(uid, None)

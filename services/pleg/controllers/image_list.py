@@ -1,4 +1,4 @@
-"""Lists the images of the runtime: every 30 s as the kubelet does, and at once when a pod runs a new image."""
+"""Lists the images of the runtime: every 30 s, as the kubelet, and at once when a pod runs a new image."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ LIST_SECONDS = 30.0  # node.md 0.1 "image list cache"
 
 
 class ImageReader:
-    """The owner of `node.images`; the stream does not send an unchanged list."""
+    """Owns `node.images`; the stream does not send an unchanged list."""
 
     def __init__(self, runtime: Runtime, clock: Clock, stream: OwnedStream[NodeImages]) -> None:
         self._runtime, self._clock, self._stream = runtime, clock, stream
@@ -26,7 +26,7 @@ class ImageReader:
         self._ask_now = asyncio.Event()
 
     async def run(self) -> None:
-        """List until cancelled. Failures of the runtime are reported by the relists."""
+        """List until cancelled. The relists report failures of the runtime."""
         retry, next_period = RetryDelay(), self._clock.monotonic()
         while True:
             if self._clock.monotonic() >= next_period:
@@ -44,6 +44,6 @@ class ImageReader:
             await wait_for(self._ask_now, max(0.0, next_period - self._clock.monotonic()))
 
     def observed(self, pod: RuntimePod) -> None:
-        """A pod is published: it may run an image that is new."""
+        """List at once where this pod, which is published, runs a new image."""
         if self._images.is_news(pod):
             self._ask_now.set()

@@ -1,4 +1,4 @@
-"""Asks the runtime for its health, reads the machine and publishes both as `node.observed`, in a loop for each."""
+"""Requests the runtime's status, reads the machine and publishes both as `node.observed`, in a loop for each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
 from services.pleg.core.node_observation import MachineReading, NodeObservation
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
-STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (pods.md 0.1)
+STATUS_SECONDS = 5.0  # between two readings, as in the kubelet (pods.md 0.1)
 ANSWER_SECONDS = 10.0  # a slower answer to Status counts as none
 ReadMachine = Callable[[str], Awaitable[MachineReading]]  # of a path on the filesystem of the root directory
 
@@ -44,7 +44,7 @@ class NodeReader:
             tasks.create_task(self._read_machine(), name="machine")
 
     def runtime_turned(self) -> None:
-        """The runtime stopped or began to answer: ask now, also for its version, as it may be another one."""
+        """Request the status and the version now: the runtime stopped or began to answer, and may be another one."""
         self._version = None
         self._ask_now.set()
 
@@ -61,7 +61,7 @@ class NodeReader:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     if (version := self._version) is None:
                         version = await self._runtime.version()
-                        self._features = await self._runtime.features()  # another one only with another runtime
+                        self._features = await self._runtime.features()  # they change only with the runtime
                         self.mountpoints = await self._mountpoints()
                     conditions = await self._runtime.status()
             except (RuntimeCallError, TimeoutError) as failure:

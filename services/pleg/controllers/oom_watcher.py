@@ -17,7 +17,7 @@ UNREADABLE = "the kernel's log"  # name of the trouble
 
 
 class OomWatcher:
-    """Watches from `start` on; without `open_log` nothing. A host whose log cannot be read is reported as a trouble."""
+    """Watches the log from `start` on, unless `open_log` is None. A log that cannot be read is a trouble."""
 
     def __init__(self, context: Context, events: EventRecorder, open_log: Callable[[], int] | None) -> None:
         self._bus, self._events, self._open = context.bus, events, open_log
@@ -27,7 +27,7 @@ class OomWatcher:
         self._log: KernelLog | None = None
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read the log."""
         if self._open is None:
             return
         try:
@@ -40,7 +40,7 @@ class OomWatcher:
         self._log.start()
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading the log."""
         if self._log is not None:
             self._log.close()
 

@@ -1,4 +1,4 @@
-"""Observes the runtime's pods: hands each event to `core.observation` and carries out its instructions in order.
+"""Observes the runtime's pods: gives each event to `core.observation` and carries out its instructions in order.
 
 Publishes `runtime.pods`, looks at single pods, watches processes by pidfd and keeps the timer of the next look.
 """
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class PodObserver:
-    """The only owner of `runtime.pods`. Calls `relist` when the core needs a full list, `hurry` when the period of full
-    lists became shorter, `listed` when the stream is complete."""
+    """Owns `runtime.pods`. Calls `relist` when the core needs a full list, `hurry` when the period of full lists became
+    shorter, `listed` when the stream is complete."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class PodObserver:
         self._tasks = tasks
 
     def stop(self) -> None:
-        """Begin no more looks: the task group is ending."""
+        """Begin no more looks, because the task group ends."""
         self._tasks = None
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class PodObserver:
         self._watches.close()
 
     def take_status(self, change: Change[PodStatus]) -> None:
-        """Take a change of `pods.status`: the containers whose exits podsync waits for."""
+        """Handle a change of `pods.status`, which names the containers whose exits podsync waits for."""
         match change:
             case Put(uid, status):
                 named = events.StatusContainersChanged(uid, status.container_ids, status.name, status.namespace)
@@ -78,7 +78,7 @@ class PodObserver:
                 self.apply(events.StatusContainersChanged(uid, ()))
 
     def apply(self, event: events.Event) -> None:
-        """Hand an event to the core and carry out its instructions, in order."""
+        """Give an event to the core and carry out its instructions, in order."""
         period = self.observation.relist_period
         pending: deque[events.Event] = deque([event])
         while pending:

@@ -6,7 +6,7 @@ from shared.metrics.family import PROBES, counter, gauge, histogram
 from shared.metrics.registry import Registry
 from shared.process.identity import started_at
 
-SERIES = 5000  # of one metric
+MAX_SERIES = 5000  # of one metric
 TOTAL = counter(
     "prober_probe_total",
     "Tries of probes by result.",
@@ -17,7 +17,7 @@ TOTAL = counter(
     "namespace",
     "pod_uid",
     path=PROBES,
-    limit=SERIES,
+    limit=MAX_SERIES,
 )
 DURATION = histogram(
     "prober_probe_duration_seconds",
@@ -27,9 +27,9 @@ DURATION = histogram(
     "pod",
     "namespace",
     path=PROBES,
-    limit=SERIES,
+    limit=MAX_SERIES,
 )
-# These series begin again with this process, unlike those of /metrics, whose start is that of the oldest process.
+# The series of this path begin again with this process; those of /metrics have the start of the oldest process.
 STARTED = gauge("process_start_time_seconds", "Start of the oldest process.", path=PROBES)
 _RESULTS = {
     Verdict.SUCCESS: "successful",
@@ -40,7 +40,7 @@ _RESULTS = {
 
 
 class ProbeMetrics:
-    """The instruments."""
+    """Counts and times tries."""
 
     def __init__(self, metrics: Registry) -> None:
         self._total, self._duration = metrics.counter(TOTAL), metrics.histogram(DURATION)
@@ -49,14 +49,14 @@ class ProbeMetrics:
         self._tried: dict[WorkerKey, tuple[str, str, str, str]] = {}  # the labels of a worker's durations
 
     def tried(self, key: WorkerKey, namespace: str, pod: str, verdict: Verdict, seconds: float) -> None:
-        """A try of this worker ended."""
+        """Count a try of this worker that has ended."""
         labels = self._tried[key] = (key.kind.label, key.container, pod, namespace)
         self._total.inc(labels[0], _RESULTS[verdict], *labels[1:], key.pod_uid)
         if verdict is not Verdict.FAILURE:
             self._duration.observe(seconds, *labels)
 
     def ended(self, key: WorkerKey) -> None:
-        """The worker ended."""
+        """Remove the series of a worker that has ended."""
         labels = self._tried.pop(key, None)
         if labels is not None:
             kind, container, uid = labels[0], key.container, key.pod_uid

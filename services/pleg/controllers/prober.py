@@ -1,4 +1,4 @@
-"""Runs probes: timers, tries as tasks, results and Events on the bus, as `core.probe_set` decides."""
+"""Runs probes as `core.probe_set` decides: with timers, a task for each try, and results and Events on the bus."""
 
 import asyncio
 import logging
@@ -25,13 +25,13 @@ from shared.model.runtime import RuntimePod
 
 log = logging.getLogger(__name__)
 
-FIRST_ANSWERS = 15.0  # seconds the stream waits for first results before it calls itself complete
+FIRST_RESULT_SECONDS = 15.0  # for which the stream waits for first results before it is marked complete
 
 Try = Callable[[ProbeSpec, str, str], Awaitable[Outcome]]  # (spec, container id, pod IP)
 
 
 class Prober:
-    """Owner of `probes.results`. Each try is a task of its own, so that none waits for another."""
+    """Owns `probes.results`. Each try is a task of its own, so that none waits for another."""
 
     def __init__(
         self, context: Context, events: EventRecorder, attempt: Try, jitter: Iterator[float] | None = None
@@ -50,26 +50,28 @@ class Prober:
         self._timers: dict[WorkerKey, tuple[float, asyncio.TimerHandle]] = {}
         self._tasks: dict[WorkerKey, asyncio.Task[None]] = {}
         self._deadline: asyncio.TimerHandle | None = None
-        self._complete = self._closed = self._waited = False
+        self._complete = False
+        self._closed = False
+        self._waited = False
 
     def observed(self, uid: str, pod: RuntimePod | None) -> None:
-        """What the runtime shows of a pod now; None = nothing."""
+        """Handle what the runtime shows of a pod now; None = nothing."""
         moment = Moment(self._clock.monotonic(), self._clock.wall())
         for container_id in self._set.observed(uid, pod, moment):
             self._results.delete(container_id, "the container is gone")
         self._update_workers(uid)
 
     def listed(self) -> None:
-        """The first full list is in."""
+        """Begin the wait for first results: the first full list has succeeded."""
         self._set.listed()
-        for uid in self._set.not_taken_up():
+        for uid in self._set.take_unused():
             self._saved.pop(uid, None)
             self._files.forget(uid)
-        self._deadline = asyncio.get_running_loop().call_later(FIRST_ANSWERS, self._waited_enough)
+        self._deadline = asyncio.get_running_loop().call_later(FIRST_RESULT_SECONDS, self._end_wait)
         self._consider_complete()
 
     def close(self) -> None:
-        """End all tries. Nothing is published from now on."""
+        """End all tries; nothing is published from now on."""
         self._closed = True
         if self._deadline is not None:
             self._deadline.cancel()
@@ -99,7 +101,7 @@ class Prober:
                 self._update_workers(uid)
 
     def _turned(self, uid: str, keys: set[WorkerKey]) -> None:
-        """These workers were made or ended."""
+        """Stop those of these workers that have ended, and update the others of the pod."""
         for key in sorted(keys):
             if self._set.worker(key) is None:
                 self._stop(key)
@@ -109,7 +111,7 @@ class Prober:
     # -- tries ---------------------------------------------------------------------------------------------------
 
     def _update_workers(self, uid: str) -> None:
-        """Bring timers, tries and the stream in line with what is known of the pod."""
+        """Update timers, tries and the stream to what is known of the pod."""
         if self._closed:
             return
         keys, abandoned = self._set.update_pod(uid, self._clock.monotonic(), self._jitter)
@@ -158,7 +160,7 @@ class Prober:
         container_id, began = worker.container_id, self._clock.monotonic()
         outcome = await self._try(worker.spec, container_id, self._set.address(key.pod_uid))
         if self._tasks.get(key) is not asyncio.current_task():
-            return  # abandoned in the very moment it ended
+            return  # the try was abandoned when it had just ended
         del self._tasks[key]
         seconds = self._clock.monotonic() - began
         self._metrics.tried(key, *self._set.pod_reference(key.pod_uid), outcome.verdict, seconds)
@@ -179,13 +181,14 @@ class Prober:
         self._update_workers(key.pod_uid)
 
     def _record(self, key: WorkerKey, spec: ProbeSpec, outcome: Outcome) -> None:
-        if (found := event_of(key.kind, outcome)) is None:
+        if (entry := event_of(key.kind, outcome)) is None:
             return
+        reason, message = entry
         namespace, name = self._set.pod_reference(key.pod_uid)
         event = KubeEvent(
             type="Warning",
-            reason=found[0],
-            message=found[1],
+            reason=reason,
+            message=message,
             namespace=namespace,
             name=name,
             uid=key.pod_uid,
@@ -202,12 +205,13 @@ class Prober:
     # -- completeness --------------------------------------------------------------------------------------------
 
     def _consider_complete(self) -> None:
-        """What ran before us and has no result yet would look as if it had lost it: wait for it, but not for long."""
+        """Mark the stream complete once each probe has a first result, or the wait for them is over: without it, probes
+        of running containers would seem to have lost their results."""
         known = self._probes.complete and self._statuses.complete
         if not self._complete and known and (self._waited or self._set.all_answered):
             self._complete = True
             self._results.mark_complete()
 
-    def _waited_enough(self) -> None:
+    def _end_wait(self) -> None:
         self._waited = True
         self._consider_complete()

@@ -1,4 +1,4 @@
-"""Lists all pods of the runtime: once a period, at once when that is requested, and with back-off while it fails."""
+"""Lists all pods of the runtime: once a period, at once on request, and with back-off while it fails."""
 
 import asyncio
 import logging
@@ -22,18 +22,18 @@ DURATION = histogram("kubelet_pleg_relist_duration_seconds", "Duration of a list
 INTERVAL = histogram("kubelet_pleg_relist_interval_seconds", "Time between the begins of two such lists.")
 LAST_SEEN = gauge("kubelet_pleg_last_seen_seconds", "Time of the last such list, in seconds since the epoch.")
 
-LOOP = "relist"  # its progress is the time of the last successful full list
+LOOP = "relist"  # the loop's progress is the time of the last successful full list
 
 
 class RuntimeReport:
-    """The trouble `runtime` of the beat, by what each source of calls met."""
+    """Reports the trouble `runtime` in the beat, from the errors of each source of calls."""
 
     def __init__(self, context: Context) -> None:
         self._bus = context.bus
         self._trouble = RuntimeTrouble(context.config.container_runtime_endpoint)
 
     def note(self, source: str, error: RuntimeCallError | None) -> None:
-        """Report what is wrong with the runtime in the beat, and once in the log; None = this call succeeded."""
+        """Report the runtime's error in the beat, and once in the log; None = this call succeeded."""
         if self._trouble.note(source, error):
             line = self._trouble.line
             log.error("%s", line) if line else log.info("the container runtime answers again")
@@ -41,7 +41,7 @@ class RuntimeReport:
 
 
 class Relists:
-    """`apply` takes each list as an event; `observation` gives the period."""
+    """Lists the pods, and reports each list to those that depend on it."""
 
     def __init__(
         self,
@@ -58,19 +58,19 @@ class Relists:
         self._duration, self._interval = metrics.histogram(DURATION), metrics.histogram(INTERVAL)
         self._last_seen = metrics.gauge(LAST_SEEN)
         self._wanted = False
-        self._reconsider = asyncio.Event()  # set when the next list may be due earlier than calculated
+        self._reconsider = asyncio.Event()  # set when the next list may be due earlier than computed
 
     def want(self) -> None:
-        """List as soon as the list under way has ended."""
+        """List again as soon as the list under way has ended."""
         self._wanted = True
         self._reconsider.set()
 
     def hurry(self) -> None:
-        """Calculate again when the next list is due."""
+        """Compute again when the next list is due."""
         self._reconsider.set()
 
     async def run(self, observation: Observation, apply: Callable[[events.Event], None]) -> None:
-        """List until cancelled."""
+        """List until cancelled. `apply` gets each list as an event; `observation` has the period."""
         retry, last_began = RetryDelay(), None
         while True:
             self._wanted = False

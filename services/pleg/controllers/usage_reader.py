@@ -1,6 +1,5 @@
 """Publishes `node.usage` every 10 s; answers requests for a newer reading, and for pods.
-
-Pods are read every 10 s only while they are requested, so that a rate of CPU use is known: an idle node reads none.
+Pods are read every 10 s, which a rate of CPU use needs, but only for some minutes after a request.
 """
 
 import asyncio
@@ -23,13 +22,13 @@ from shared.model.runtime import RuntimePod
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 10.0  # between two readings, as in the kubelet (node.md 7.2)
-INTEREST_SECONDS = 300.0  # that pods are read after a request
+INTEREST_SECONDS = 300.0  # for which pods are read after a request
 LOOP = "usage"
 
 
 class UsageReader:
-    """The owner of `node.usage`. `pods`: what the runtime has; `mountpoints`: of the runtime's images and writable
-    layers, None = not known yet."""
+    """Owns `node.usage`. `pods`: those that the runtime has; `mountpoints`: of its images and writable layers, None =
+    not known yet."""
 
     def __init__(
         self,
@@ -40,12 +39,18 @@ class UsageReader:
         *,
         mountpoints: Callable[[], Mountpoints | None],
     ) -> None:
-        self._bus, self._clock, self._source, self._files = context.bus, context.clock, source, files
-        self._runtime_pods, self._mountpoints = pods, mountpoints
+        self._bus = context.bus
+        self._clock = context.clock
+        self._source = source
+        self._files = files
+        self._runtime_pods = pods
+        self._mountpoints = mountpoints
         self._node = self._bus.own(NODE_USAGE)
         self._pods: list[PodUsage] = []  # without files
-        self._pods_read_at = self._asked_at = -inf
-        self._all_listed = self._complete = False
+        self._pods_read_at = -inf
+        self._requested_at = -inf
+        self._all_listed = False
+        self._complete = False
         self._read_now = asyncio.Event()
         self._rates = CpuRates()
         self._reading = asyncio.Lock()
@@ -59,18 +64,18 @@ class UsageReader:
                 async with self._reading:
                     node = await self._read_node()
                     await self._source.watch_memory(node, self._read_now.set)
-                    if self._clock.monotonic() - self._asked_at < INTEREST_SECONDS:
+                    if self._clock.monotonic() - self._requested_at < INTEREST_SECONDS:
                         await self._read_pods()
                         self._files.begin(self._pods)
             self._bus.progress(LOOP)
             await wait_for(self._read_now, READ_SECONDS)
 
     def listed(self) -> None:
-        """All pods of the runtime are known now."""
+        """Note that all pods of the runtime are known now."""
         self._all_listed = True
 
     async def answer(self, request: GetUsage) -> FoundUsage:
-        """Answer GetUsage; read first where the last reading is too old."""
+        """Answer GetUsage, after a new reading where the last one is too old."""
         async with self._reading:
             oldest = self._clock.monotonic() - request.max_age_seconds
             node = self._node.get("node")
@@ -78,15 +83,15 @@ class UsageReader:
                 node = await self._read_node()
             if not request.pods:
                 return FoundUsage(node=node)
-            self._asked_at = self._clock.monotonic()
+            self._requested_at = self._clock.monotonic()
             if self._pods_read_at < oldest or not self._complete:
                 await self._read_pods()
         if request.max_age_files_seconds is None:
             self._files.begin(self._pods)
         else:
             await self._files.refresh(self._pods, request.max_age_files_seconds)
-        node, mountpoints = self._files.of_node(node), self._mountpoints()
-        pods = tuple(self._files.of_pod(pod, node, mountpoints) for pod in self._pods)
+        node, mountpoints = self._files.add_to_node(node), self._mountpoints()
+        pods = tuple(self._files.add_to_pod(pod, node, mountpoints) for pod in self._pods)
         return FoundUsage(node=node, pods=pods, complete=self._complete)
 
     def close(self) -> None:
@@ -95,7 +100,8 @@ class UsageReader:
         self._source.close()
 
     async def _read_node(self) -> NodeUsage:
-        node = self._files.of_node(self._rates.of_node(await self._source.read_node(self._mountpoints())))
+        read = await self._source.read_node(self._mountpoints())
+        node = self._files.add_to_node(self._rates.add_to_node(read))
         self._node.put("node", node, "read")
         self._node.mark_complete()
         return node
@@ -103,5 +109,6 @@ class UsageReader:
     async def _read_pods(self) -> None:
         read_at, complete = self._clock.monotonic(), self._all_listed
         present = map(self._runtime_pods.get, self._runtime_pods.keys())
-        self._pods = self._rates.of_pods(await self._source.read_pods([pod for pod in present if pod is not None]))
+        read = await self._source.read_pods([pod for pod in present if pod is not None])
+        self._pods = self._rates.add_to_pods(read)
         self._pods_read_at, self._complete = read_at, complete

@@ -1,1 +1,1 @@
-"""Decides which pod to look at, which processes to watch and what to publish. Pure: time comes in as an argument."""
+"""Decides which pod to look at, which processes to watch and what to publish. Pure: the time is an argument."""

@@ -1,4 +1,4 @@
-"""Every number in the files of one cgroup, v1 and v2, that /metrics/cadvisor shows (node.md 7.4, 9.4). Pure."""
+"""Parses the numbers of one cgroup, v1 or v2, that /metrics/cadvisor shows (node.md 7.4, 9.4). Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from services.pleg.core.cgroup_values import UNLIMITED, key_numbers, number
 
 MICROSECOND = 1000  # nanoseconds
-# cpu.weight of v2 from 1 to 10000 stands for cpu.shares of v1 from 2 to 262144.
+# cpu.weight of v2 from 1 to 10000 corresponds to cpu.shares of v1 from 2 to 262144.
 _SHARES, _WEIGHTS = (2, 262144), (1, 10000)
 
-Read = Callable[[str], bytes | None]  # a file of the cgroup by its name
+Read = Callable[[str], bytes | None]  # reads a file of the cgroup by its name
 Numbers = dict[str, int | None]  # fields of bus.messages.cgroup_details.CgroupDetails
 
 
 @dataclass(frozen=True)
 class DeviceNumbers:
-    """The I/O of one cgroup on the block device with these numbers."""
+    """Has the I/O of one cgroup on the block device with these numbers."""
 
     major: int
     minor: int
@@ -26,7 +26,7 @@ class DeviceNumbers:
 
 
 def v1_details(read: Mapping[str, Read], memory_stat: Mapping[str, int]) -> Numbers:
-    """The numbers on v1; `read` by controller, of those that are mounted."""
+    """Return the numbers on v1; `read`: by controller, for those that are mounted."""
     cpu, cpuacct, memory, pids = (read.get(name, _nothing) for name in ("cpu", "cpuacct", "memory", "pids"))
     throttling = key_numbers(cpu("cpu.stat"))
     quota = number(cpu("cpu.cfs_quota_us"))
@@ -58,7 +58,7 @@ def v1_details(read: Mapping[str, Read], memory_stat: Mapping[str, int]) -> Numb
 
 
 def v2_details(read: Read, memory_stat: Mapping[str, int]) -> Numbers:
-    """The numbers on v2."""
+    """Return the numbers on v2."""
     cpu, events = key_numbers(read("cpu.stat")), key_numbers(read("memory.events"))
     quota, _, period = (read("cpu.max") or b"").partition(b" ")
     return {
@@ -89,8 +89,8 @@ def v2_details(read: Read, memory_stat: Mapping[str, int]) -> Numbers:
 
 
 def v1_io(of_bytes: bytes | None, of_operations: bytes | None) -> tuple[DeviceNumbers, ...]:
-    """The lines `8:0 Read 4096` of two files of the blkio controller."""
-    found: dict[tuple[int, int], dict[str, int]] = {}
+    """Parse the lines `8:0 Read 4096` of two files of the blkio controller."""
+    devices: dict[tuple[int, int], dict[str, int]] = {}
     names = {b"Read": ("read_bytes", "reads"), b"Write": ("written_bytes", "writes")}
     for index, text in enumerate((of_bytes, of_operations)):
         for line in (text or b"").splitlines():
@@ -98,21 +98,21 @@ def v1_io(of_bytes: bytes | None, of_operations: bytes | None) -> tuple[DeviceNu
             if len(fields) != 3 or fields[1] not in names or not fields[2].isdigit():
                 continue
             if (device := _device(fields[0])) is not None:
-                found.setdefault(device, {})[names[fields[1]][index]] = int(fields[2])
-    return tuple(DeviceNumbers(*device, **numbers) for device, numbers in found.items())
+                devices.setdefault(device, {})[names[fields[1]][index]] = int(fields[2])
+    return tuple(DeviceNumbers(*device, **numbers) for device, numbers in devices.items())
 
 
 def v2_io(text: bytes | None) -> tuple[DeviceNumbers, ...]:
-    """The lines `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 …` of io.stat."""
+    """Parse the lines `8:0 rbytes=4096 wbytes=0 rios=1 wios=0 …` of io.stat."""
     names = {b"rbytes": "read_bytes", b"wbytes": "written_bytes", b"rios": "reads", b"wios": "writes"}
-    found = []
+    devices = []
     for line in (text or b"").splitlines():
         first, *fields = line.split() or [b""]
         pairs = [field.partition(b"=") for field in fields]
         numbers = {names[key]: int(value) for key, _, value in pairs if key in names and value.isdigit()}
         if (device := _device(first)) is not None and numbers:
-            found.append(DeviceNumbers(*device, **numbers))
-    return tuple(found)
+            devices.append(DeviceNumbers(*device, **numbers))
+    return tuple(devices)
 
 
 def _device(text: bytes) -> tuple[int, int] | None:

@@ -1,5 +1,4 @@
-"""The numbers in the files of cgroups v1 and v2, and what of them is a usage (node.md 7.4). Pure; bad text is skipped.
-
+"""Parses the files of cgroups v1 and v2, and computes usage from them (node.md 7.4). Pure; bad text is skipped.
 A file that could not be read is None.
 """
 
@@ -15,7 +14,7 @@ NANOSECONDS_PER_MICROSECOND = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class MachineMemory:
-    """What stands for the limits of the root cgroup, bytes; None = not known."""
+    """Has what counts as the limits of the root cgroup, bytes; None = not known."""
 
     memory: int | None
     swap: int | None
@@ -24,7 +23,7 @@ class MachineMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupFiles:
-    """The text of the files of one cgroup, of either version."""
+    """Has the text of the files of one cgroup, of either version."""
 
     cpu: bytes | None = None  # cpuacct.usage; v2: cpu.stat
     memory_stat: bytes | None = None
@@ -37,7 +36,7 @@ class CgroupFiles:
 
 
 def v1_usage(files: CgroupFiles, time: float, machine: MachineMemory | None = None) -> CgroupUsage:
-    """The usage in files of v1; `machine`: of the root cgroup."""
+    """Return the usage in files of v1; `machine`: for the root cgroup."""
     stat = key_numbers(files.memory_stat)
     usage, working_set = number(files.memory_usage), None
     if usage is not None and "total_inactive_file" in stat:
@@ -59,7 +58,7 @@ def v1_usage(files: CgroupFiles, time: float, machine: MachineMemory | None = No
 
 
 def v2_usage(files: CgroupFiles, time: float, machine: MachineMemory | None = None) -> CgroupUsage:
-    """The usage in files of v2; `machine`: of the root cgroup, which has no usage and no limits of its own."""
+    """Return the usage in files of v2; `machine`: for the root cgroup, which has no usage and no limits of its own."""
     stat = key_numbers(files.memory_stat)
     usage, working_set = number(files.memory_usage), None
     if machine and "anon" in stat and "file" in stat:
@@ -88,7 +87,7 @@ def v2_usage(files: CgroupFiles, time: float, machine: MachineMemory | None = No
 
 
 def number(text: bytes | None) -> int | None:
-    """The one number of a file; None for `max` and other text."""
+    """Return the number of a file that has only one; None for `max` and other text."""
     try:
         return None if text is None else int(text)
     except ValueError:
@@ -96,17 +95,17 @@ def number(text: bytes | None) -> int | None:
 
 
 def key_numbers(text: bytes | None) -> Mapping[str, int]:
-    """Lines of a key and a number; the others are skipped."""
-    found = {}
+    """Return the numbers by key of lines with a key and a number; other lines are skipped."""
+    numbers = {}
     for line in (text or b"").splitlines():
         key, _, value = line.partition(b" ")
         if value.isdigit() and (amount := number(value)) is not None:
-            found[key.decode(errors="replace")] = amount
-    return found
+            numbers[key.decode(errors="replace")] = amount
+    return numbers
 
 
 def pressure(text: bytes | None) -> Pressure | None:
-    """The two lines of a PSI file; None where one is missing. Kernels before 5.13 have no `full` line for the CPU."""
+    """Parse a PSI file; None where it has no `some` line. Kernels before 5.13 have no `full` line for the CPU."""
     shares = {}
     for line in (text or b"").decode(errors="replace").splitlines():
         kind, _, fields = line.partition(" ")

@@ -1,4 +1,5 @@
-"""CPU use per second between two readings of one cgroup (node.md 7.1). Pure; times are CLOCK_MONOTONIC seconds."""
+"""Computes CPU use per second between two readings of one cgroup (node.md 7.1). Pure; times are CLOCK_MONOTONIC
+seconds."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from dataclasses import dataclass
 from bus.messages.usage import CgroupUsage, ContainerUsage, NodeUsage, PodUsage
 from shared.model.frozen_copy import replace
 
-SHORTEST_SECONDS = 5.0  # that a rate is computed over
+MIN_RATE_SECONDS = 5.0  # over which a rate is computed
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,12 @@ class _Sample:
 
 
 class CpuRates:
-    """The last two readings of each cgroup that are at least 5 s apart. A first reading has no rate."""
+    """Keeps the last two readings of each cgroup that are at least 5 s apart. A first reading has no rate."""
 
     def __init__(self) -> None:
         self._samples: dict[str, tuple[_Sample | None, _Sample]] = {}
 
-    def of_node(self, node: NodeUsage) -> NodeUsage:
+    def add_to_node(self, node: NodeUsage) -> NodeUsage:
         """Return the reading with the rates of the node and its system containers."""
         system = (
             replace(container, cgroup=self._rated(f"system {container.name}", container.cgroup, node.read_at))
@@ -29,16 +30,16 @@ class CpuRates:
         )
         return replace(node, cgroup=self._rated("node", node.cgroup, node.read_at), system_containers=tuple(system))
 
-    def of_pods(self, pods: Iterable[PodUsage]) -> list[PodUsage]:
+    def add_to_pods(self, pods: Iterable[PodUsage]) -> list[PodUsage]:
         """Return the readings of all pods with their rates; those of other pods and containers are forgotten."""
-        rated = [self._of_pod(pod) for pod in pods]
+        rated = [self._add_to_pod(pod) for pod in pods]
         kept = {f"pod {pod.uid}" for pod in rated}
         kept |= {f"container {container.id}" for pod in rated for container in pod.containers}
         for key in [key for key in self._samples if key.startswith(("pod ", "container ")) and key not in kept]:
             del self._samples[key]
         return rated
 
-    def _of_pod(self, pod: PodUsage) -> PodUsage:
+    def _add_to_pod(self, pod: PodUsage) -> PodUsage:
         def with_rate(container: ContainerUsage) -> ContainerUsage:
             if container.cgroup is None:
                 return container
@@ -56,7 +57,7 @@ class CpuRates:
         if last is None or last.cpu_nanoseconds > now.cpu_nanoseconds:  # the cgroup was made again
             base = None
             self._samples[key] = None, now
-        elif read_at - last.read_at >= SHORTEST_SECONDS:
+        elif read_at - last.read_at >= MIN_RATE_SECONDS:
             base = last
             self._samples[key] = last, now
         if base is None:

@@ -1,4 +1,4 @@
-"""What can happen to the observation of pods: facts, in the past tense. Nothing is decided here."""
+"""Has the events of the observation of pods. Decides nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,9 +8,8 @@ from shared.model.runtime import RuntimePod
 
 @dataclass(frozen=True)
 class Relisted:
-    """A full list succeeded. `observed_at` is from before its first request, for the pods that are not in it.
-
-    `unseen`: pods that are in the list but could not be inspected; nothing is known of them, not even their absence.
+    """A full list succeeded. `observed_at` is the time before its first request, at which pods that are not in it were
+    absent. `unseen`: pods that are in the list but could not be inspected; nothing is known of them.
     """
 
     pods: Mapping[str, RuntimePod]
@@ -29,7 +28,7 @@ class PodObserved:
 
 @dataclass(frozen=True)
 class ObservationFailed:
-    """The look at one pod got an error."""
+    """The look at one pod failed."""
 
     uid: str
 
@@ -43,7 +42,7 @@ class ProcessExited:
 
 @dataclass(frozen=True)
 class WatchFailed:
-    """The process could not be watched: it is `gone`, or the kernel would not (descriptors, permission)."""
+    """The process could not be watched: it is `gone`, or the kernel refused (descriptors, permission)."""
 
     id: str
     gone: bool
@@ -51,7 +50,7 @@ class WatchFailed:
 
 @dataclass(frozen=True)
 class RuntimeEventReceived:
-    """A GetContainerEvents message; the uid is empty where the runtime did not name one."""
+    """A message of GetContainerEvents came; the uid is empty where the runtime did not name one."""
 
     uid: str
     type: str
@@ -59,7 +58,7 @@ class RuntimeEventReceived:
 
 @dataclass(frozen=True)
 class EventStreamChanged:
-    """GetContainerEvents is connected now, or no longer."""
+    """The stream of GetContainerEvents opened or broke."""
 
     connected: bool
 

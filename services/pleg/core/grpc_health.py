@@ -1,6 +1,5 @@
-"""The bytes of grpc.health.v1.Health/Check, and the kubelet's texts for its results (pods.md 10.3).
-
-The two messages have one field each, so they are written and read here; HTTP/2 is `shared.http_get.http2`.
+"""Encodes and decodes grpc.health.v1.Health/Check, with the kubelet's texts for its results (pods.md 10.3).
+The two messages have one field each, so they need no generated code; `shared.http_get.http2` does HTTP/2.
 """
 
 import struct
@@ -43,7 +42,7 @@ _OF_HTTP = {
     "503": "Unavailable",
     "504": "Unavailable",
 }
-# By HTTP/2 error code, what gRPC makes of a stream that the server broke off.
+# gRPC's code for a stream that the server reset, by HTTP/2 error code.
 _OF_RESET = {3: "ResourceExhausted", 7: "Unavailable", 8: "Canceled", 11: "ResourceExhausted", 12: "PermissionDenied"}
 
 
@@ -111,7 +110,7 @@ def _status(exchange: Exchange) -> tuple[str, str]:
 
 
 def _health(message: bytes) -> int:
-    """Field 1 of HealthCheckResponse, 0 where it is absent; other fields are passed over. Raises ValueError."""
+    """Return field 1 of a HealthCheckResponse, 0 where it is absent; other fields are skipped. Raises ValueError."""
     status = at = 0
     while at < len(message):
         tag, at = _read_varint(message, at)

@@ -8,14 +8,14 @@ from shared.model.runtime import RuntimePod
 
 
 class ImageList:
-    """The newest list, and which unknown images were asked for since."""
+    """Has the newest list, and the unknown images that caused a list since."""
 
     def __init__(self) -> None:
-        self._names: frozenset[str] | None = None  # every id and name listed, None = never listed
-        self._asked: set[str] = set()
+        self._names: frozenset[str] | None = None  # ids and names in the list, None = never listed
+        self._requested: set[str] = set()
 
     def listed(self, images: Iterable[ImageStatus]) -> NodeImages:
-        """ListImages answered: what to publish, largest first, ties by id descending (node.md 1.6)."""
+        """Take a new list and return what to publish: largest first, equal sizes by id descending (node.md 1.6)."""
         ordered = sorted(images, key=lambda image: (image.size, image.id), reverse=True)
         names = {name for image in ordered for name in (image.id, *image.repo_digests, *image.repo_tags)}
         self._names = frozenset(names)
@@ -27,13 +27,14 @@ class ImageList:
         )
 
     def is_news(self, pod: RuntimePod) -> bool:
-        """A container of the pod has an image that was not listed: it was pulled since. Asked once for each image."""
+        """Return whether a container of the pod has an image that was pulled since the list; True once for each
+        image."""
         if self._names is None:
             return False
-        unknown = {c.image_id for c in pod.containers if c.image_id and c.image_id not in self._names} - self._asked
-        self._asked |= unknown
+        unknown = {c.image_id for c in pod.containers if c.image_id and c.image_id not in self._names} - self._requested
+        self._requested |= unknown
         return bool(unknown)
 
     def period_began(self) -> None:
-        """What was asked for may be asked for again."""
-        self._asked.clear()
+        """Let unknown images cause a list again."""
+        self._requested.clear()

@@ -1,4 +1,4 @@
-"""The instructions of the observation of pods, performed in the order given."""
+"""Has the instructions of the observation of pods, which are performed in their order."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from shared.model.runtime import RuntimePod
 
 @dataclass(frozen=True)
 class PublishPod:
-    """Put the pod on `runtime.pods`."""
+    """Publish the pod on `runtime.pods`."""
 
     pod: RuntimePod
     cause: str
@@ -23,12 +23,12 @@ class WithdrawPod:
 
 @dataclass(frozen=True)
 class MarkComplete:
-    """Everything the runtime has is published."""
+    """Mark `runtime.pods` complete: everything the runtime has is published."""
 
 
 @dataclass(frozen=True)
 class ObservePod:
-    """Look at this pod now; answer with PodObserved or ObservationFailed."""
+    """Look at this pod now; the event PodObserved or ObservationFailed follows."""
 
     uid: str
     cause: str
@@ -36,14 +36,14 @@ class ObservePod:
 
 @dataclass(frozen=True)
 class Relist:
-    """List everything now, not when it is next due."""
+    """List everything now, before the next list is due."""
 
     cause: str
 
 
 @dataclass(frozen=True)
 class WatchProcess:
-    """Report the end of this process; where that is impossible, the event WatchRefused follows."""
+    """Watch this process, whose end is ProcessExited; where it cannot be watched, WatchFailed follows."""
 
     id: str
     pid: int
@@ -51,7 +51,7 @@ class WatchProcess:
 
 @dataclass(frozen=True)
 class UnwatchProcess:
-    """Watch it no longer."""
+    """Stop watching the process."""
 
     id: str
 

@@ -1,4 +1,4 @@
-"""At which use of memory the kernel is to notify pleg, so that a threshold of eviction is noticed when it is met
+"""Computes at which use of memory the kernel notifies pleg, so that a threshold of eviction is noticed when it is met
 (node.md 5.9)."""
 
 from collections.abc import Iterable
@@ -11,23 +11,23 @@ ROOT, PODS = "root", "pods"
 
 
 def usage_thresholds(node: NodeUsage, amounts: Iterable[str], *, limits_pods: bool) -> dict[tuple[str, str], int]:
-    """Bytes of memory in use, page cache included, by cgroup (`root` or `pods`) and configured amount.
-
-    `amounts`: the thresholds of memory.available, quantities or percentages; `limits_pods`: they apply to the limit of
-    kubepods as well.
+    """Return bytes of memory in use, page cache included, by cgroup (`root` or `pods`) and configured amount.
+    `amounts`: the thresholds of memory.available, quantities or percentages; `limits_pods`: they also apply to the
+    limit of kubepods.
     """
-    found: dict[tuple[str, str], int] = {}
+    thresholds: dict[tuple[str, str], int] = {}
     places = [(ROOT, node.memory_capacity, node.cgroup)]
     if limits_pods:
-        places += [(PODS, _limit(one.cgroup), one.cgroup) for one in node.system_containers if one.name == "pods"]
+        pods = [container.cgroup for container in node.system_containers if container.name == "pods"]
+        places += [(PODS, _limit(cgroup), cgroup) for cgroup in pods]
     for place, capacity, usage in places:
         if capacity is None or usage.memory_usage is None or usage.memory_working_set is None:
             continue
         reclaimable = usage.memory_usage - usage.memory_working_set
         for amount in amounts:
             if quantity := threshold_amount(amount, capacity):
-                found[place, amount] = max(0, capacity - quantity + reclaimable)
-    return found
+                thresholds[place, amount] = max(0, capacity - quantity + reclaimable)
+    return thresholds
 
 
 def _limit(usage: CgroupUsage) -> int | None:

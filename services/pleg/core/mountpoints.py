@@ -1,4 +1,4 @@
-"""Where the runtime keeps images and writable layers, as it reports it; pure."""
+"""Finds where the runtime keeps images and writable layers, from its own report. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,19 @@ from shared.cri.interface import RuntimeFilesystems
 
 @dataclass(frozen=True)
 class Mountpoints:
-    """Mount points; "" = on the filesystem of the root directory. Only a split disk has two different ones."""
+    """Has mount points; "" = on the filesystem of the root directory. Only a split disk has two different ones."""
 
     images: str = ""
     layers: str = ""
 
     @property
     def split(self) -> bool:
-        """Images and writable layers are in different places."""
+        """Whether images and writable layers are in different places."""
         return self.images != self.layers
 
 
 def mountpoints_of(reported: RuntimeFilesystems) -> Mountpoints:
-    """The first filesystem of each kind. A runtime that names none for writable layers keeps them with the images."""
+    """Return the first filesystem of each kind. A runtime that names none for writable layers keeps them with the
+    images."""
     images = reported.images[0].mountpoint if reported.images else ""
     return Mountpoints(images, reported.containers[0].mountpoint if reported.containers else images)

@@ -1,22 +1,22 @@
-"""The counters of /proc/<pid>/net/dev (node.md 7.4). Pure; a line that does not fit is skipped."""
+"""Parses the counters of /proc/<pid>/net/dev (node.md 7.4). Pure; a line with another form is skipped."""
 
 from bus.messages.usage import InterfaceUsage
 
-# Loopback, and the node's ends of the interfaces of pods and containers.
+# Beginnings of names: loopback, and the node's ends of the interfaces of pods and containers.
 _LEFT_OUT = (b"lo", b"veth", b"docker", b"nerdctl")
-MOST_INTERFACES = 256  # interfaces
+MAX_INTERFACES = 256
 
 
 def interfaces(text: bytes) -> tuple[InterfaceUsage, ...]:
     """Return the interfaces in the kernel's order."""
-    found = []
+    usages = []
     for line in text.splitlines()[2:]:
         name, _, rest = line.strip().partition(b":")
         fields = rest.split()
         if name.startswith(_LEFT_OUT) or len(fields) < 16 or not all(field.isdigit() for field in fields[:12]):
             continue
         received, sent = [int(field) for field in fields[:4]], [int(field) for field in fields[8:12]]
-        found.append(
+        usages.append(
             InterfaceUsage(
                 name=name.decode(errors="replace"),
                 rx_bytes=received[0],
@@ -29,6 +29,6 @@ def interfaces(text: bytes) -> tuple[InterfaceUsage, ...]:
                 tx_dropped=sent[3],
             )
         )
-        if len(found) == MOST_INTERFACES:
+        if len(usages) == MAX_INTERFACES:
             break
-    return tuple(found)
+    return tuple(usages)

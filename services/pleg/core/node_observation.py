@@ -6,13 +6,13 @@ from bus.messages.pleg import NodeObserved, RuntimeHandler
 from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
 from shared.model.frozen_copy import replace
 
-REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
-_UNTOLD = RuntimeFeatures()
+REPUBLISH_SECONDS = 10.0  # between two publications where only times changed
+_NO_FEATURES = RuntimeFeatures()
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineReading:
-    """One reading of the machine: bytes and counts as in NodeObserved, -1 = could not be read."""
+    """Has one reading of the machine: bytes and counts as in NodeObserved, -1 = could not be read."""
 
     memory_capacity: int = -1
     nodefs_capacity: int = -1
@@ -20,21 +20,22 @@ class MachineReading:
 
 
 class NodeObservation:
-    """What is known of runtime and machine; `to_publish` returns what of it to send now."""
+    """Has what is known of runtime and machine; `to_publish` returns what of it to publish now."""
 
     def __init__(self) -> None:
         self._now = NodeObserved(observed_at=0.0, runtime_reachable=False)
         self._sent: NodeObserved | None = None
-        self._runtime_asked = self._machine_read = False
+        self._runtime_asked = False
+        self._machine_read = False
 
     def runtime_answered(
         self,
         version: RuntimeVersion,
         conditions: tuple[RuntimeCondition, ...],
         now: float,
-        features: RuntimeFeatures = _UNTOLD,
+        features: RuntimeFeatures = _NO_FEATURES,
     ) -> None:
-        """Version and Status answered. A condition the runtime does not have counts as not fulfilled."""
+        """Take the answers to Version and Status. A condition that the runtime does not have counts as false."""
         by_type = {condition.type: condition for condition in conditions}
         ready, network = by_type.get("RuntimeReady"), by_type.get("NetworkReady")
         self._runtime_asked = True
@@ -53,12 +54,12 @@ class NodeObservation:
         )
 
     def runtime_silent(self, now: float) -> None:
-        """The runtime did not answer. Its last answer is kept with its time; followers decide how long they use it."""
+        """Note that the runtime did not answer. Its last answer stays; followers decide how long they use it."""
         self._runtime_asked = True
         self._now = replace(self._now, observed_at=now, runtime_reachable=False)
 
     def machine_read(self, reading: MachineReading, now: float) -> None:
-        """The machine was read."""
+        """Take a reading of the machine."""
         self._machine_read = True
         self._now = replace(
             self._now,
@@ -69,15 +70,16 @@ class NodeObservation:
         )
 
     def relisted(self, now: float) -> None:
-        """A full list succeeded. Nothing is sent for it: the progress in the beat shows it."""
+        """Note that a full list succeeded. It is no reason to publish: the progress in the beat shows it."""
         self._now = replace(self._now, last_relist_at=now)
 
     def event_stream_turned(self, connected: bool) -> None:
-        """GetContainerEvents connected or broke."""
+        """Note that GetContainerEvents connected or broke."""
         self._now = replace(self._now, event_stream=connected)
 
     def to_publish(self, now: float) -> NodeObserved | None:
-        """What to send, None = nothing now. Nothing is sent before runtime and machine were both asked once."""
+        """Return what to publish, None = nothing now. Nothing is published before runtime and machine were both read
+        once."""
         if not (self._runtime_asked and self._machine_read) or self._now == self._sent:
             return None
         old = self._sent
@@ -89,7 +91,7 @@ class NodeObservation:
 
 
 def is_material(old: NodeObserved, new: NodeObserved) -> bool:
-    """Whether a follower must know at once: a fact has changed, not just the time of an observation."""
+    """Return whether the change is published at once: a fact has changed, not only the time of an observation."""
     return _facts(old) != _facts(new)
 
 
@@ -125,7 +127,7 @@ def _handlers(features: RuntimeFeatures) -> tuple[RuntimeHandler, ...] | None:
 
 
 def _why_not(condition: RuntimeCondition | None) -> str:
-    """The kubelet's text for a condition that is not fulfilled, "" for one that is."""
+    """Return the kubelet's text for a condition that is false, "" for one that is true."""
     if condition is None:
         return "reason: message:the runtime does not report this condition"
     return "" if condition.status else f"reason:{condition.reason} message:{condition.message}"

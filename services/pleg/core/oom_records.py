@@ -1,6 +1,6 @@
-"""Reads what the kernel logs about processes that it killed for lack of memory (node.md 4.17).
-
-A record has names that a container may choose (of processes, of cgroups below its own), so each is read in linear time.
+"""Parses what the kernel logs about processes that it killed for lack of memory (node.md 4.17).
+A record has names that a container may choose (of processes, of cgroups below its own), so that parsing takes linear
+time.
 """
 
 import re
@@ -17,7 +17,7 @@ _END = re.compile(r"Killed process (\d{1,10}),? ")
 
 @dataclass(frozen=True, kw_only=True)
 class OomKill:
-    """A killed process. `limited`: the cgroup whose limit was reached, `/` = the machine had no memory left."""
+    """Has a killed process. `limited`: the cgroup whose limit was reached, `/` = the machine had no memory left."""
 
     process: str = ""
     pid: int = 0
@@ -36,23 +36,23 @@ class OomKill:
 
 
 class OomRecords:
-    """Takes one line of the kernel's log after the other."""
+    """Assembles kills from the lines of the kernel's log, which `take` gets one after the other."""
 
     def __init__(self) -> None:
         self._current: OomKill | None = None
 
     def take(self, line: str) -> OomKill | None:
-        """The kill that this line completes."""
+        """Take a line, and return the kill that it completes; None = it completes none."""
         if _BEGIN in line:
             self._current = OomKill()
         elif self._current is None:
-            pass
+            return None
         elif limited := _limited_cgroup(line):
             self._current = replace(self._current, limited=limited)
-        elif found := _END.search(line):
-            name, closed, _ = line[found.end() :].partition("(")[2].partition(")")
+        elif match := _END.search(line):
+            name, closed, _ = line[match.end() :].partition("(")[2].partition(")")
             if closed:
-                complete = replace(self._current, process=name, pid=int(found[1]))
+                complete = replace(self._current, process=name, pid=int(match[1]))
                 self._current = None
                 return complete
         return None
@@ -63,5 +63,5 @@ def _limited_cgroup(line: str) -> str:
     if (at := line.find(_CGROUPS)) >= 0:
         limited, _, rest = line[at:].partition(_LIMITED)[2].partition(",")
         return limited if rest.startswith(_TASK) else ""
-    found = _OLD_LIMITED.search(line, at) if (at := line.find(_OLD_TASK)) >= 0 else None
-    return found[1] if found else ""
+    match = _OLD_LIMITED.search(line, at) if (at := line.find(_OLD_TASK)) >= 0 else None
+    return match[1] if match else ""

@@ -1,4 +1,4 @@
-"""What the files of a pod use, joined with the usage of its cgroups (node.md 7.5). Pure."""
+"""Joins what the files of a pod use with the usage of its cgroups (node.md 7.5). Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from shared.model.frozen_copy import replace
 
 @dataclass(frozen=True)
 class DiskUse:
-    """Bytes and inodes of some files."""
+    """Has bytes and inodes of some files."""
 
     used: int = 0
     inodes: int = 0
@@ -32,19 +32,19 @@ class DiskUse:
 
 @dataclass(frozen=True, kw_only=True)
 class PodFiles:
-    """The files of one pod at one time (wall clock seconds): `logs` by container; `other`: those in its log directory
-    and etc-hosts."""
+    """Has the use of the files of one pod at one time (wall clock seconds). `logs`: by container; `other`: of other
+    files in its log directory, and of etc-hosts."""
 
     time: float
     logs: Mapping[str, DiskUse]
     volumes: tuple[VolumeUsage, ...]
     other: DiskUse
-    measured_by_plugins: bool = False  # there are volumes whose figures only volume can read
+    measured_by_plugins: bool = False  # whether there are volumes whose figures only volume can read
 
 
 def at_least(counted: PodFiles, before: PodFiles | None) -> PodFiles:
-    """Return what was counted so far of files that are still being counted, each figure at least as large as that of
-    the count before. Parts that are not counted yet keep their figures."""
+    """Return what was counted so far of files whose count has not ended, each figure at least as large as that of the
+    count before. Parts that are not counted yet keep their figures."""
     if before is None:
         return counted
     names = dict.fromkeys((*before.logs, *counted.logs))
@@ -61,7 +61,7 @@ def at_least(counted: PodFiles, before: PodFiles | None) -> PodFiles:
 
 
 def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
-    """The filesystem, with what some files on it use in place of what all use, at most `MOST`."""
+    """Return the filesystem with what some files on it use in place of what all use, at most `MOST`."""
     return replace(filesystem, used=min(use.used, MOST), inodes_used=min(use.inodes, MOST))
 
 

@@ -1,4 +1,4 @@
-"""Which containers of a pod have a usage, and the pod's own figures from theirs (node.md 7.1). Pure."""
+"""Selects the containers of a pod that have a usage, and sums the pod's own figures (node.md 7.1). Pure."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ _SUMS = (
 
 
 def running_containers(pod: RuntimePod) -> tuple[Container, ...]:
-    """The running containers, of each name the newest."""
+    """Return the running containers, of each name the newest."""
     newest: dict[str, Container] = {}
     for container in pod.containers:  # newest first
         if container.state is ContainerState.RUNNING:
@@ -29,7 +29,7 @@ def running_containers(pod: RuntimePod) -> tuple[Container, ...]:
 
 
 def sum_of(usages: Iterable[CgroupUsage]) -> CgroupUsage | None:
-    """The sums of each figure that some of them have, at the time of the newest; None of no usages."""
+    """Return the sum of each figure that some of them have, at the time of the newest; None = there are no usages."""
     usages = tuple(usages)
     if not usages:
         return None
@@ -41,5 +41,5 @@ def sum_of(usages: Iterable[CgroupUsage]) -> CgroupUsage | None:
 
 
 def is_cgroup_of_pod(directory: str, uid: str) -> bool:
-    """Whether the name of a cgroup's directory, by either driver, is that of the pod."""
+    """Return whether the name of a cgroup's directory, by either driver, is that of the pod."""
     return directory == f"pod{uid}" or directory.endswith(f"-pod{uid.replace('-', '_')}.slice")

@@ -1,6 +1,5 @@
-"""What a probe's worker hands over to the next process, so that a restart neither forgets a failure nor invents one.
-
-It changes only with results: what a steady probe would save is the same after every try.
+"""Has what a probe's worker saves for the next process, so that a restart neither loses failures nor adds any.
+It changes only with results: a steady probe has the same value after every try.
 """
 
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ _RESULTS = frozenset(ProbeResult)
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeMemory:
-    """Of one worker about one container instance. `phase`: CLOCK_MONOTONIC seconds modulo the period at which it is
-    due; `in_a_row`: how often `last` came, up to the threshold that counts."""
+    """Has the counts of one worker for one container instance. `phase`: CLOCK_MONOTONIC seconds modulo the period at
+    which it is due; `in_a_row`: how often the result `last` came in a row, up to the threshold."""
 
     container: str
     kind: str
@@ -30,18 +29,18 @@ class ProbeMemory:
 
     @property
     def sound(self) -> bool:
-        """It can have been written by a worker."""
+        """Whether the values are ones that a worker can have written."""
         return self.result in _RESULTS and self.last in _RESULTS and self.in_a_row >= 0 and isfinite(self.phase)
 
     def is_of(self, spec: ProbeSpec, container_id: str) -> bool:
-        """Whether these counts belong to this probe."""
+        """Return whether these counts belong to this probe."""
         return self.container_id == container_id and self.fingerprint == fingerprint_of(spec) and self.sound
 
     def next_due(self, period: float, now: float) -> float:
-        """The first moment after `now` that is in step with the tries before."""
+        """Return the first moment after `now` that continues the period of the earlier tries."""
         return now + ((self.phase - now) % period or period)
 
 
 def fingerprint_of(spec: ProbeSpec) -> int:
-    """Equal for probes that ask the same; what another spec counted is of no use."""
+    """Return a number that is equal for equal specs: counts of another spec do not count."""
     return crc32(repr(spec).encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""What one try of a probe came to, and the words for it that API clients see (pods.md 10.2, 10.3)."""
+"""Has the outcome of one try of a probe, and the texts about it that API clients see (pods.md 10.2, 10.3)."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ UNHEALTHY, WARNING = "Unhealthy", "ProbeWarning"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict and the output, or what went wrong. `state`: what the event of an ERROR calls the result."""
+    """Has the verdict, and the output or error. `state`: the name of an ERROR's result in its event."""
 
     verdict: Verdict
     output: str = ""
@@ -31,5 +31,5 @@ def event_of(kind: ProbeKind, outcome: Outcome) -> tuple[str, str] | None:
 
 
 def text_of(output: bytes) -> str:
-    """Output as text, however binary, cut to what is kept of it."""
+    """Return output as text, which may be binary, up to OUTPUT_BYTES of it."""
     return output[:OUTPUT_BYTES].decode("utf-8", "replace")

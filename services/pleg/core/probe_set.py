@@ -1,7 +1,6 @@
-"""All probes of this node: which there are, which instance each probes now, and the content of `probes.results`.
-
-Takes admitted pods and statuses of podsync and observations of the runtime; returns which workers changed. Knows no
-timers.
+"""Decides which probes this node has, which instance each probes now, and the content of `probes.results`.
+Takes the probes and statuses that podsync publishes and observations of the runtime; returns which workers changed. Has
+no timers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +17,12 @@ from shared.model.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
-FAILURE_CHARACTERS = 512  # of a failed try's output that go into results
-SETTLED_SECONDS = 10.0  # a container that ran this long before our start is probed at a random moment of its period
+MAX_FAILURE_TEXT = 512  # characters of a failed try's output in the results
+SETTLED_SECONDS = 10.0  # after so long, a container that ran before our start is first probed at a random moment
 
 
 class WorkerKey(NamedTuple):
-    """One worker, for as long as its pod is probed."""
+    """Identifies one worker, as long as its pod is probed."""
 
     pod_uid: str
     container: str
@@ -32,7 +31,7 @@ class WorkerKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Moment:
-    """Now on both clocks, in seconds; `wall` only serves to compute the age of the runtime's timestamps."""
+    """Has one moment on both clocks, in seconds; `wall` is only for the age of the runtime's timestamps."""
 
     monotonic: float
     wall: float
@@ -40,7 +39,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The start of an instance, computed once, so that a later change of the wall clock does not move it."""
+    """Has the start of an instance, computed once, so that a later change of the wall clock does not move it."""
 
     started_at: float
     found_running: bool
@@ -53,12 +52,12 @@ class _Pod:
     status: dict[str, Any] = field(default_factory=dict)
     observation: RuntimePod | None = None
     seen: dict[str, _Seen] = field(default_factory=dict)  # container id -> its start
-    made: bool = False  # the workers were made; they are made once
+    made: bool = False  # whether the workers were made, which happens once
     workers: dict[WorkerKey, ProbeWorker] = field(default_factory=dict)
 
 
 class ProbeSet:
-    """See the module. `results`: the content of the stream, by container id."""
+    """Has the probes of all pods. `results`: the content of the stream, by container id."""
 
     def __init__(self, handed_over: Mapping[str, Sequence[ProbeMemory]] | None = None) -> None:
         self._handed_over = dict(handed_over or {})  # pod UID -> what an earlier process counted
@@ -67,26 +66,26 @@ class ProbeSet:
         self.results: dict[str, ProbeResults] = {}
 
     def worker(self, key: WorkerKey) -> ProbeWorker | None:
-        """The worker, None if its probe has ended."""
+        """Return the worker, None where its probe has ended."""
         pod = self._pods.get(key.pod_uid)
         return pod.workers.get(key) if pod else None
 
     def results_of(self, uid: str) -> list[tuple[str, ProbeResults]]:
-        """The results of the pod's containers: (container id, results)."""
+        """Return the results of the pod's containers: (container id, results)."""
         pod = self._pods.get(uid)
         containers = pod.observation.containers if pod and pod.observation else ()
         return [(c.id, self.results[c.id]) for c in containers if c.id in self.results]
 
     def memories(self, uid: str) -> list[ProbeMemory]:
-        """What the next process needs of the pod's probes."""
+        """Return what the next process needs of the pod's probes."""
         pod = self._pods.get(uid)
         workers = pod.workers.values() if pod else ()
         known = [memory for worker in workers if (memory := worker.memory) is not None]
         return known + list(self._handed_over.get(uid, ()))
 
-    def not_taken_up(self) -> list[str]:
-        """The pods of which an earlier process left something, and that the runtime has no more; asked once, after
-        everything was listed."""
+    def take_unused(self) -> list[str]:
+        """Return, and forget, the pods with counts of an earlier process that the runtime has no more; called once,
+        after the first full list."""
         gone = [uid for uid in self._handed_over if (pod := self._pods.get(uid)) is None or pod.observation is None]
         for uid in gone:
             del self._handed_over[uid]
@@ -94,7 +93,7 @@ class ProbeSet:
 
     @property
     def all_answered(self) -> bool:
-        """No worker still owes the first answer about an instance that ran before we did."""
+        """Whether each worker has a first answer about the instance that ran before this process."""
         return self._listed and not any(
             seen.found_running and not worker.has_answered and (worker.probing or worker.due < inf)
             for pod in self._pods.values()
@@ -111,7 +110,7 @@ class ProbeSet:
         before = set(pod.workers)
         if probes is None:
             pod.workers.clear()
-            pod.made = False  # a static pod may come again under its UID
+            pod.made = False  # a static pod may be listed again under its UID
         else:
             if not pod.made:
                 pod.made = True
@@ -120,7 +119,7 @@ class ProbeSet:
                     key = WorkerKey(uid, spec.container, spec.kind)
                     own = memories.get((spec.container, spec.kind.value))
                     pod.workers[key] = ProbeWorker(spec, deletion_requested=probes.deletion_requested, handed_over=own)
-            if probes.terminating:  # 8.1: readiness goes on, and so do all of a sidecar's
+            if probes.terminating:  # pods.md 8.1: readiness probes continue, and so do all probes of sidecars
                 for key, worker in list(pod.workers.items()):
                     if key.kind is not ProbeKind.READINESS and not worker.spec.sidecar:
                         del pod.workers[key]
@@ -153,15 +152,14 @@ class ProbeSet:
         return gone
 
     def listed(self) -> None:
-        """Everything that ran before this process looked has been shown."""
+        """Note that the first full list has shown everything that ran before this process."""
         self._listed = True
 
     # -- results -------------------------------------------------------------------------------------------------
 
     def update_pod(self, uid: str, now: float, delays: Iterator[float]) -> tuple[set[WorkerKey], set[WorkerKey]]:
-        """Give the workers of the pod its current state. Return (all of them, those whose try must be abandoned).
-
-        `delays` gives random parts of a period, in [0, 1), for first delays.
+        """Update the workers of the pod to its current state. Return all of them, and those whose try must be
+        abandoned. `delays` has random parts of a period, in [0, 1), for first delays.
         """
         pod = self._pods.get(uid)
         if pod is None:
@@ -181,9 +179,9 @@ class ProbeSet:
         return set(pod.workers), abandoned
 
     def failed(self, key: WorkerKey, container_id: str, output: str) -> None:
-        """A result has changed to a failure; `output` is that of the last try."""
+        """Add the output of the last try to a result that has changed to a failure."""
         before = self.results.get(container_id) or ProbeResults(pod_uid=key.pod_uid, container=key.container)
-        self.results[container_id] = replace(before, failure=output[:FAILURE_CHARACTERS])
+        self.results[container_id] = replace(before, failure=output[:MAX_FAILURE_TEXT])
 
     def _note(self, key: WorkerKey, worker: ProbeWorker) -> None:
         """Copy the worker's result to `results`."""
@@ -195,8 +193,8 @@ class ProbeSet:
                 self.results[worker.container_id] = replace(before, **kind)
 
     def address(self, uid: str) -> str:
-        """The pod's IP: the status's where the sandbox has it, else the sandbox's first; of a pod in the network of the
-        node the status's. "" = none known."""
+        """Return the pod's IP: that of the status where the sandbox has it, or with hostNetwork, else the sandbox's
+        first one; "" = not known."""
         pod = self._pods.get(uid)
         if pod is None or pod.observation is None:
             return ""
@@ -207,41 +205,44 @@ class ProbeSet:
         return shown if shown in sandbox.ips else next(iter(sandbox.ips), "")
 
     def pod_reference(self, uid: str) -> tuple[str, str]:
-        """(namespace, name)."""
+        """Return namespace and name of the pod."""
         pod = self._pods.get(uid)
         if pod is None or pod.probes is None:
             return "", ""
         return pod.probes.namespace, pod.probes.name
 
     def _begin(self, container: Container, before: RuntimePod | None, now: Moment) -> _Seen:
-        """The start of an instance observed running for the first time. If an earlier observation did not have it, it
-        began after that observation, whatever the wall clock shows; a negative age means the clock was set back."""
+        """Return the start of an instance that is observed running for the first time. An instance that an earlier
+        observation did not have began after that observation, whatever the wall clock shows; a negative age means that
+        the clock was set back."""
         age = max(0.0, now.wall - container.started_at / 1e9)
         if self._listed and before is not None and before.observed_at <= now.monotonic:
             age = min(age, now.monotonic - before.observed_at)
         return _Seen(now.monotonic - age, found_running=not self._listed)
 
     def _instance(self, pod: _Pod, container: str, sidecar: bool) -> Instance | None:
-        """The instance that the status names, if the runtime shows it."""
+        """Return the instance that the status names, if the runtime shows it; else None."""
         listed = pod.status.get("initContainerStatuses" if sidecar else "containerStatuses")
         status = next((s for s in _dicts(listed) if s.get("name") == container), None)
         named = str((status or {}).get("containerID") or "").rpartition("//")[2]
-        found = next((c for c in pod.observation.containers if c.id == named), None) if pod.observation else None
-        if status is None or found is None or found.state is ContainerState.CREATED:
+        containers = pod.observation.containers if pod.observation else ()
+        shown = next((c for c in containers if c.id == named), None)
+        if status is None or shown is None or shown.state is ContainerState.CREATED:
             return None
-        seen = pod.seen.get(found.id)
+        seen = pod.seen.get(shown.id)
         return Instance(
-            id=found.id,
-            running=found.state is ContainerState.RUNNING,
-            exited=found.state is ContainerState.EXITED,
-            started=bool(status.get("started")) or self._startup_succeeded(pod, container, found.id),
+            id=shown.id,
+            running=shown.state is ContainerState.RUNNING,
+            exited=shown.state is ContainerState.EXITED,
+            started=bool(status.get("started")) or self._startup_succeeded(pod, container, shown.id),
             started_at=seen.started_at if seen else 0.0,
             found_running=seen.found_running if seen else False,
         )
 
     @staticmethod
     def _startup_succeeded(pod: _Pod, container: str, container_id: str) -> bool:
-        """Known here first: liveness and readiness need not wait until the status has it."""
+        """Return whether the startup probe of the instance has succeeded, so that liveness and readiness need not wait
+        until the status shows it."""
         worker = pod.workers.get(WorkerKey(pod.uid, container, ProbeKind.STARTUP))
         return worker is not None and worker.container_id == container_id and worker.result is ProbeResult.SUCCESS
 

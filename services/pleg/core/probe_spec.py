@@ -1,4 +1,4 @@
-"""The probes of a container as its spec defines them, read once: handler, timing, thresholds (pods.md 10.1, 10.3)."""
+"""Parses the probes of a container's spec: handler, timing, thresholds (pods.md 10.1, 10.3)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ USER_AGENT = f"kube-probe/{KUBERNETES_VERSION}"
 
 
 class ProbeKind(StrEnum):
-    """Also the name of the field in ProbeResults."""
+    """Names a kind of probe, and its field in ProbeResults."""
 
     LIVENESS = "liveness"
     READINESS = "readiness"
@@ -24,20 +24,20 @@ class ProbeKind(StrEnum):
 
     @property
     def label(self) -> str:
-        """As events have it."""
+        """The name in events."""
         return self.value.capitalize()
 
 
 @dataclass(frozen=True)
 class ExecHandler:
-    """Run this in the container, or the reason why there is no command."""
+    """Runs a command in the container; a text is the reason why there is no command."""
 
     command: tuple[str, ...] | str
 
 
 @dataclass(frozen=True)
 class HttpHandler:
-    """GET this; `host` "" = the pod's address. `port` is a number or the reason why there is none."""
+    """Sends a GET; `host` "" = the pod's address. `port` is a number or the reason why there is none."""
 
     scheme: str
     host: str
@@ -48,7 +48,7 @@ class HttpHandler:
 
 @dataclass(frozen=True)
 class TcpHandler:
-    """Connect there; as HttpHandler."""
+    """Opens a connection; `host` and `port` as in HttpHandler."""
 
     host: str
     port: int | str
@@ -56,7 +56,7 @@ class TcpHandler:
 
 @dataclass(frozen=True)
 class GrpcHandler:
-    """Ask the pod's address for the health of `service`, "" = of the server."""
+    """Requests the health of `service`, "" = of the server, at the pod's address."""
 
     port: int | str
     service: str
@@ -67,7 +67,7 @@ Handler = ExecHandler | HttpHandler | TcpHandler | GrpcHandler
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeSpec:
-    """One probe of one container. Seconds; thresholds count results in a row."""
+    """Has one probe of one container. Times are seconds; thresholds count results in a row."""
 
     kind: ProbeKind
     container: str
@@ -81,15 +81,15 @@ class ProbeSpec:
 
     @property
     def field_path(self) -> str:
-        """The container within the pod, for events."""
+        """The path of the container in the pod, for events."""
         return f"spec.{'initContainers' if self.sidecar else 'containers'}{{{self.container}}}"
 
 
 def probes_of(pod: Object) -> Iterator[ProbeSpec]:
-    """Return the probes of regular containers and sidecars; what cannot be read as a probe is none."""
+    """Yield the probes of regular containers and sidecars; a value that is no probe is left out."""
     spec = _mapping(pod.get("spec"))
     regular = [(container, False) for container in _mappings(spec.get("containers"))]
-    space = ExecSpace()  # the commands of all probes are kept as long as the pod is
+    space = ExecSpace()  # of all probes together, whose commands are kept as long as the pod
     sidecars = [(container, True) for container in _mappings(spec.get("initContainers")) if is_sidecar(container)]
     for container, sidecar in (*regular, *sidecars):
         name = container.get("name")
@@ -103,7 +103,7 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
                     container=name,
                     sidecar=sidecar,
                     handler=_handler(probe, container, space),
-                    initial_delay=_number(probe, "initialDelaySeconds", 0, least=0),
+                    initial_delay=_number(probe, "initialDelaySeconds", 0, minimum=0),
                     period=_number(probe, "periodSeconds", 10),
                     timeout=_number(probe, "timeoutSeconds", 1),
                     success_threshold=_number(probe, "successThreshold", 1),
@@ -132,11 +132,11 @@ def _handler(probe: Mapping[str, Any], container: Mapping[str, Any], space: Exec
     return None
 
 
-def _command(written: object, container: Mapping[str, Any], space: ExecSpace) -> tuple[str, ...] | str:
-    # Only values written out in the spec: the kubelet does not look up the others for a probe, they are empty.
+def _command(listed: object, container: Mapping[str, Any], space: ExecSpace) -> tuple[str, ...] | str:
+    # Only values in the spec itself: for a probe the kubelet does not read the others, which are empty.
     environment = {str(entry.get("name")): str(entry.get("value") or "") for entry in _mappings(container.get("env"))}
     words = []
-    for index, part in enumerate(written if isinstance(written, list) else ()):
+    for index, part in enumerate(listed if isinstance(listed, list) else ()):
         try:
             word = expand(str(part), environment)
         except TooLongError:
@@ -149,9 +149,9 @@ def _command(written: object, container: Mapping[str, Any], space: ExecSpace) ->
     return tuple(words)
 
 
-def _number(probe: Mapping[str, Any], key: str, default: int, *, least: int = 1) -> int:
+def _number(probe: Mapping[str, Any], key: str, default: int, *, minimum: int = 1) -> int:
     value = probe.get(key)
-    return value if isinstance(value, int) and value >= least else default
+    return value if isinstance(value, int) and value >= minimum else default
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -1,6 +1,5 @@
-"""One probe of one container as a machine: when to try next, and what its results amount to (pods.md 10.2).
-
-Times are CLOCK_MONOTONIC seconds; nothing here reads a clock, so that a step of the wall clock cannot reach it.
+"""Decides for one probe of one container when to try next, and what its results amount to (pods.md 10.2).
+Times are CLOCK_MONOTONIC seconds and arguments, so that a change of the wall clock has no effect.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from shared.model.probes import ProbeResult
 
 
 class Verdict(StrEnum):
-    """How one try ended. WARNING counts as a success; ERROR = it could not be tried, and does not count."""
+    """Names how one try ended. WARNING counts as a success; ERROR = there was no result, and the try does not count."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -23,9 +22,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """The container instance that the pod's status speaks of, as the runtime shows it.
-
-    `found_running`: it ran already when this process first looked; `first_delay`: a share from 0 to 1 of the period.
+    """Has the container instance that the pod's status names, as the runtime shows it.
+    `found_running`: it ran already at the first list of this process; `first_delay`: a share from 0 to 1 of the period.
     """
 
     id: str
@@ -38,9 +36,8 @@ class Instance:
 
 
 class ProbeWorker:
-    """See the module. `container_id` "" = no instance seen yet; `result` is what is published of that instance.
-
-    `handed_over`: what an earlier process had counted, of whichever instance there was then.
+    """Has the state of one probe. `container_id` "" = no instance seen yet; `result` is published for that instance.
+    `handed_over`: what an earlier process has counted, which may be of another instance.
     """
 
     def __init__(
@@ -52,22 +49,23 @@ class ProbeWorker:
         self.container_id = ""
         self.result = ProbeResult.NONE
         self.probing = False
-        self.has_answered = False  # a try of this instance came to an end
+        self.has_answered = False  # whether a try of this instance has ended
         self._deletion_requested = deletion_requested
         self._held = False
-        self._exited = False  # was seen so: should the runtime take that back, its failure must not kill
+        # Whether the instance was seen exited: if it is seen running again, its failure must not count.
+        self._exited = False
         self._eligible = False
         self._due = inf
         self._last, self._in_a_row = ProbeResult.NONE, 0
 
     @property
     def due(self) -> float:
-        """When to try next; inf = not before something changes."""
+        """The moment of the next try; inf = not before something changes."""
         return self._due if self._eligible and not self._held and not self.probing else inf
 
     @property
     def memory(self) -> ProbeMemory | None:
-        """What the next process would have to know; None = nothing yet."""
+        """The counts that the next process needs; None = nothing yet."""
         if not self.container_id:
             return self._handed_over
         return ProbeMemory(
@@ -83,8 +81,8 @@ class ProbeWorker:
         )
 
     def observed(self, instance: Instance | None, now: float) -> bool:
-        """Take the instance as status and runtime show it. Return whether the try in progress is now useless: abandon
-        it, and call `abandoned`."""
+        """Take the instance as status and runtime show it. Return whether the try in progress does not count any more:
+        the caller cancels it and calls `abandoned`."""
         if instance is None:  # pods.md 10.2.1
             self._eligible = False
             return self.probing
@@ -110,18 +108,18 @@ class ProbeWorker:
         return self.probing and (instance.id != before[0] or not self._eligible)
 
     def begin(self, now: float) -> None:
-        """A try begins, `due` having come. The next one is a period later, however long this one takes."""
+        """Note that a try begins, at `due` or later. The next one is a period later, however long this one takes."""
         assert now >= self.due
         self.probing = True
         late = now - self._due
         self._due = (self._due if late < self.spec.period else now) + self.spec.period
 
     def abandoned(self) -> None:
-        """The try under way ended without a verdict that counts."""
+        """Note that the try under way was cancelled."""
         self.probing = False
 
     def finished(self, container_id: str, verdict: Verdict) -> None:
-        """The try under way ended; `container_id` is the instance it was begun for."""
+        """Take the verdict of the try under way, which was begun for the instance `container_id`."""
         self.probing = False
         if container_id != self.container_id or not self._eligible or self._held:
             return
@@ -148,7 +146,10 @@ class ProbeWorker:
         if memory is not None and not memory.is_of(self.spec, instance.id):
             memory = None
         self.container_id = instance.id
-        self._held = self._exited = self._eligible = self.has_answered = False
+        self._held = False
+        self._exited = False
+        self._eligible = False
+        self.has_answered = False
         self._last, self._in_a_row = ProbeResult.NONE, 0
         self.result = ProbeResult.NONE if instance.found_running else _INITIAL[self.spec.kind]
         if memory is not None:
@@ -157,7 +158,7 @@ class ProbeWorker:
             self.has_answered = self.result is not ProbeResult.NONE
             first = memory.next_due(self.spec.period, now)
         elif instance.found_running:
-            # An earlier process probed it: publish no result until there is one, and do not try all at once.
+            # An earlier process probed it: publish no result before there is one, and do not try all at the same time.
             if self.spec.kind is ProbeKind.STARTUP and self.spec.sidecar and instance.started:
                 self.result = ProbeResult.SUCCESS
             first = now + self.spec.period * instance.first_delay
@@ -166,12 +167,13 @@ class ProbeWorker:
         self._due = max(first, instance.started_at + self.spec.initial_delay)
 
     def _grace(self) -> float:
-        """Seconds from the start of an instance to the first try where the spec names no delay. The kubelet's ticker is
-        somewhere in its period then; where a failure ends the container, the first try must not come too early."""
+        """Return the seconds from the start of an instance to the first try where the spec has no delay. The kubelet's
+        first try comes within a period; where one failure may end the container, the first try must not be too
+        early."""
         if self.spec.initial_delay > 0 or self.spec.kind is ProbeKind.READINESS:
             return 0.0
-        hasty = self.spec.kind is ProbeKind.LIVENESS or self.spec.failure_threshold == 1
-        return self.spec.period if hasty else 0.0
+        may_end = self.spec.kind is ProbeKind.LIVENESS or self.spec.failure_threshold == 1
+        return self.spec.period if may_end else 0.0
 
 
 _INITIAL = {

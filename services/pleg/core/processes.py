@@ -1,5 +1,5 @@
 """Decides which processes to watch, and how often to look again when the kernel reports an end that the runtime does
-not show yet. Knows ids and pids, not descriptors.
+not show yet. Has ids and pids, not descriptors.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,14 +11,16 @@ from shared.model.frozen_copy import replace
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 from shared.time.backoff import Backoff
 
-# 5, 7, 10, 14 … 397 ms: 1.4 s in all; after that the relist is soon enough. A runtime usually shows the end after 40 to
-# 80 ms, and a look comes at most 40 % of that too late.
-LOOKS, LOOKS_IN_DOUBT = Backoff(initial=0.005, factor=1.4), 14
+# The delays are 5, 7, 10, 14 … 397 ms, together 1.4 s; the next full list comes soon after that. A runtime usually
+# shows
+# the end after 40 to 80 ms, and a look is at most 40 % of that too late.
+LOOKS = Backoff(initial=0.005, factor=1.4)
+MAX_LOOKS = 14
 
 
 @dataclass(frozen=True)
 class _UnconfirmedExit:
-    """The kernel reports its end, the runtime still shows it running."""
+    """Has a process whose end the kernel reports while the runtime still shows it running."""
 
     uid: str
     ended_at: float
@@ -27,10 +29,10 @@ class _UnconfirmedExit:
 
 
 class Processes:
-    """The first process of every container and sandbox that runs, by the id of that container or sandbox."""
+    """Has the first process of every running container and sandbox, by the id of that container or sandbox."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, dict[str, int]] = {}  # pod UID -> id -> pid: one pod is observed without the others
+        self._watches: dict[str, dict[str, int]] = {}  # pod UID -> id -> pid, because pods are observed singly
         self._watched: dict[str, str] = {}  # the ids in `_watches` -> pod UID
         self._doubts: dict[str, _UnconfirmedExit] = {}
         self._refused: dict[str, str] = {}  # watches that the kernel refused -> pod UID
@@ -38,11 +40,12 @@ class Processes:
 
     @property
     def next_look(self) -> float:
-        """When `due` returns pods next; inf = never."""
+        """The moment at which `due` returns pods next; inf = never."""
         return min((doubt.due for doubt in self._doubts.values()), default=inf)
 
     def shown(self, pod: RuntimePod, observed_at: float, now: float) -> list[UnwatchProcess | WatchProcess]:
-        """An observation shows these running: watch exactly those; reconsider those whose end was reported."""
+        """Watch exactly the processes that an observation shows running, and decide about those whose end was reported.
+        Return the instructions."""
         running = dict(_running(pod))
         self._unwatched = {i: uid for i, uid in self._unwatched.items() if uid != pod.uid}
         instructions: list[UnwatchProcess | WatchProcess] = []
@@ -64,7 +67,7 @@ class Processes:
         return instructions
 
     def withdrawn(self, uid: str) -> list[UnwatchProcess]:
-        """Nothing of this pod is there any more."""
+        """Unwatch all processes of a pod that the runtime no longer has, and return the instructions."""
         ended = list(self._watches.get(uid, {}))
         for entry_id in ended:
             self._unwatch(entry_id)
@@ -74,8 +77,8 @@ class Processes:
         return [UnwatchProcess(entry_id) for entry_id in ended]
 
     def exited(self, entry_id: str, now: float) -> str:
-        """The kernel reports its end: return the UID of the pod to look at, "" where it was not watched (late,
-        repeated)."""
+        """Note that the kernel reports the end of a process. Return the UID of the pod to look at, "" = it was not
+        watched (the report is late or repeated)."""
         uid = self._unwatch(entry_id)
         if uid:
             self._unwatched[entry_id] = uid
@@ -83,17 +86,17 @@ class Processes:
         return uid
 
     def refused(self, entry_id: str) -> None:
-        """The kernel refused the watch."""
+        """Note that the kernel refused the watch."""
         uid = self._unwatch(entry_id)
         if uid:
             self._refused[entry_id] = self._unwatched[entry_id] = uid
 
     def retry_refused(self) -> None:
-        """Forget the refusals: each full list tries them once more."""
+        """Forget the refusals, so that a full list tries the watches once more."""
         self._refused.clear()
 
     def due(self, now: float) -> list[str]:
-        """The pods to look at again now, because an exit in them is unconfirmed."""
+        """Return the pods to look at again now, because an exit in them is unconfirmed."""
         due = [entry_id for entry_id, doubt in self._doubts.items() if doubt.due <= now]
         for entry_id in due:
             self._doubts[entry_id] = replace(self._doubts[entry_id], due=inf)
@@ -101,11 +104,11 @@ class Processes:
 
     @property
     def all_watched(self) -> bool:
-        """The kernel reports the end of every process that was observed running."""
+        """Whether the kernel will report the end of every process that was observed running."""
         return not self._unwatched
 
     def validate(self, pods: Iterable[RuntimePod]) -> None:
-        """The invariants; AssertionError names the one that broke."""
+        """Raise AssertionError, which names the invariant, where one is broken."""
         running = {entry_id for pod in pods for entry_id, _ in _running(pod)}
         of_pods = {entry_id: uid for uid, watches in self._watches.items() for entry_id in watches}
         assert of_pods == self._watched, "the watches of the pods are not the watches"
@@ -116,7 +119,7 @@ class Processes:
         assert self._unwatched.keys() == running - self._watched.keys(), "not known as unwatched"
 
     def _unwatch(self, entry_id: str) -> str:
-        """Forget the watch; return the pod's UID, "" where there is none."""
+        """Forget the watch; return the pod's UID, "" = there is no watch."""
         uid = self._watched.pop(entry_id, "")
         if uid:
             watches = self._watches[uid]
@@ -126,25 +129,24 @@ class Processes:
         return uid
 
     def _still_shown_running(self, entry_id: str, observed_at: float, now: float) -> None:
-        """An ended process is still shown running: look again soon, a bounded number of times.
-
+        """Plan another look soon, a bounded number of times, because an ended process is still shown running.
         The kernel reports the exit at once; the runtime receives it from its shim, which must first reap the process
-        and send an event. So a look without delay usually comes some milliseconds too early, and no event reports that
-        the runtime has caught up: this is the one place where there is no event to wait for.
+        and send an event. So a look without delay is usually some milliseconds too early, and no event reports that
+        the runtime shows the exit.
         """
         doubt = self._doubts[entry_id]
         if observed_at < doubt.ended_at:
-            return  # begun before the exit, so it proves nothing; the look that the exit caused is still to come
-        if doubt.looks < LOOKS_IN_DOUBT:
+            return  # the observation was begun before the exit; the look that the exit caused follows
+        if doubt.looks < MAX_LOOKS:
             looks = doubt.looks + 1
             self._doubts[entry_id] = replace(doubt, looks=looks, due=now + LOOKS.delay(looks))
         else:
-            # It stays in doubt and is not watched again: an ended process would be reported at once, without end.
+            # The process is not watched again: the end of an ended process would be reported at once, again and again.
             self._doubts[entry_id] = replace(doubt, due=inf)
 
 
 def _running(pod: RuntimePod) -> Iterator[tuple[str, int]]:
-    """(id, pid) of everything in the pod that runs; pid 0 where the runtime does not report it."""
+    """Yield id and pid of everything in the pod that runs; pid 0 = the runtime does not report it."""
     for sandbox in pod.sandboxes:
         if sandbox.state is SandboxState.READY:
             yield sandbox.id, sandbox.pid

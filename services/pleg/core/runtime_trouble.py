@@ -1,11 +1,12 @@
-"""Decides which one line reports the trouble with the runtime, when several calls fail for the same reason."""
+"""Decides which line reports the trouble with the runtime, when several calls fail for the same reason."""
 
 from shared.cri.interface import PartialObservationError, RuntimeCallError
 from shared.errors import OperatorError
 
 
 class RuntimeTrouble:
-    """The newest error of each kind of call; the line is that of the oldest trouble, so that it does not alternate."""
+    """Has the newest error of each kind of call. The line is that of the oldest trouble, so that it does not
+    alternate."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -13,13 +14,12 @@ class RuntimeTrouble:
 
     @property
     def line(self) -> str | None:
-        """One line for the operator; None = no trouble."""
+        """The line for the operator; None = no trouble."""
         return next(iter(self._lines.values()), None)
 
     def note(self, source: str, error: RuntimeCallError | None) -> bool:
-        """This kind of call failed, or with None succeeded. Return whether the line has changed.
-
-        A kind that succeeds again clears the others too: those that still fail are noted again within seconds.
+        """Note that a call of this kind failed, or with None succeeded. Return whether the line has changed.
+        A kind that succeeds again clears the others, too: those that still fail are noted again within seconds.
         """
         before = self.line
         if error is None:

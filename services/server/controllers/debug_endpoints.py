@@ -13,7 +13,7 @@ from aiohttp import web
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.debugging import GetProfile, GetStacks, Profile, SetVerbosity, Stacks, VerbositySet
 from bus.messages.streams import SERVICES
-from services.frame.debugging import HIGHEST_VERBOSITY, MAX_PROFILE_SECONDS, Debugging
+from services.frame.debugging import MAX_PROFILE_SECONDS, MAX_VERBOSITY, Debugging
 from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.collapsed_profile import collapsed_profile
@@ -57,7 +57,7 @@ class DebugEndpoints:
         failed = f"failed set klog.logging.verbosity {text}"
         try:
             verbosity = parse_int64(text)
-            if not -HIGHEST_VERBOSITY - 1 <= verbosity <= HIGHEST_VERBOSITY:
+            if not -MAX_VERBOSITY - 1 <= verbosity <= MAX_VERBOSITY:
                 raise ValueError(f"parsing {quote(text)}: value out of range")
         except ValueError as error:
             return _line(400, f"{failed}: strconv.ParseInt: {error}")

@@ -6,9 +6,9 @@ import pytest
 
 from bus.messages.usage import FilesystemUsage, FoundUsage, GetUsage, VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
-from services.pleg.adapters.usage_source import FILES_PLACES
+from services.pleg.adapters.usage_source import MAX_COUNTS
 from services.pleg.controllers import file_usage
-from services.pleg.controllers.file_usage import LONG_PODS, PAUSES, VOLUME_REQUESTS
+from services.pleg.controllers.file_usage import LONG_PODS, MAX_VOLUME_REQUESTS, PAUSES
 from services.pleg.controllers.usage_reader import READ_SECONDS
 from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
@@ -94,7 +94,7 @@ async def test_volumes_that_do_not_answer_are_waited_for_together_and_keep_no_fi
 
 @on_virtual_time
 async def test_volume_gets_few_requests_at_once_and_a_slow_answer_makes_no_pod_be_measured_less_often() -> None:
-    uids = [f"a{number:02}" for number in range(3 * VOLUME_REQUESTS)]
+    uids = [f"a{number:02}" for number in range(3 * MAX_VOLUME_REQUESTS)]
     world = await with_pods(*uids)
     world.usage.by_plugins = True
     under_way, most = 0, 0
@@ -119,7 +119,7 @@ async def test_volume_gets_few_requests_at_once_and_a_slow_answer_makes_no_pod_b
         await answer_to(world, GetUsage(max_age_files_seconds=0.0))
         await world.pass_time(3 * 2.4)
         assert by_plugins(await ask(world)) == {uid: int(uid[1:]) for uid in uids}
-        assert most == VOLUME_REQUESTS
+        assert most == MAX_VOLUME_REQUESTS
         measured = len(world.usage.measured)
         for _ in range(7):  # the last pods waited for 7 s: counted as their measurement, that would be a pause of 144 s
             await world.pass_time(READ_SECONDS)
@@ -129,7 +129,7 @@ async def test_volume_gets_few_requests_at_once_and_a_slow_answer_makes_no_pod_b
 
 @on_virtual_time
 async def test_as_many_hung_pods_as_there_are_places_begin_no_round_for_the_others() -> None:
-    hung = [f"a{number:02}" for number in range(FILES_PLACES)]
+    hung = [f"a{number:02}" for number in range(MAX_COUNTS)]
     world = await with_pods(*hung, "b")
     world.usage.hung = {uid: asyncio.Event() for uid in hung}
     async with world:
@@ -148,8 +148,8 @@ async def test_pods_with_files_without_end_show_what_was_counted_and_leave_place
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(file_usage, "LONG_SECONDS", seconds := 30.0)
-    monkeypatch.setattr(file_usage, "LONGEST_SECONDS", seconds)
-    endless = [f"a{number:02}" for number in range(FILES_PLACES)]
+    monkeypatch.setattr(file_usage, "MAX_COUNT_SECONDS", seconds)
+    endless = [f"a{number:02}" for number in range(MAX_COUNTS)]
     world = await with_pods(*endless, "b")
     world.usage.endless = set(endless)
     async with world:
@@ -174,7 +174,7 @@ async def test_a_count_that_lasts_too_long_begins_again_and_the_figure_is_that_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(file_usage, "LONG_SECONDS", 30.0)
-    monkeypatch.setattr(file_usage, "LONGEST_SECONDS", 30.0)
+    monkeypatch.setattr(file_usage, "MAX_COUNT_SECONDS", 30.0)
     world = await with_pods("a")
     world.usage.endless = {"a"}
     async with world:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.pleg.adapters.probe_try import TRIES
+from services.pleg.adapters.probe_try import MAX_TRIES
 from shared.cri.interface import ExecResult, HandlerFeatures, RuntimeCallError, RuntimeFeatures
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.world import PlegWorld
@@ -112,7 +112,7 @@ async def test_a_probe_that_cannot_be_tried_is_tried_three_times_and_has_no_resu
         world.runtime.fail("ExecSync", "Unavailable", "gone", times=0)
         container = await running(world, livenessProbe=probe(failureThreshold=1))
         await world.pass_time(10)
-        assert executed(world) == TRIES and world.probes.state[container].liveness == "success"
+        assert executed(world) == MAX_TRIES and world.probes.state[container].liveness == "success"
         text = "Liveness probe errored and resulted in unknown state: rpc error: code = Unavailable desc = gone"
         assert events(world) == [("Unhealthy", text)]
 

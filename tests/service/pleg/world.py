@@ -119,7 +119,7 @@ class CountedFiles:
             self._host.counted_seconds += seconds
         return self._uid not in self._host.endless or self._turns == self._host.ends_after.get(self._uid)
 
-    def found(self) -> PodFiles:
+    def sum_up(self) -> PodFiles:
         found = VolumeUsage(name="v", filesystem=FilesystemUsage(time=1.0, used=self._used), ephemeral=True)
         volumes = (found,) if self._volumes else ()
         by_plugins = self._host.by_plugins

@@ -19,7 +19,7 @@ def disk_usage(root: Path, most_linked: int = MAX_LINKED_FILES) -> DiskUse:
 def measure_pod(root_dir: Path, logs: Path, uid: str, *, volumes: bool = True) -> PodFiles:
     pod = PodCount(str(root_dir), logs, uid, 3.0, volumes=volumes)
     assert pod.count(inf, lambda: 0.0)
-    return pod.found()
+    return pod.sum_up()
 
 
 class Chain:

@@ -135,7 +135,7 @@ def test_a_volume_without_end_shows_what_was_counted_so_far_and_hides_no_other_v
     count, seconds, used = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True), itertools.count(), [-1]
     for _ in range(2 + len(others)):
         assert not count.count(1.0, lambda: float(next(seconds)))
-        shown = {volume.name: volume.filesystem.used or 0 for volume in count.found().volumes}
+        shown = {volume.name: volume.filesystem.used or 0 for volume in count.sum_up().volumes}
         used.append(shown.pop("endless"))
     assert shown == {file.parent.name: blocks(file.parent, file) for file in others}
     assert used == sorted(used) and used[-1] >= 2 * ENTRIES_AT_ONCE * blocks(endless)
@@ -157,7 +157,7 @@ def test_directories_that_a_pod_makes_ahead_of_the_count_hide_no_file_beside_the
 
     count = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
     assert not any(count.count(1.0, monotonic) for _ in range(8 * len(chains)))
-    assert (count.found().volumes[0].filesystem.used or 0) > blocks(*large)
+    assert (count.sum_up().volumes[0].filesystem.used or 0) > blocks(*large)
     for chain in chains:
         chain.close()
 
@@ -176,7 +176,7 @@ def test_a_volume_that_is_being_counted_shows_no_more_than_its_filesystem_uses(
     now = replace(now, used=8192)  # read at the end of the turn
     for _ in range(2):
         count.count(1.0, lambda: 2.0 * next(seconds))
-        filesystem = count.found().volumes[0].filesystem
+        filesystem = count.sum_up().volumes[0].filesystem
         shown.append(DiskUse(filesystem.used or 0, filesystem.inodes_used or 0))
     assert shown == [DiskUse(8192, 2), files]  # counted to its end it shows what was counted, as du
 
@@ -198,7 +198,7 @@ def test_the_files_with_several_links_that_are_kept_are_so_many_for_a_pod_until_
             os.link(write(plugin / name / f"file{number}"), tmp_path / f"{name}{number}")
 
     def inodes() -> list[int]:
-        return sorted(volume.filesystem.inodes_used or 0 for volume in count.found().volumes)
+        return sorted(volume.filesystem.inodes_used or 0 for volume in count.sum_up().volumes)
 
     count = PodCount(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
     assert count.count(math.inf, lambda: 0.0) and inodes() == [5, 5]

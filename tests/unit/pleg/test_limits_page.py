@@ -17,8 +17,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
-        ("bytes of a cgroup file", f"{cgroup_reader.MOST_BYTES >> 10} KiB"),
-        ("interfaces of a network namespace", network_counters.MOST_INTERFACES),
+        ("bytes of a cgroup file", f"{cgroup_reader.MAX_BYTES >> 10} KiB"),
+        ("interfaces of a network namespace", network_counters.MAX_INTERFACES),
         (
             "files of a pod with several links that are counted once; links of further ones count by shares",
             disk_usage.MAX_LINKED_FILES,
@@ -27,7 +27,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("seconds that the next pod waits for one whose files are measured", f"{file_usage.NEXT_SECONDS:.0f}"),
         (
             "seconds of a turn, in which the files of a pod are counted; pods that have a turn at the same time",
-            f"{file_usage.TURN_SECONDS:.0f}; {usage_source.FILES_PLACES}",
+            f"{file_usage.TURN_SECONDS:.0f}; {usage_source.MAX_COUNTS}",
         ),
         (
             "parts of the volumes of a pod that are left for a later turn, because a directory in it grows or is large",
@@ -35,12 +35,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "seconds that a count lasts, or twice as long as the last one, at most; such pods with 1/20 of the time",
-            f"{file_usage.LONG_SECONDS:.0f}; {file_usage.LONGEST_SECONDS:.0f}; {file_usage.LONG_PODS}",
+            f"{file_usage.LONG_SECONDS:.0f}; {file_usage.MAX_COUNT_SECONDS:.0f}; {file_usage.LONG_PODS}",
         ),
         ("bytes or inodes in a figure", f"2^{usage.MOST.bit_length()} - 1"),
         (
             "requests at once for the figures that volume's plugins read (CSI, NFS, local)",
-            file_usage.VOLUME_REQUESTS,
+            file_usage.MAX_VOLUME_REQUESTS,
         ),
         (
             "volumes that plugins read at once; of one CSI driver, or all of NFS",

@@ -109,7 +109,7 @@ def test_before_a_pod_is_taken_up_what_was_counted_is_kept() -> None:
     probes = ProbeSet({"u": memories})
     assert probes.memories("u") == memories
     probes.observed("u", observation(c=ContainerState.RUNNING), NOW)
-    assert probes.memories("u") == memories and probes.not_taken_up() == []
+    assert probes.memories("u") == memories and probes.take_unused() == []
     probes.probed("u", PROBES)
     assert {memory.container_id for memory in probes.memories("u")} == {"c-1", "side-1"}
 
@@ -118,6 +118,6 @@ def test_of_a_pod_that_the_runtime_has_no_more_nothing_is_kept() -> None:
     memories = settled(ProbeSet()).memories("u")
     probes = ProbeSet({"u": memories, "v": memories})
     probes.observed("u", observation(c=ContainerState.RUNNING), NOW)
-    assert probes.not_taken_up() == ["v"] and probes.memories("v") == []
+    assert probes.take_unused() == ["v"] and probes.memories("v") == []
     probes.observed("u", None, NOW)
     assert probes.memories("u") == []

@@ -112,12 +112,12 @@ async def test_a_filesystem_that_hangs_costs_its_own_figures_alone(
 
     real = os.statvfs
     monkeypatch.setattr(os, "statvfs", statvfs)
-    monkeypatch.setattr(filesystem_reader, "TIMEOUT", 0.05)
+    monkeypatch.setattr(filesystem_reader, "READ_SECONDS", 0.05)
     reader = FilesystemReader()
     assert await reader.read("/hangs", 1.0) is None
     assert await reader.read("/hangs", 1.0) is None
     assert calls == ["/hangs"]
-    monkeypatch.setattr(filesystem_reader, "TIMEOUT", 60.0)
+    monkeypatch.setattr(filesystem_reader, "READ_SECONDS", 60.0)
     found = await reader.read(str(tmp_path), 1.0)
     assert found is not None and found.device and (found.usage.capacity or 0) > 0
     answers.set()
@@ -139,5 +139,5 @@ def node_at(seconds: float, cpu_nanoseconds: int) -> NodeUsage:
 def test_a_rate_is_over_at_least_five_seconds_and_starts_again_with_a_new_cgroup() -> None:
     rates = CpuRates()
     readings = [(0.0, 100), (1.0, 200), (10.0, 1100), (11.0, 1200), (20.0, 100), (30.0, 200)]
-    found = [rates.of_node(node_at(seconds, cpu)).cgroup.cpu_nanocores for seconds, cpu in readings]
+    found = [rates.add_to_node(node_at(seconds, cpu)).cgroup.cpu_nanocores for seconds, cpu in readings]
     assert found == [None, None, 100, 100, None, 10]

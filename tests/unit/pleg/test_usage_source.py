@@ -47,7 +47,7 @@ async def test_a_pod_whose_mount_does_not_answer_takes_one_thread(
     try:
         async with asyncio.timeout(DEADLINE):
             assert await other
-            assert [volume.name for volume in counts[-1].found().volumes] == ["v"]
+            assert [volume.name for volume in counts[-1].sum_up().volumes] == ["v"]
         assert not any(task.done() for task in hung)
         answers.set()
         async with asyncio.timeout(DEADLINE):

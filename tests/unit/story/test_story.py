@@ -369,7 +369,7 @@ def test_what_has_no_sentence_costs_a_line_and_delays_no_action(
     book = StoryFiles(tmp_path / "bulkhead/podsync/stories")
     book.add("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
     with monkeypatch.context() as mistaken:
-        mistaken.setattr(StoryLines, "of", None)
+        mistaken.setattr(StoryLines, "describe", None)
         book.add("u1", 2.0, killing("x"))
     book.add("u1", 3.0, started(0))
     book.close()
