@@ -6,6 +6,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
+from services.server.adapters.http_limits import connection_of
 from services.server.adapters.streaming_server import BUFFER
 
 
@@ -34,42 +35,27 @@ class Client:
             raise ConnectionResetError("the client has left")
         loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = loop.create_future()
-        self._handler, self._loop = request.protocol, loop
-        early = _EarlyBytes()
-        self._handler.set_parser(early)  # type: ignore[arg-type]  # hands over what aiohttp has read beyond the request
+        self._connection = connection_of(request)
+        early = self._connection.hand_over()
         self.reader = asyncio.StreamReader(limit=BUFFER, loop=loop)
         protocol = _ClientProtocol(self.reader, self.lost, loop)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        if early.data:
-            self.reader.feed_data(bytes(early.data))
-        elif not transport.is_reading():
+        if not transport.is_reading():
             transport.resume_reading()
+        if early:
+            self.reader.feed_data(early)
         self.writer = asyncio.StreamWriter(transport, protocol, self.reader, loop)
 
     def release(self) -> None:
-        """Close the connection, what is written still goes out; and let aiohttp forget it when it is gone."""
+        """Close the connection, what is written still goes out; and let the server forget it when it is gone."""
         self.writer.close()
 
         def forget(_: Any) -> None:
-            self._handler.connection_lost(None)
+            self._connection.connection_lost(None)
 
-        self._handler.force_close()
+        self._connection.http.force_close()
         self.lost.add_done_callback(forget)
-
-
-class _EarlyBytes:
-    """Takes the place of aiohttp's parser for the bytes after the request."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        self.data += data
-        return False, b""
-
-    def feed_eof(self) -> None:
-        pass
 
 
 class _ClientProtocol(asyncio.StreamReaderProtocol):

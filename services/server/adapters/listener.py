@@ -12,17 +12,18 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from services.server.adapters.accepting import BACKLOG, Acceptor
-from services.server.adapters.connections import Connections
-from services.server.adapters.http_limits import Handler, LimitedServer
-from services.server.core.connections import ConnectionLimits
+from services.server.adapters.http_limits import Connection, Handler, LimitedServer
+from services.server.core.connections import ConnectionLimits, ConnectionTable
 from shared.host.listening_address import bind
 
 log = logging.getLogger(__name__)
 
-_SHUTDOWN = 1.0  # seconds that open requests get at the end
-
-# Go's of every accepted connection: a peer that is gone without a word is noticed after 15 s + 9 * 15 s.
-_KEEP_ALIVE = (
+# The kernel gives these options of a listener to the connections that it accepts.
+_OPTIONS = (
+    # Bytes that the kernel takes from a client before it is read. Reads are as large, and uvloop and OpenSSL each keep
+    # a buffer of the largest read of a connection: without a limit a quarter of a MiB.
+    ((socket.SOL_SOCKET, socket.SO_RCVBUF), 16 << 10),
+    # Go's of every accepted connection: a peer that is gone without a word is noticed after 15 s + 9 * 15 s.
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15),  # seconds
     ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 15),  # seconds
@@ -35,29 +36,31 @@ SERVER_NAME = "bulkhead"  # instead of the versions of Python and aiohttp
 class Listener:
     """One open listener."""
 
-    def __init__(self, acceptor: Acceptor, server: LimitedServer, connections: Connections, port: int) -> None:
-        self.acceptor, self._server = acceptor, server
-        self.connections, self.port = connections, port
+    def __init__(self, acceptor: Acceptor, server: LimitedServer, port: int) -> None:
+        self._acceptor, self._server, self.port = acceptor, server, port
+
+    @property
+    def connections(self) -> ConnectionTable[Connection]:
+        """The open connections."""
+        return self._server.table
 
     @property
     def timers(self) -> int:
-        """How many time limits are set."""
-        return self._server.timers
+        """The number of connections that a time limit ends."""
+        return sum(connection.is_limited for connection in self._server.connections.values())
 
     async def close(self) -> None:
         """Stop listening and end what is open."""
-        await self.acceptor.stop()
-        self._server.pre_shutdown()
-        await self._server.shutdown(_SHUTDOWN)
+        await self._acceptor.stop()
+        await self._server.drain()
 
     async def stop_listening(self) -> None:
         """Release the address; what is open stays open."""
-        await self.acceptor.stop()
+        await self._acceptor.stop()
 
     async def drain(self, seconds: float) -> None:
         """End idle connections, and wait until the requests that are under way have ended, for at most so long."""
-        self._server.pre_shutdown()
-        await self._server.shutdown(seconds)
+        await self._server.drain(seconds)
 
 
 async def listen(
@@ -98,19 +101,16 @@ def _serve(
             response.headers.setdefault("Server", SERVER_NAME)
         return response
 
-    connections = Connections(limits)
-    # A handler is cancelled when its client leaves: a follower of a silent log would otherwise stay for hours.
-    server = LimitedServer(handle, connections, handler_cancellation=True, logger=_http_log(), access_log=None)
-    acceptor = Acceptor(sock, server, connections, tls)
-    acceptor.start()
+    server = LimitedServer(handle, limits, _http_log())
+    acceptor = Acceptor(sock, server, tls)
     port = 0 if sock.family == socket.AF_UNIX else int(sock.getsockname()[1])
-    return Listener(acceptor, server, connections, port)
+    return Listener(acceptor, server, port)
 
 
 def _listen(address: str, port: int) -> socket.socket:
     sock = bind(address, port)
     try:
-        for option, value in _KEEP_ALIVE:  # the kernel gives a listener's options to the connections that it accepts
+        for option, value in _OPTIONS:
             sock.setsockopt(*option, value)
         sock.listen(BACKLOG)
     except BaseException:

@@ -10,7 +10,7 @@ from aiohttp import web
 from services.server.adapters.hijack import Client, Hijacked
 from services.server.adapters.plain_answer import plain
 from services.server.adapters.streaming_server import CHUNK, Backend, connect
-from services.server.core.connections import shown_address
+from services.server.core.client_address import shown_address
 from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
 
 _LAST_BYTES = 5.0  # seconds for handing on what a client sent before it left

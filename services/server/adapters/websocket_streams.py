@@ -8,6 +8,7 @@ import logging
 
 from aiohttp import WSMsgType, web
 
+from services.server.adapters.http_limits import connection_of
 from services.server.adapters.remote_command import RemoteCommand
 from services.server.adapters.streaming_server import CHUNK, Backend, connect
 from services.server.adapters.upgrade_proxy import relay_refusal, responder_error
@@ -90,6 +91,7 @@ async def _prepare(socket: web.WebSocketResponse, request: web.BaseRequest) -> w
         await socket.prepare(request)
     except web.HTTPException as error:
         return responder_error(f"websocket: {error.text or error.reason}", error.status)
+    connection_of(request).begin_stream()
     return None
 
 

@@ -23,7 +23,7 @@ from services.server.controllers.node_machine import USAGE_SECONDS
 from services.server.controllers.node_state import NodeState
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import USER, EndpointHandler
-from services.server.core.connections import group_of
+from services.server.core.client_address import group_of
 from services.server.core.log_interval import LogInterval
 from services.server.core.node_history import until_next
 from services.server.core.page_feed import PageFeed

@@ -18,7 +18,7 @@ from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import ANONYMOUS, User
 from services.server.core.authorization import Attributes
 from services.server.core.bearer import BearerError
-from services.server.core.connections import group_of, shown_address
+from services.server.core.client_address import group_of, shown_address
 from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import MAX_STREAMS, POD_STREAMS, Endpoint, Refusal, Route, ServedEndpoints, resolve

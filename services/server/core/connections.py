@@ -5,14 +5,14 @@ newest is always taken and an old one ends for it: a client that sends its reque
 connections are idle.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address, ip_network
+from collections import Counter
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Of one listener. An address is an IPv4 address or the first 64 bits of an IPv6 address."""
+    """The limits of one listener. An address is an IPv4 address or the first 64 bits of an IPv6 address."""
 
     unauthorized: int  # connections; beyond it one of the address that has the most ends
     unauthorized_of_address: int  # beyond it one of this address ends
@@ -37,172 +37,118 @@ HEALTHZ = ConnectionLimits(unauthorized=64, unauthorized_of_address=32, unauthor
 LOCAL = ConnectionLimits(unauthorized=1024, unauthorized_of_address=1024, unauthorized_bytes=2 << 20)
 
 
-def group_of(address: str) -> str:
-    """The address as the limits count it. What is no IP address counts as it is."""
-    try:
-        ip = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(ip, IPv6Address):
-        return str(ip.ipv4_mapped or ip_network((ip, 64), strict=False))
-    return str(ip)
+class OpenConnection:
+    """What the table knows of one open connection."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address  # as `client_address.group_of` gives it
+        self.busy = False  # a request is in progress: idle connections end before this one
+        self.authorized = False
+        self.held = 0  # bytes received and not yet answered
 
 
-def shown_address(remote: str | None) -> str:
-    """Return a client's address as it is logged and forwarded: that of an IPv4 client, which a listener of both
-    families sees as ::ffff:10.0.0.1, is 10.0.0.1. None = ""."""
-    text = remote or ""
-    return text.removeprefix("::ffff:") if "." in text else text
+C = TypeVar("C", bound=OpenConnection)
 
 
-@dataclass(eq=False)
-class _Connection:
-    address: str
-    busy: bool = False
-    authorized: bool = False
-    held: int = 0  # bytes
-
-
-@dataclass(eq=False)
-class _Address:
-    unauthorized: dict[int, _Connection] = field(default_factory=dict)  # the longest idle first
-    authorized: int = 0
-
-
-class ConnectionTable:
-    """The open connections by number. What `open` and `hold` return has been taken out and is to be ended."""
+class ConnectionTable(Generic[C]):
+    """The open connections of a listener. What `open`, `hold` and `send` return was taken out and is to be ended."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
-        self._limits = limits
-        self._connections: dict[int, _Connection] = {}
-        self._addresses: dict[str, _Address] = {}
-        self._sending: dict[int, None] = {}  # numbers of those that get a large answer, the oldest first
-        self._unauthorized = self._authorized = self._held = self._last = 0
+        self.limits = limits
+        self.held = 0  # bytes that the unauthorized ones hold
+        self._unauthorized: dict[str, dict[C, None]] = {}  # by address, the longest idle first
+        self._authorized: dict[C, None] = {}
+        self._authorized_of: Counter[str] = Counter()
+        self._sending: dict[C, None] = {}  # those that receive a large answer, the oldest first
 
     def __len__(self) -> int:
-        return len(self._connections)
+        return self.unauthorized + len(self._authorized)
 
     @property
     def unauthorized(self) -> int:
-        """How many are unauthorized."""
-        return self._unauthorized
+        """The number of unauthorized connections."""
+        return sum(map(len, self._unauthorized.values()))
 
-    @property
-    def held(self) -> int:
-        """Bytes that the unauthorized ones hold."""
-        return self._held
+    def open(self, new: C) -> list[C]:
+        """Take a new connection. Return those that end for it."""
+        own, limits, crowded = self._unauthorized.get(new.address, {}), self.limits, None
+        if len(own) >= limits.unauthorized_of_address:
+            crowded = own
+        elif self.unauthorized >= limits.unauthorized:
+            crowded = max(self._unauthorized.values(), key=len)
+        ended = [] if crowded is None else [next((each for each in crowded if not each.busy), next(iter(crowded)))]
+        for each in ended:
+            self.close(each)
+        self._unauthorized.setdefault(new.address, {})[new] = None
+        return ended
 
-    def open(self, address: str) -> tuple[int, list[int]]:
-        """A new connection of this address (`group_of`): its number, and those that end for it."""
-        limits, ended = self._limits, []
-        of_address = self._addresses.setdefault(address, _Address())
-        if len(of_address.unauthorized) >= limits.unauthorized_of_address:
-            ended.append(self._end_one(of_address))
-        elif self._unauthorized >= limits.unauthorized:
-            ended.append(self._end_one(max(self._addresses.values(), key=lambda one: len(one.unauthorized))))
-        self._last += 1
-        connection = self._connections[self._last] = _Connection(address)
-        self._addresses.setdefault(address, of_address).unauthorized[self._last] = connection
-        self._unauthorized += 1
-        return self._last, ended
-
-    def close(self, number: int) -> None:
-        """It is gone. May be called again, and for one that was ended."""
-        connection = self._connections.pop(number, None)
-        self._sending.pop(number, None)
-        if connection is None:
-            return
-        of_address = self._addresses[connection.address]
-        if connection.authorized:
-            of_address.authorized -= 1
-            self._authorized -= 1
+    def close(self, connection: C) -> None:
+        """Forget a connection that has ended; nothing happens where that is known already."""
+        self._sending.pop(connection, None)
+        if connection in self._authorized:
+            del self._authorized[connection]
+            self._authorized_of[connection.address] -= 1
+            if not self._authorized_of[connection.address]:
+                del self._authorized_of[connection.address]
         else:
-            del of_address.unauthorized[number]
-            self._unauthorized -= 1
-            self._held -= connection.held
-        if not of_address.unauthorized and not of_address.authorized:
-            del self._addresses[connection.address]
+            self._forget_unauthorized(connection)
 
-    def begin(self, number: int) -> None:
-        """It has a request under way: idle ones end before it."""
-        if (connection := self._connections.get(number)) is not None:
-            connection.busy = True
-
-    def finish(self, number: int) -> None:
-        """It has no request under way any more."""
-        connection = self._connections.get(number)
-        if connection is None:
-            return
+    def finish(self, connection: C) -> None:
+        """Note that its request was answered: it is the one that is idle for the shortest time."""
         connection.busy = False
-        if not connection.authorized:
-            waiting = self._addresses[connection.address].unauthorized
-            waiting[number] = waiting.pop(number)
+        own = self._unauthorized.get(connection.address, {})
+        if connection in own:
+            own[connection] = own.pop(connection)
 
-    def hold(self, number: int, size: int) -> list[int]:
-        """It holds `size` bytes more. Returns those that end for it, itself perhaps."""
-        connection = self._connections.get(number)
-        if connection is None or connection.authorized:
+    def hold(self, connection: C, size: int) -> list[C]:
+        """Note that it holds `size` bytes now. Return those that end for them, itself perhaps."""
+        if connection not in self._unauthorized.get(connection.address, {}):
             return []
-        connection.held += size
-        self._held += size
+        self.held += size - connection.held
+        connection.held = size
         ended = []
-        while self._held > self._limits.unauthorized_bytes:
-            most = max(self._waiting(), key=lambda one: one[1].held)[0]
+        while self.held > self.limits.unauthorized_bytes:
+            most = max((each for own in self._unauthorized.values() for each in own), key=lambda each: each.held)
             self.close(most)
             ended.append(most)
         return ended
 
-    def send(self, number: int) -> list[int]:
-        """It is sent a large answer. Returns those that end for it."""
-        connection = self._connections.get(number)
-        if connection is None or connection.authorized:
+    def send(self, connection: C) -> list[C]:
+        """Note that it receives a large answer. Return those that end for it."""
+        if connection not in self._unauthorized.get(connection.address, {}):
             return []
-        self._sending[number] = None
-        ended = list(self._sending)[: -self._limits.large_answers]
+        self._sending[connection] = None
+        ended = list(self._sending)[: -self.limits.large_answers]
         for oldest in ended:
             self.close(oldest)
         return ended
 
-    def sent(self, number: int) -> None:
-        """It has its large answer."""
-        self._sending.pop(number, None)
+    def sent(self, connection: C) -> None:
+        """Note that it has its large answer."""
+        self._sending.pop(connection, None)
 
-    def release(self, number: int, size: int) -> None:
-        """It holds `size` bytes less."""
-        if (connection := self._connections.get(number)) is not None:
-            self.set_held(number, max(connection.held - size, 0))
-
-    def set_held(self, number: int, size: int) -> None:
-        """It holds `size` bytes now."""
-        connection = self._connections.get(number)
-        if connection is not None and not connection.authorized:
-            self._held += size - connection.held
-            connection.held = size
-
-    def count_as_authorized(self, number: int) -> bool:
-        """One of its requests may be let through. False = there are too many authorized ones; it stays as it is."""
-        connection = self._connections.get(number)
-        if connection is None:
-            return False
-        if connection.authorized:
+    def count_as_authorized(self, connection: C) -> bool:
+        """Note that one of its requests may be let through. Return False, and change nothing, where there are too many
+        authorized connections."""
+        if connection in self._authorized:
             return True
-        of_address, limits = self._addresses[connection.address], self._limits
-        if self._authorized >= limits.authorized or of_address.authorized >= limits.authorized_of_address:
+        address, limits = connection.address, self.limits
+        if len(self._authorized) >= limits.authorized or self._authorized_of[address] >= limits.authorized_of_address:
             return False
-        del of_address.unauthorized[number]
-        self._unauthorized -= 1
-        self._held -= connection.held
-        connection.authorized, connection.held = True, 0
-        of_address.authorized += 1
-        self._authorized += 1
+        if not self._forget_unauthorized(connection):
+            return False  # it was ended
+        connection.authorized = True
+        self._authorized[connection] = None
+        self._authorized_of[address] += 1
         return True
 
-    def _waiting(self) -> Iterator[tuple[int, _Connection]]:
-        for of_address in self._addresses.values():
-            yield from of_address.unauthorized.items()
-
-    def _end_one(self, of_address: _Address) -> int:
-        waiting = of_address.unauthorized
-        number = next((number for number, one in waiting.items() if not one.busy), next(iter(waiting)))
-        self.close(number)
-        return number
+    def _forget_unauthorized(self, connection: C) -> bool:
+        own = self._unauthorized.get(connection.address, {})
+        if connection not in own:
+            return False
+        del own[connection]
+        if not own:
+            del self._unauthorized[connection.address]
+        self.held -= connection.held
+        connection.held = 0
+        return True

@@ -9,12 +9,13 @@ import aiohttp
 from yarl import URL
 
 from services.server.adapters.client_certificates import ClientCertificates
-from services.server.adapters.connections import Connections
+from services.server.adapters.http_limits import Connection
 from services.server.adapters.listener import listen
 from services.server.controllers.request_handler import AuthFilter, Authorizer, RequestHandler
 from services.server.core import connections
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
+from services.server.core.connections import ConnectionTable
 from shared.config.effective import EffectiveConfig
 from tests.service.server.running import Node, Running, running
 
@@ -33,7 +34,7 @@ class MainListener:
 
     running: Running
     url: str
-    connections: Connections
+    connections: ConnectionTable[Connection]
 
     @property
     def client(self) -> aiohttp.ClientSession:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -92,7 +93,7 @@ async def test_large_answers_that_clients_do_not_read_are_few() -> None:
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(REQUEST.replace(b"/", b"/large", 1))
             count = min(number + 1, LIMITS.large_answers)
-            await until(lambda count=count: len(listener.connections._table._sending) == count)  # type: ignore[misc]
+            await until(lambda count=count: len(listener.connections._sending) == count)  # type: ignore[misc]
         for reader, writer in stalled[:2]:
             writer.transport.resume_reading()  # type: ignore[attr-defined]
             with suppress(ConnectionError):
@@ -182,13 +183,23 @@ async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_on
         await close(streams)
 
 
-async def test_many_requests_behind_one_that_waits_end_their_connection() -> None:
-    async with listening() as listener:
-        streams = await connect(listener)
-        fields = b"".join(b"%d:\r\n" % number for number in range(190))
+async def test_requests_behind_one_that_waits_are_held_a_few_kibibytes_at_a_time_and_all_answered() -> None:
+    gate, asked = asyncio.Event(), asyncio.Event()
+    async with listening(gate, asked) as listener:
+        reader, writer = streams = await connect(listener)
+        fields = b"".join(b"X-%d: %s\r\n" % (number, b"a" * 500) for number in range(10))
         request = b"GET /slow HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n"
-        streams[1].write(request * 200)
-        assert await ended(streams)
+        writer.write(request * 500)
+        await asyncio.wait_for(asked.wait(), WAIT_SECONDS)
+        for _ in range(100):
+            other = await connect(listener)
+            assert await ask(other) == 200  # the server reads what it can meanwhile
+            await close(other)
+            assert listener.connections.held < 90_000, "of 3 MB"
+        gate.set()
+        async with asyncio.timeout(WAIT_SECONDS):
+            for _ in range(500):
+                await reader.readuntil(b"\r\n\r\nok")
         await close(streams)
 
 
@@ -233,24 +244,48 @@ async def test_a_listener_that_has_stopped_may_be_closed() -> None:
         await close(streams)
 
 
-async def test_a_shortage_of_descriptors_is_one_line_and_passes(
+async def test_a_shortage_of_descriptors_is_one_line_and_passes_and_a_client_that_left_at_once_is_none(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(accepting, "_SHORTAGE", 0.01)
-    failures = [OSError(errno.EMFILE, "Too many open files")] * 3
+    failures = [OSError(errno.EMFILE, "Too many open files")] * 3 + [ConnectionAbortedError()]
+    accept_now = socket.socket.accept
 
-    def accept(acceptor: accepting.Acceptor) -> None:
+    def accept(listening: socket.socket) -> tuple[socket.socket, object]:
         if failures:
-            acceptor._rest(failures.pop())
-        else:
-            accept_now(acceptor)
+            raise failures.pop()
+        return accept_now(listening)
 
-    accept_now = accepting.Acceptor._accept
-    monkeypatch.setattr(accepting.Acceptor, "_accept", accept)
+    monkeypatch.setattr(socket.socket, "accept", accept)
     async with listening() as listener:
         streams = await connect(listener)
         assert await ask(streams) == 200
         await close(streams)
+    assert not failures
     assert [record.message for record in caplog.records] == [
         "cannot accept connections: Too many open files; trying again each second"
     ]
+
+
+async def test_a_request_with_a_body_is_the_last_of_its_connection_and_is_read_whole() -> None:
+    async with listening() as listener:
+        reader, writer = streams = await connect(listener)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"a" * 100_000 + REQUEST)
+        async with asyncio.timeout(WAIT_SECONDS):
+            answer = await reader.read()
+        assert answer.endswith(b"\r\n\r\nok") and answer.count(b"HTTP/1.1 200") == 1
+        assert b"\r\nConnection: close\r\n" in answer
+        await close(streams)
+
+
+async def test_a_head_that_comes_byte_by_byte_is_one_request_and_empty_lines_before_it_are_none() -> None:
+    async with listening() as listener:
+        reader, writer = streams = await connect(listener)
+        writer.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in b"\r\n\r\n" + REQUEST + b"\r\n" + REQUEST:
+            writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(WAIT_SECONDS):
+            for _ in range(2):
+                assert (await reader.readuntil(b"\r\n\r\nok")).startswith(b"HTTP/1.1 200")
+        await close(streams)

@@ -176,6 +176,7 @@ async def test_a_websocket_is_read_until_it_ends_while_the_listener_waits_for_th
     async def echo(request: web.BaseRequest) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
+        http_limits.connection_of(request).begin_stream()
         async for message in socket:
             await socket.send_str(message.data)
         return socket

@@ -35,10 +35,11 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ, LOCAL
             "of one namespace",
             "as many as are free for others: {}, then {}, {} …".format(*(routes.MAX_STREAMS >> n for n in (1, 2, 3))),
         ),
-        ("the first byte of a TLS handshake; the rest of it", f"{accepting.HANDSHAKE:.0f} s each"),
+        ("a TLS handshake", f"{accepting.HANDSHAKE:.0f} s"),
         ("the head of a request", f"{http_limits.HEAD_SECONDS:.0f} s"),
         ("header fields", http_limits.FIELDS),
         ("bytes of a head", f"1 MiB and {(http_limits.HEAD - (1 << 20)) >> 10} KiB"),
+        ("bytes of later requests that are read while one is answered", f"{http_limits.MAX_AHEAD_BYTES >> 10} KiB"),
         ("between two requests", f"{http_limits.IDLE:.0f} s"),
         ("a request and its answer, upgrades aside", f"{http_limits.LONGEST / 3600:.0f} h"),
         (
