@@ -95,17 +95,6 @@ async def test_a_second_deletion_waits_for_the_pre_stop_that_runs(node: Node, no
     assert notes.words("twice-pre") == ["up", "pre", "pre-end", "term", "end"]
 
 
-async def test_a_pre_stop_is_not_begun_again_by_the_podsync_after_a_killed_one(node: Node, notes: Notes) -> None:
-    hooks = {"preStop": notes.hook("note pre; sleep 4; note pre-end", "killed-pre")}
-    await api_pod(node, notes, "killed-pre", "dying 0", 30, lifecycle=hooks)
-    await node.delete_pod("killed-pre")
-    await asyncio.to_thread(notes.wait, "killed-pre", "pre")
-    node.agent.kill("podsync")
-    await node.wait_gone("killed-pre")
-    words = notes.words("killed-pre")
-    assert words.count("pre") == 1 and words[-2:] == ["term", "end"], words
-
-
 async def test_a_pod_is_deleted_in_the_middle_of_its_post_start(node: Node, notes: Notes) -> None:
     hooks = {"postStart": notes.hook("note hooked; sleep 1000", "in-hook")}
     made = pod_of("in-hook", container("c", lifecycle=hooks), volumes=[notes.volume()])

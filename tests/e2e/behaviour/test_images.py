@@ -199,17 +199,6 @@ async def test_another_user_shows_the_right_by_a_pull(shelf: Shelf) -> None:
     assert [secret["name"] for secret in secrets] == ["images-ann", "images-bob"]
 
 
-async def test_who_may_use_what_outlives_podsync(shelf: Shelf) -> None:
-    await shelf.ready("images-plain")
-    image = shelf.image("by/plain:1")
-    pid = shelf.node.agent.kill("podsync")
-    await shelf.pod("images-after", image, "images-plain", policy="Never")
-    await shelf.pod("images-after-thief", image, policy="Never")
-    await shelf.ready("images-after")
-    await shelf.waiting("images-after-thief", "ErrImageNeverPull")
-    await shelf.node.agent.wait_back("podsync", pid)
-
-
 async def test_no_password_is_in_any_log_record_or_event(shelf: Shelf) -> None:
     await shelf.ready("images-plain")
     words = {password("ann").encode(), base64.b64encode(f"ann:{password('ann')}".encode()), b"hush"}

@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 
 from shared.model.objects import Object
-from shared.model.runtime import ContainerState
 from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 from tests.support.clusters.cluster import condition_of
@@ -32,7 +31,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
         made = notes.container(name, script, file=file, **fields)
         return made | {"volumeMounts": [*made["volumeMounts"], {"name": "shared", "mountPath": "/shared"}]}
 
-    wait = "note waits; until [ -e /out/release ]; do sleep 0.05; done; note released"
     pods = [
         pod(
             "order",
@@ -41,7 +39,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
             main=one("c", "note c-begins; cat /shared/b; exec sleep 1000000", "order"),
         ),
         pod("lost", one("a", "note a", "lost"), one("b", "note b", "lost")),
-        pod("dead", one("a", wait, "dead"), one("b", "note b", "dead")),
     ]
     return {p["metadata"]["name"]: p for p in pods}
 
@@ -77,17 +74,6 @@ async def test_a_new_sandbox_runs_them_all_again(node: Node, notes: Notes) -> No
 
     await node.wait_static("init-lost", shown, "to count a restart of each")
     await node.wait_event("init-lost", "SandboxChanged")
-
-
-async def test_a_death_of_podsync_in_the_middle_costs_nothing(node: Node, notes: Notes) -> None:
-    await asyncio.to_thread(notes.wait, "dead", "waits")
-    killed = node.agent.kill("podsync")
-    await node.agent.wait_back("podsync", killed)
-    (notes.directory / "release").touch()
-    await node.wait_phase("init-dead", "Running")
-    assert await notes.wait_words("dead", 4) == ["waits", "released", "b", "up"]
-    runs = [c for c in await node.instances("init-dead", "c") if c.state is ContainerState.RUNNING]
-    assert [c.attempt for c in runs] == [0]
 
 
 async def test_one_that_is_not_of_the_pod_any_more_leaves_nothing(node: Node) -> None:

@@ -203,21 +203,3 @@ async def test_a_follower_sees_every_line_across_rotations(node: Node) -> None:
 def rotated(path: Path) -> set[str]:
     """The moments at which the log was rotated, as far as files show them."""
     return {file.name.removesuffix(".tmp").removesuffix(".gz") for file in path.parent.iterdir() if file != path}
-
-
-async def test_podsync_killed_in_a_rotation_loses_no_line(node: Node) -> None:
-    path = await log_of(node, "logs-busy")
-    for point in ("renamed", "packing"):
-        pid = node.agent.pid_of("podsync")
-        node.agent.reset_start_counts()
-        node.agent.crash_at(f"podsync.logs.{point}")
-        await node.agent.wait_for(lambda: node.agent.crashed, f"podsync to reach {point}")
-        await node.agent.wait_back("podsync", pid)
-        await node.agent.wait_for(path.exists, "the log to be opened again")
-    last = numbers_of(path)[-1]
-    await node.agent.wait_for(lambda: goes_on(numbers_of(path), last), "lines that go on without a gap")
-
-
-def goes_on(seen: list[int], last: int) -> bool:
-    """Beyond the last one seen before, and none is missing."""
-    return bool(seen) and seen[-1] > last and seen == list(range(seen[0], seen[-1] + 1))

@@ -72,16 +72,3 @@ async def test_it_does_not_keep_a_finished_pod_alive(node: Node, notes: Notes) -
     assert shown["restartCount"] == 0 and "terminated" in shown["state"]
     assert notes.words("done").count("s-up") == 1 and notes.words("done")[-1] == "s-term"
     assert notes.moment("done", "c-done") < notes.moment("done", "s-term")
-
-
-async def test_a_death_of_podsync_takes_no_start_of_it_back(node: Node, notes: Notes) -> None:
-    (notes.directory / "gate.go").touch()
-    await node.wait_phase("sidecar-gate", "Running")
-    before = await node.agent.runtime_pod("sidecar-gate")
-    killed = node.agent.kill("podsync")
-    await node.agent.wait_back("podsync", killed)
-    pod = await node.wait_phase("sidecar-gate", "Running")
-    after = await node.agent.runtime_pod("sidecar-gate")
-    assert before is not None and after is not None
-    assert {c.id for c in before.containers} == {c.id for c in after.containers}
-    assert status_of(pod, "s")["started"] is True

@@ -41,8 +41,6 @@ def pods_on(directory: Path) -> dict[str, Object]:
             mounting("named", volume("/made", subPathExpr="of/$(WHO)"), env=[{"name": "WHO", "value": "me"}]),
             mounting("nameless", volume("/made", subPathExpr="of/$(WHO)")),
             mounting("hosts", volume("/etc/hosts", subPath="top")),
-            container("message", terminationMessagePath="/run/the/end"),
-            container("silent", terminationMessagePath="/dev/null"),
             initContainers=[container("setup", MAKE, volumeMounts=[volume("/v")])],
             volumes=[{"name": "v", "emptyDir": {}}],
         ),
@@ -151,12 +149,6 @@ async def test_an_expression_without_its_variable_holds_the_container_back(node:
 async def test_a_hosts_file_of_its_own_stands_instead_of_the_agents(node: Node) -> None:
     await mounts(node, "spec-mounts", "hosts")
     assert await node.inside("spec-mounts", "hosts", "cat", "/etc/hosts") == "top\n"
-
-
-async def test_the_file_for_a_termination_message_has_the_path_of_the_spec(node: Node) -> None:
-    assert "/run/the/end" in await mounts(node, "spec-mounts", "message")
-    assert await node.inside("spec-mounts", "message", "stat", "-c", "%a %s", "/run/the/end") == "666 0\n"
-    assert "/dev/termination-log" not in await mounts(node, "spec-mounts", "message")
 
 
 async def test_a_volume_in_memory(node: Node) -> None:
