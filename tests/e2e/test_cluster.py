@@ -10,7 +10,7 @@ import pytest_asyncio
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.support.agents.agent import NODE
-from tests.support.clusters.cluster import Cluster, condition_of, is_ready
+from tests.support.clusters.cluster import Cluster, is_ready
 from tests.support.clusters.cluster_witness import Witness
 from tests.support.waits.deadline import WAIT_SECONDS
 from tools.oci_image import BUSYBOX_IMAGE
@@ -143,22 +143,6 @@ async def test_a_missing_object_causes_an_event_and_is_waited_for(cluster: Clust
     await cluster.delete_pod("waiting", grace=0)
 
 
-async def test_a_forced_deletion_still_ends_the_containers(cluster: Cluster) -> None:
-    await cluster.create(cluster.pod("forced"))
-    await cluster.wait_ready("forced")
-    cluster.plane.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
-    assert await cluster.get_pod("forced") is None
-    await cluster.agent.wait_for(lambda: _nothing_runs(cluster, "forced"), "its containers to be gone")
-
-
-async def test_a_pod_that_runs_to_its_end_has_succeeded(cluster: Cluster) -> None:
-    await cluster.create(cluster.pod("job", "sh", "-c", "exit 0", restartPolicy="Never"))
-    pod = await cluster.wait_pod("job", lambda p: p["status"]["phase"] == "Succeeded", "to succeed")
-    assert condition_of(pod, "Ready")["reason"] == "PodCompleted"
-    await cluster.delete_pod("job")
-    await cluster.wait_gone("job")
-
-
 async def test_a_pod_that_does_not_fit_is_refused_with_an_event(cluster: Cluster) -> None:
     pod = cluster.pod("glutton")
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "64"}}
@@ -173,33 +157,6 @@ async def test_a_pod_that_does_not_fit_is_refused_with_an_event(cluster: Cluster
     await cluster.wait_for(event_seen, "the event")
     await cluster.delete_pod("glutton")
     await cluster.wait_gone("glutton")
-
-
-async def test_probes_decide_over_readiness_and_restarts(cluster: Cluster) -> None:
-    script = "echo ok > /tmp/ready; mkdir /w; echo hi > /w/index.html; exec httpd -f -p 8080 -h /w"
-    pod = cluster.pod("probed", "sh", "-c", script)
-    container = pod["spec"]["containers"][0]
-    container["readinessProbe"] = {
-        "exec": {"command": ["cat", "/tmp/ready"]},
-        "periodSeconds": 1,
-        "failureThreshold": 1,
-    }
-    container["livenessProbe"] = {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1, "failureThreshold": 5}
-    await cluster.create(pod)
-    await cluster.wait_ready("probed")
-    cluster.plane.kubectl("exec", "probed", "--", "rm", "/tmp/ready")
-    await cluster.wait_pod("probed", lambda p: not is_ready(p), "to be unready")
-    cluster.plane.kubectl("exec", "probed", "--", "rm", "/w/index.html")
-    restarted = await cluster.wait_pod("probed", lambda p: _restarts(p) and is_ready(p), "to be restarted")
-    assert restarted["status"]["containerStatuses"][0]["lastState"]["terminated"]
-
-    async def event_seen() -> bool:
-        events = {(e["reason"], e["message"].split(",")[0]) for e in await cluster.events_of("probed")}
-        killed = ("Killing", "Container main failed liveness probe") in events
-        return killed and "Unhealthy" in {reason for reason, _ in events}
-
-    await cluster.wait_for(event_seen, "the events of the restart")
-    await cluster.delete_pod("probed", grace=0)
 
 
 async def test_a_static_pod_has_its_mirror(cluster: Cluster) -> None:

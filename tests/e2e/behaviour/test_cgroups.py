@@ -30,30 +30,10 @@ def asking(name: str, **resources: dict[str, str]) -> Object:
     return container(name, resources=resources)
 
 
-def sidecar(name: str, cpu: str) -> Object:
-    return asking(name, requests={"cpu": cpu}) | {"restartPolicy": "Always"}
-
-
 PODS = {
     "cgroups-sure": pod_of("cgroups-sure", asking("c", requests=BOTH, limits=BOTH)),
     "cgroups-burst": pod_of("cgroups-burst", asking("c", requests={"cpu": "250m"}), container("d")),
     "cgroups-best": pod_of("cgroups-best", container("c")),
-    "cgroups-limited": pod_of(
-        "cgroups-limited",
-        asking("c", requests={"cpu": "50m"}, limits={"cpu": "300m"}),
-        asking("d", limits={"cpu": "100m", "memory": "16Mi"}),
-    ),
-    "cgroups-memory": pod_of("cgroups-memory", asking("c", requests={"memory": "8Mi"}, limits={"memory": "24Mi"})),
-    "cgroups-start": pod_of(
-        "cgroups-start",
-        asking("c", requests={"cpu": "20m"}),
-        initContainers=[sidecar("s", "30m"), asking("i", requests={"cpu": "400m"}) | {"command": ["true"]}],
-    ),
-    "cgroups-level": pod_of(
-        "cgroups-level",
-        asking("c", requests={"cpu": "20m"}),
-        resources={"requests": {"cpu": "200m"}, "limits": {"cpu": "500m", "memory": "40Mi"}},
-    ),
     "cgroups-again": pod_of("cgroups-again", container("c")),
     "cgroups-end": pod_of("cgroups-end", asking("c", requests={"cpu": "10m"})),
     "cgroups-leftover": pod_of("cgroups-leftover", container("c")),
@@ -111,29 +91,9 @@ async def test_a_burstable_pod_without_limits_has_shares_alone(node: Node) -> No
     assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(256), "", "")
 
 
-async def test_a_limit_of_every_container_is_one_of_the_pod_and_a_limit_of_some_is_none(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-limited", "burstable")
-    assert (quota(cgroup), memory(cgroup)) == ("40000", "")
-
-
-async def test_a_memory_limit_holds_without_one_of_cpu(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-memory", "burstable")
-    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(2), "", str(24 << 20))
-
-
 async def test_a_best_effort_pod_gets_what_others_leave(node: Node) -> None:
     cgroup = await cgroup_of(node, "cgroups-best", "besteffort")
     assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(2), "", "")
-
-
-async def test_the_start_of_a_pod_may_need_more_than_its_run(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-start", "burstable")
-    assert cpu_share(cgroup) == share_of(440)  # 30m of the sidecar beside 400m
-
-
-async def test_resources_of_the_pod_win_over_those_of_its_containers(node: Node) -> None:
-    cgroup = await cgroup_of(node, "cgroups-level", "burstable")
-    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(204), "50000", str(40 << 20))
 
 
 async def burstable_share(node: Node) -> str:

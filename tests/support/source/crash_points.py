@@ -99,7 +99,7 @@ NOT_TRIED = {
     ),
     **dict.fromkeys(
         (f"podsync.{step}.RunPostStartHook" for step in ("saved", "published", "calling", "acted")),
-        "tests/e2e/behaviour/test_hooks.py kills while the hook runs, which is between calling and acted",
+        "tests/unit/podsync/sync/test_hooks.py kills at any step of a start and an end of a pod with this hook",
     ),
     **dict.fromkeys(
         (
