@@ -88,7 +88,7 @@ bus-coverage: venv  # every branch of the two pure halves of the bus
 	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
 
 # Agents of the tests run on the newest containerd that the cache has (tests/support/installed/chosen_programs.py); some
-# tests of each kind run also on that of Debian 12. The longest files first, whenever one of the processes is free; what measures latencies alone at the end.
+# tests of each kind run also on that of Debian 12. The longest files first, whenever one of the processes is free.
 # ARGS="--workers 3": so many processes. Each has scratch directories of its own.
 TESTED = tests/unit tests/service tests/simulation tests/architecture tests/process tests/e2e
 test: test-deps assets check bus-coverage  ## check and every test

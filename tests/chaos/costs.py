@@ -46,13 +46,14 @@ class Costs:
 class Limits:
     """What the cells of a run are held to. `undisturbed`: create -> Ready in seconds without a kill, by moment.
 
-    `lenient`, for a machine that others keep busy: where processes are slow to come back, the new pod has a second
-    more than they took, and twice the undisturbed time; the lease is given what they took.
+    `slowness`: how many times as slow as an idle machine one is that others keep busy; None on a machine that does
+    nothing else. The goal for the new pod is that many times as long; where processes are slow to come back, the pod
+    has a second more than they took, and twice the undisturbed time; the lease is given what they took.
     """
 
     renew_interval: float
     undisturbed: Mapping[Moment, float]
-    lenient: bool = False
+    slowness: float | None = None
 
     def new_pod(self, cell: Cell, costs: Costs) -> float | None:
         """Seconds; None where no goal was set (pairs, everything at once).
@@ -64,14 +65,14 @@ class Limits:
         away = 0.0 if cell.victims[0] in BYSTANDERS else costs.away
         undisturbed = self.undisturbed.get(cell.moment, self.undisturbed[Moment.IDLE])
         goal = AFTER_API_SERVER_SECONDS if cell.hits(API_SERVER) else NEW_POD_SECONDS
-        limit = goal + away + (undisturbed if cell.moment is Moment.MID_FLIGHT else 0.0)
+        limit = goal * (self.slowness or 1.0) + away + (undisturbed if cell.moment is Moment.MID_FLIGHT else 0.0)
         lenient = min((costs.back or 0.0) + 1.0 + 2 * undisturbed, LENIENT_AT_MOST * NEW_POD_SECONDS)
-        return max(limit, lenient) if self.lenient else limit
+        return limit if self.slowness is None else max(limit, lenient)
 
     def lease_gap(self, cell: Cell, costs: Costs) -> float:
         """Seconds between two renewals; only who renews the lease and who keeps it may hold it up."""
         held_up = costs.away if cell.hits("status") or cell.hits(API_SERVER) else 0.0
-        return LEASE_INTERVALS * self.renew_interval + held_up + ((costs.back or 0.0) if self.lenient else 0.0)
+        return LEASE_INTERVALS * self.renew_interval + held_up + (0.0 if self.slowness is None else costs.back or 0.0)
 
 
 def may_lose(cell: Cell) -> Collection[str]:

@@ -20,10 +20,10 @@ _IDLE_RUNS = 3  # undisturbed ones whose median counts
 class Runner:
     """`async with Runner(front, pods) as runner`; `pods`: how many start and stop in the cells in mid-flight."""
 
-    def __init__(self, front: str, burst: int, *, lenient: bool = False) -> None:
+    def __init__(self, front: str, burst: int, *, slowness: float | None = None) -> None:
         self.front, self._burst = front, burst
         self._undisturbed: dict[Moment, float] = {}
-        self.limits = Limits(RENEW_INTERVAL, self._undisturbed, lenient)
+        self.limits = Limits(RENEW_INTERVAL, self._undisturbed, slowness)
         self.logs = ""  # the end of the agent's logs, as they were after the last cell
         self._stage: Stage | None = None
         self._stack = AsyncExitStack()

@@ -18,11 +18,11 @@ from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from tests.support.agents.agent import BIN
 from tests.support.agents.world import World, busybox_pod
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-RUNNING_WITHIN = 3.0  # seconds from the start of the command, lower quartile; the goal is 1.0 on an idle machine
+RUNNING_WITHIN = 3.0 * SLOWNESS  # seconds from the start of the command, lower quartile; an idle machine needs 1.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -137,7 +137,6 @@ async def _listed(world: World, prefix: str) -> bool:
     return any(pod["metadata"]["name"].startswith(prefix) for pod in await world.pods())
 
 
-@pytest.mark.alone
 async def test_an_applied_pod_runs_soon(world: World) -> None:
     taken = []
     for number in range(8):

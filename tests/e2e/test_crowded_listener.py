@@ -12,14 +12,15 @@ import pytest
 from shared.kube import paths
 from tests.support.agents.agent import NODE
 from tests.support.clusters.cluster import Cluster
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.alone]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 SECONDS = 5.0  # of the crowd, once it is all there
 GROWTH = 64 << 20  # bytes
-LOGS = 5.0  # seconds for `kubectl logs`, above what `kubectl get` takes in the same run
+LOGS = 5.0 * SLOWNESS  # seconds for `kubectl logs`, above what `kubectl get` takes in the same run
 LEASE = 30.0  # seconds; it is renewed every 10, and is good for 40
-POD = 30.0  # seconds for another pod to be ready
+POD = WAIT_SECONDS / 2  # seconds for another pod to be ready
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.night)])

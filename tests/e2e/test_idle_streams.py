@@ -16,7 +16,6 @@ from tests.support.waits.deadline import WAIT_SECONDS
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.alone,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.timeout(900),
 ]

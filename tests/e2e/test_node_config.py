@@ -15,7 +15,7 @@ from tests.support.clusters.cluster import Cluster
 from tests.support.clusters.cluster_witness import Witness
 from tests.support.waits.deadline import WAIT_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 GATES = "--feature-gates=DynamicKubeletConfig=true"
 MAP = "/api/v1/namespaces/default/configmaps"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.load.probe_load import measure
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 PERIOD = 1  # seconds
 

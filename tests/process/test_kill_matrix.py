@@ -2,9 +2,9 @@
 
 Zero containers restarted, zero Ready flaps of pods and node, no exec session lost (the server's own kill excepted), an
 end state equal to the undisturbed run's, a lease at most two intervals old, and a new pod Ready within three seconds of
-the kill. Where the machine is so busy that a killed process alone takes that long to be back, the new pod has a second
-more than this took and twice the time that a pod takes without a kill, both measured in the same run. A cell that was
-only late is measured once more: a burst of other work spoils one measurement.
+the kill, or as many times that as the machine is slow. Where a killed process alone takes that long to be back, the new
+pod has a second more than this took and twice the time that a pod takes without a kill, both measured in this run.
+A cell that was only late is measured once more: a burst of other work spoils one measurement.
 """
 
 from collections.abc import AsyncIterator
@@ -17,8 +17,9 @@ from tests.chaos.cells import CONTAINERD, SUPERVISORD, UNDISTURBED, Cell, Hit, M
 from tests.chaos.costs import complaints, late
 from tests.chaos.report import Row, line
 from tests.chaos.runner import Runner
+from tests.support.waits.deadline import SLOWNESS
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 PODS = 12  # that start and stop in the cells in mid-flight
 
@@ -44,7 +45,7 @@ CELLS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def runner() -> AsyncIterator[Runner]:
-    async with Runner("supervisord", PODS, lenient=True) as runner:
+    async with Runner("supervisord", PODS, slowness=SLOWNESS) as runner:
         for cell in UNDISTURBED:
             row = await measured(runner, cell)
             assert not row.complaints, line(row)

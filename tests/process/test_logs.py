@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.supervised import CHECKOUT, eventually
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
 # argv: directory, format, what to do
 PROGRAM = """
@@ -70,7 +70,7 @@ if order == "full":
 if order == "log":
     for number in range(100):
         log.info("entry %d", number)
-handler.finish(5)
+handler.finish(60)
 os._exit(0)
 """
 ENVIRONMENT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(CHECKOUT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -111,7 +111,6 @@ def read_on(fd: int, found: list[bytes]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-@pytest.mark.alone
 def test_a_pipe_without_a_reader_stops_no_service(
     form: str, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -126,7 +125,7 @@ def test_a_pipe_without_a_reader_stops_no_service(
     numbers = [int(match[1]) for line in lines if (match := re.search(r'number"?[=:](\d+)', line))]
     assert numbers == list(range(len(numbers)))
     gaps = [float(match[1]) for line in lines if (match := re.search(r'longest"?[=:]([\d.e-]+)', line))]
-    assert gaps[-1] < 10.0
+    assert gaps[-1] < 10.0 * SLOWNESS
 
     found: list[bytes] = []
     thread = read_on(reader, found)  # the reader wakes up
@@ -228,7 +227,6 @@ sys.exit(subprocess.run(sys.argv[1:], process_group=0, pass_fds=({slave},)).retu
     assert (tmp_path / "small.log").read_text().count("entry") == 100
 
 
-@pytest.mark.alone
 def test_a_stuck_stream_does_not_hold_up_the_end(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -242,6 +240,6 @@ def test_a_stuck_stream_does_not_hold_up_the_end(tmp_path: Path, processes: list
     eventually(lambda: path.exists() and "entry 99" in path.read_text(), "the log")
     logged_at = time.monotonic()
     assert process.wait(WAIT_SECONDS) == 0
-    assert time.monotonic() - logged_at < 4.0  # `finish` would wait 5 s for a reader that may still come
+    assert time.monotonic() - logged_at < 30.0  # `finish` would wait 60 s for a reader that may still come
     os.close(reader)
     os.close(writer)

@@ -1,6 +1,5 @@
 """The queue of `make test`: what it prints and returns when a test is red, and when a process hangs or is killed."""
 
-import itertools
 import signal
 import subprocess
 import sys
@@ -41,15 +40,6 @@ def test_waits(taken_down):
     pathlib.Path(PLACE, "child").write_text(str(child.pid))
     pathlib.Path(PLACE, "begun").touch()
     time.sleep(1000)
-"""
-_TIMES = """
-import pathlib, time, pytest
-@ALONE
-def test_times():
-    begin = time.monotonic()
-    time.sleep(0.5)
-    with pathlib.Path(PLACE, "times").open("a") as file:
-        file.write(f"NAME {begin} {time.monotonic()}\\n")
 """
 
 
@@ -156,19 +146,6 @@ def test_a_second_ctrl_c_kills_what_does_not_end(tmp_path: Path) -> None:
     queue.communicate(timeout=60)
     assert queue.returncode == 130
     assert not alive(int((tmp_path / "child").read_text()))
-
-
-def test_what_is_marked_alone_runs_alone_at_the_end(tmp_path: Path) -> None:
-    alone = _TIMES.replace("ALONE", "pytest.mark.alone")
-    beside = _TIMES.replace("ALONE", "pytest.mark.long")
-    write(tmp_path, a=alone.replace("NAME", "alone"), b=beside.replace("NAME", "beside"))
-    write(tmp_path, c=alone.replace("NAME", "alone"), d=beside.replace("NAME", "beside"))
-    code, output = run(tmp_path)
-    assert code == 0, output
-    lines = map(str.split, (tmp_path / "times").read_text().splitlines())
-    rows = sorted((float(begin), float(end), name) for name, begin, end in lines)
-    assert [name for _, _, name in rows] == ["beside", "beside", "alone", "alone"]
-    assert all(second[0] >= first[1] for first, second in itertools.pairwise(rows[1:]))
 
 
 def test_marked_tests_run_once_more_with_a_variable_of_the_environment(tmp_path: Path) -> None:

@@ -24,12 +24,12 @@ from tests.chaos.sessions import Session
 from tests.process.supervised import alive
 from tests.support.agents.agent import NODE
 from tests.support.agents.world import World, busybox_pod
-from tests.support.waits.deadline import WAIT_SECONDS
+from tests.support.waits.deadline import SLOWNESS, WAIT_SECONDS
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 KILLS = int(os.environ.get("SUPERVISORD_KILLS", "5"))
-REPLACED_WITHIN = 5.0  # seconds from the start of the next supervisord, for the median of all, on an idle machine
+REPLACED_WITHIN = 5.0 * SLOWNESS  # seconds from the start of the next supervisord, for the median of all
 AT_MOST = 3 * WAIT_SECONDS  # seconds, for each, also on a machine that others keep busy
 NAMES = {process_name(f"services.{service}") for service in SERVICES}
 ANONYMOUS = {
@@ -109,6 +109,7 @@ async def wait_replaced(world: World, draining: int, seconds: float) -> None:
 
 
 async def test_each_next_supervisord_has_seven_services_of_its_own_and_no_pod_or_session_ends(world: World) -> None:
+    alone = [await _start_with_nothing_to_replace(world)]
     async with open_session(world) as session:
         draining, containerd = world.pid_of("server"), world.pid_of("containerd")
         before, took = await containers(world), list[float]()
@@ -120,16 +121,16 @@ async def test_each_next_supervisord_has_seven_services_of_its_own_and_no_pod_or
             world.start_supervisord()
             await wait_replaced(world, draining, AT_MOST)
             took.append(time.monotonic() - began)
-            assert await session.answers(60), f"the exec session ended with supervisord {number}"
+            assert await session.answers(WAIT_SECONDS), f"the exec session ended with supervisord {number}"
             assert load_generation(str(world.home.run_dir))[1] == generation_of(world.supervisord_pid)
             await world.wait_running(f"load-{number}", AT_MOST)
             world.remove_manifest(f"load-{number}")
         assert await containers(world) == before
         assert world.pid_of("containerd") == containerd
     await world.wait_for(lambda: not alive(draining), "the first server to end with its session", AT_MOST)
-    alone = await _start_with_nothing_to_replace(world)
-    print(f"alone {alone:.2f} s, replacing", " ".join(f"{seconds:.2f}" for seconds in took), "s")
-    assert median(took) < max(REPLACED_WITHIN, 5 * alone), (alone, took)
+    alone.append(await _start_with_nothing_to_replace(world))
+    print("seconds alone and replacing:", *([f"{seconds:.2f}" for seconds in measured] for measured in (alone, took)))
+    assert median(took) < max(REPLACED_WITHIN, 5 * max(alone)), (alone, took)
 
 
 async def _start_with_nothing_to_replace(world: World) -> float:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.queue.planning import Item, find_files, level_of, longest_first, plan
+from tests.queue.planning import Item, find_files, level_of, longest_first, plan, take
 from tests.queue.report import CACHED, CHECKED_IN, Report, check_in, read_durations, write_durations
 from tests.queue.worker import GRACE_SECONDS, Worker
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Queue:
-    """Runs items in `workers` processes at a time, and at the end, one by one, what has to run alone."""
+    """Runs items in `workers` processes at a time."""
 
     def __init__(self, files: list[str], options: argparse.Namespace, scratch: Path) -> None:
         self._known = read_durations(CHECKED_IN, CACHED)
@@ -31,20 +31,18 @@ class Queue:
         self._running: set[Worker] = set()
         self._number = 0
         self.interrupted = False
-        self.durations: dict[str, float] = {}  # of the files, in seconds, without what ran alone
+        self.durations: dict[str, float] = {}  # of the files, in seconds
         self.report = Report(len(self._items))
 
     async def run(self) -> None:
-        """Run everything, the tests marked `alone` last."""
-        await self._drain(self._items, self._options.workers, "not alone")
+        """Run everything; the first worker takes what computes while there is any."""
+
+        async def work(number: int) -> None:
+            while self._items and not self.interrupted:
+                await self._run(take(self._items, computing=number == 0))
+
+        await asyncio.gather(*(work(number) for number in range(self._options.workers)))
         self.durations = {file: s for file, s in self.report.durations.items() if level_of(file) != "other"}
-        alone = [
-            item
-            for (again, marks), with_alone in self.report.with_alone.items()
-            for item in plan(with_alone, {}, again=again, marks=marks)
-        ]
-        self.report.expect(len(alone))
-        await self._drain(alone, 1, "alone")
 
     def interrupt(self) -> None:
         """Start nothing more and let pytest take down what runs; the second time, kill it."""
@@ -57,21 +55,9 @@ class Queue:
         for worker in self._running:
             worker.interrupt()
 
-    async def _drain(self, items: list[Item], workers: int, marks: str) -> None:
-        waiting = iter(items)
-
-        async def work() -> None:
-            for item in waiting:  # shared: each takes the next one when it is free
-                if self.interrupted:
-                    return
-                await self._run(item, marks)
-
-        await asyncio.gather(*(work() for _ in range(workers)))
-
-    async def _run(self, item: Item, marks: str) -> None:
+    async def _run(self, item: Item) -> None:
         self._number += 1
-        expression = f"({item.marks}) and {marks}" if item.marks else marks
-        arguments = ["-m", expression, *self._options.arguments]
+        arguments = [*(("-m", item.marks) if item.marks else ()), *self._options.arguments]
         worker = Worker(
             item,
             self._number,
@@ -101,7 +87,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     split = arguments.index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python -m tests.queue", description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="*", default=["tests"], help="test files and directories (default: tests)")
-    parser.add_argument("--workers", type=int, default=2 * (os.cpu_count() or 1), help="processes at a time")
+    parser.add_argument("--workers", type=int, default=3 * (os.cpu_count() or 1), help="processes at a time")
     parser.add_argument("-m", dest="marks", default="", help="an expression of marks, as for pytest")
     again = "run the tests with this mark once more with this variable of the environment; may be repeated"
     parser.add_argument("--also", action="append", default=[], metavar="NAME=VALUE:MARK", help=again)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOGETHER = ("tests/e2e/behaviour", "tests/machine")  # the tests of such a directory share what they run on
+# Levels whose tests need a core all the time, while those of the others wait for real time about half of it.
+_COMPUTING = ("unit", "service", "simulation", "architecture")
 MIN_ITEM_SECONDS = 45.0  # short files are put together until they are expected to take so long
 # What a file is expected to take whose duration is not known, in seconds.
 EXPECTED = {
@@ -68,6 +70,13 @@ def find_files(paths: Iterable[str], root: Path) -> list[str]:
 def longest_first(items: Iterable[Item]) -> list[Item]:
     """Return the items in the order in which they are taken."""
     return sorted(items, key=lambda item: (-item.seconds, item.files, item.again))
+
+
+def take(items: list[Item], *, computing: bool) -> Item:
+    """Remove the next item for a worker and return it: the first that computes, or the first that mostly waits; where
+    none of the kind is left, the first of the others. Raises IndexError without items."""
+    fits = (number for number, item in enumerate(items) if (item.level in _COMPUTING) == computing)
+    return items.pop(next(fits, 0))
 
 
 def plan(files: Iterable[str], durations: Mapping[str, float], *, again: str = "", marks: str = "") -> list[Item]:

@@ -1,9 +1,8 @@
 """A plugin of pytest that sends what happens in its process to the queue, one JSON object a line, at once.
 
-What was sent before the process is killed is known. The lines: `collected` (how many tests will run), `alone` (a file
-whose tests marked `alone` do not run now), `start` (a test, and after how many seconds it is given up), `fail` (a test
-or file, and what to print), `end` (a test, its outcome and its seconds with fixtures) and `cpu` (seconds of the
-process and its children, at its end).
+What was sent before the process is killed is known. The lines: `collected` (how many tests will run), `start` (a test,
+and after how many seconds it is given up), `fail` (a test or file, and what to print), `end` (a test, its outcome and
+its seconds with fixtures) and `cpu` (seconds of the process and its children, at its end).
 """
 
 import json
@@ -30,10 +29,6 @@ class Recorder:
         left = json.dumps({"what": what, **values}).encode() + b"\n"
         while left:
             left = left[os.write(self._pipe, left) :]
-
-    def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        for file in sorted({_file_of(item) for item in items if item.get_closest_marker("alone")}):
-            self.send("alone", file=file)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(

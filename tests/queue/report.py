@@ -58,7 +58,7 @@ class _Row:
 
 
 class Report:
-    """Collects the results of a run and prints them. `total`: how many items it has at first."""
+    """Collects the results of a run and prints them. `total`: how many items it has."""
 
     def __init__(self, total: int) -> None:
         self._rows: dict[str, _Row] = defaultdict(_Row)
@@ -67,18 +67,11 @@ class Report:
         self._total, self._done = total, 0
         self._counts: dict[Item, _Row] = defaultdict(_Row)
         self.durations: dict[str, float] = defaultdict(float)  # of files, in seconds, with fixtures
-        self.with_alone: dict[tuple[str, str], set[str]] = defaultdict(set)  # again, marks -> files with such tests
-
-    def expect(self, items: int) -> None:
-        """Count further items."""
-        self._total += items
 
     def receive(self, item: Item, line: Mapping[str, Any]) -> None:
         """Take a line of the recorder of this item; print a failure at once."""
         row, own = self._rows[item.level], self._counts[item]
         match line["what"]:
-            case "alone":
-                self.with_alone[item.again, item.marks].add(line["file"])
             case "fail":
                 self.fail(
                     item, f"{line['test']}{' (teardown)' if line.get('when') == 'teardown' else ''}", line["text"]

@@ -7,7 +7,7 @@ from tests.chaos.cells import Cell, Hit, Moment
 from tests.chaos.costs import DIRECT, PROXIED, Again, Costs, Limits, complaints, differences, made_again, replaced
 
 LIMITS = Limits(2.0, {Moment.IDLE: 0.5, Moment.MID_FLIGHT: 4.0})
-LENIENT = replace(LIMITS, lenient=True)
+LENIENT = replace(LIMITS, slowness=1.0)
 FREE = Costs(new_pod=1.5, back=1.2, in_sync=2.0, lease_gap=2.1)
 
 
@@ -72,6 +72,8 @@ def test_a_busy_machine_is_measured_by_how_long_processes_take_to_return() -> No
     assert complaints(Cell(("podsync",)), slow, LENIENT) == []
     assert complaints(Cell(("podsync",)), replace(slow, new_pod=7.1), LENIENT)
     assert complaints(Cell(("podsync",)), replace(slow, new_pod=2.9, back=0.1), LENIENT) == []
+    assert complaints(Cell(("podsync",)), replace(slow, new_pod=8.9), replace(LENIENT, slowness=3.0)) == []
+    assert complaints(Cell(("podsync",)), replace(slow, new_pod=9.1), replace(LENIENT, slowness=3.0))
 
 
 def test_sessions_may_end_only_with_what_carries_their_bytes() -> None:

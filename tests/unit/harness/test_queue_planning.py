@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.queue.planning import MIN_ITEM_SECONDS, plan
+from tests.queue.planning import MIN_ITEM_SECONDS, plan, take
 
 _NAMES = st.sampled_from(
     [f"tests/{level}/test_{number}.py" for level in ("unit", "e2e", "e2e/behaviour", "machine") for number in range(9)]
@@ -19,6 +19,14 @@ def test_the_longest_comes_first_and_short_files_share_a_process() -> None:
         ("tests/e2e/test_c.py", "tests/e2e/test_d.py"),
         ("tests/unit/bus/test_e.py",),
     ]
+
+
+def test_what_computes_runs_beside_what_waits_and_no_worker_is_idle_while_there_is_anything() -> None:
+    durations = {"tests/e2e/test_a.py": 300.0, "tests/process/test_b.py": 200.0, "tests/unit/test_c.py": 60.0}
+    items = plan(durations, durations)
+    taken = [take(items, computing=computing).files for computing in (True, False, True)]
+    assert taken == [("tests/unit/test_c.py",), ("tests/e2e/test_a.py",), ("tests/process/test_b.py",)]
+    assert items == []
 
 
 def test_what_shares_a_node_or_a_machine_stays_in_one_process_however_long_it_takes() -> None:
