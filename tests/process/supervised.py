@@ -70,18 +70,30 @@ class Agent:
 
     def start(self, stderr: int | None = None, conf: Path | None = None) -> None:
         """Start a supervisord in the foreground."""
-        (self.home / "kubelet.args").write_text("\n".join(self.args))
-        clean = {
-            k: v for k, v in os.environ.items() if not k.startswith(("BULKHEAD", "KUBELET", "CRASH", "SUPERVISOR"))
-        }
+        environment = self._prepare()
         with (self.home / "console").open("ab") as console:
             self.supervisord = subprocess.Popen(
                 [CHECKOUT / ".venv/bin/supervisord", "-n", "-c", conf or self.conf],
-                env={**clean, "BULKHEAD_HOME": str(self.home), **self.environment},
+                env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=console if stderr is None else stderr,
                 start_new_session=True,
             )
+
+    def run_bootstrap(self) -> str:
+        """Run bootstrap alone, as supervisord does, to the end of a start that it refuses; what it prints.
+
+        That supervisord ends with it is what `test_bootstrap.py` shows."""
+        done = subprocess.run(
+            [CHECKOUT / ".venv/bin/python", "-P", "-m", "services.bootstrap"],
+            env=self._prepare(),
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (1, ""), (done.returncode, done.stdout, done.stderr)
+        return done.stderr
 
     def rpc(self, method: str, *arguments: Any) -> Any:
         """Call supervisord's interface."""
@@ -144,6 +156,13 @@ class Agent:
         for pid in self._seen | left:
             if alive(pid) and str(CHECKOUT).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
+
+    def _prepare(self) -> dict[str, str]:
+        """Write the flags; the environment of the agent."""
+        (self.home / "kubelet.args").write_text("\n".join(self.args))
+        ours = ("BULKHEAD", "KUBELET", "CRASH", "SUPERVISOR")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        return {**clean, "BULKHEAD_HOME": str(self.home), **self.environment}
 
     def _write_conf(self, dummies: tuple[str, ...], kept: tuple[str, ...]) -> Path:
         conf = configparser.RawConfigParser(inline_comment_prefixes=(";",))

@@ -71,9 +71,7 @@ def test_without_supervisord_a_bad_configuration_exits_with_one(tmp_path: Path) 
 def test_a_taken_port_ends_the_start_with_its_owner(agent: Agent) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         agent.configure(port=taken.getsockname()[1])
-        agent.start()
-        assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
-    [line] = console(agent)
+        [line] = agent.run_bootstrap().splitlines()
     assert re.search(r"port: 127\.0\.0\.1:\d+ is in use by .* \(process \d+\) \(stop that process", line)
 
 

@@ -13,7 +13,6 @@ from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from shared.kube.credentials import Credentials, load_credentials
 from tests.process.supervised import CHECKOUT, Agent, eventually
 from tests.support.agents.bus_client import ask_once, next_beat
-from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import exec_output, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 
@@ -86,9 +85,7 @@ def test_a_bad_kubeconfig_ends_the_first_start_with_its_line(
 ) -> None:
     if user is not None:
         join(agent, user)
-    agent.start()
-    assert agent.supervisord and agent.supervisord.wait(WAIT_SECONDS) == 0
-    [message] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
+    [message] = agent.run_bootstrap().splitlines()
     assert message.startswith(f"bulkhead bootstrap: --kubeconfig: {agent.home}/kubelet.conf: ")
     assert line in message
     assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()

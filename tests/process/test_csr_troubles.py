@@ -14,7 +14,6 @@ from shared.kube.credentials import load_credentials
 from tests.fakes.api_http import HttpApiServer
 from tests.process.supervised import Agent, eventually
 from tests.support.agents.bus_client import next_beat
-from tests.support.waits.deadline import WAIT_SECONDS
 from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 
@@ -72,10 +71,8 @@ def unreadable_kubeconfig(agent: Agent) -> None:
 )
 def test_a_first_start_ends_with_one_line(agent: Agent, spoil: Callable[[Agent], None], line: str) -> None:
     spoil(agent)
-    agent.start()
-    assert agent.supervisord
-    assert agent.supervisord.wait(WAIT_SECONDS) == 0
-    [message] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
+    [message] = agent.run_bootstrap().splitlines()
+    assert message.startswith("bulkhead bootstrap: ")
     assert line.format(agent.home) in message
     assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()
 
