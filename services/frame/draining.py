@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bus.lock import ServiceLock
-from services.frame.takeover import signal_orphans, wait_for_end
+from services.frame.succession import signal_orphans, wait_for_end
 
 _MAX_PROCESSES = 4  # of a service at the same time; the sessions of one more end
 _GRACE_SECONDS = 1.0  # from SIGTERM to SIGKILL: they hold nothing that a successor needs

@@ -35,7 +35,7 @@ from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
-from services.frame.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
+from services.frame.succession import GRACE, SHORT_GRACE, acquire_lock, signal_orphans, supervisord_watched
 from services.frame.tracing import Tracing
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
@@ -190,7 +190,7 @@ class _Frame:
             with supervisord_watched(self._generation, signals.ending.set):
                 await _unless_ending(self._wait_for_configuration(configured), signals.ending)
         lock = ServiceLock(self._run_dir, self._service, self._generation)
-        if not await self._take_over(lock, signals):
+        if not await self._acquire_lock(lock, signals):
             return 0
         if self.log_is_open:
             self._log.reopen()  # the earlier holder of the lock may have rotated it
@@ -218,10 +218,10 @@ class _Frame:
         assert self._startup is not None
         configured.append(await asyncio.to_thread(self._startup.configure))
 
-    async def _take_over(self, lock: ServiceLock, signals: Signals) -> bool:
+    async def _acquire_lock(self, lock: ServiceLock, signals: Signals) -> bool:
         """Return whether this process is to run the service. It ends an orphan even after a signal to end itself."""
         try:
-            ours = await take_over(lock, self._generation, SHORT_GRACE if self._startup else GRACE)
+            ours = await acquire_lock(lock, self._generation, SHORT_GRACE if self._startup else GRACE)
         except OperatorError:
             if signals.ending.is_set():
                 return False
@@ -313,7 +313,7 @@ class _Frame:
         drained.cancel()
 
     async def _hang_up(self, bus: ProcessBus) -> None:
-        """Stop the bus, for a bounded time: no successor can take over while this process holds the lock."""
+        """Stop the bus, for a bounded time: no successor can begin while this process holds the lock."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
         await asyncio.wait({hanging_up}, timeout=_BUS_SECONDS)
         if not hanging_up.done():

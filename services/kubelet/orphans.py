@@ -1,4 +1,4 @@
-"""Ends the orphans of a killed kubelet if the next one is stopped before its services have taken over.
+"""Ends the orphans of a killed kubelet if the next one is stopped before its services have taken the locks.
 
 `python -m services.kubelet.orphans RUN_DIR` does it for the removal of the Debian package, after the stop of the unit.
 """
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from bus.lock import ServiceLock
-from services.frame.takeover import signal_orphans, wait_for_end
+from services.frame.succession import signal_orphans, wait_for_end
 
 _STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, as in supervisord.conf; a tenth of it to wait after SIGKILL
 

@@ -12,7 +12,7 @@ from services.frame.launch import Context
 from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import LocalReads, SourcesReads
-from services.podsync.adapters.node.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
+from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles

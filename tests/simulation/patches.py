@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from services.pleg.core.probe_memory import ProbeMemory
-from services.podsync.adapters.node import node_facts_reader
+from services.podsync.adapters import node_facts_reader
 from services.podsync.adapters.story import StoryFiles
 from services.volume.controllers.plugin_registration import PluginRegistration
 from shared.config.effective import EffectiveConfig

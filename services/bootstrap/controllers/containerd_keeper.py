@@ -24,7 +24,7 @@ from services.bootstrap.controllers.containerd_files import write_containerd_fil
 from services.frame.generation import supervisor_generation
 from services.frame.log_configuration import configure_log
 from services.frame.signals import Signals
-from services.frame.takeover import take_over
+from services.frame.succession import acquire_lock
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
@@ -50,7 +50,7 @@ async def keep(service_log: LogFile) -> int:
     service_log.open(config.log_dir)
     generation = supervisor_generation()
     lock = ServiceLock(run_dir, "containerd", generation)
-    if not await take_over(lock, generation):
+    if not await acquire_lock(lock, generation):
         return 1
     embedded = config.embedded_containerd
     running = ContainerdProcess.find(str(run_dir / "containerd" / "config.toml"), embedded.path if embedded else "")

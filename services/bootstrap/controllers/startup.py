@@ -27,7 +27,7 @@ from services.bootstrap.controllers.node_config_choice import Choice, choose, re
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.core.node_config import Rejection
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
-from services.frame.takeover import is_orphan
+from services.frame.succession import is_orphan
 from shared.agent.places import AgentPaths, find_arguments, find_places
 from shared.agent.service_notify import watchdog_interval
 from shared.config.effective import EffectiveConfig

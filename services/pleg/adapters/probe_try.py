@@ -1,21 +1,54 @@
 """Carries out one try of a probe with any handler, and repeats it at once, up to three times, where it gets no
 result."""
 
+import asyncio
+import json
 import logging
+from collections.abc import Sequence
 
-from services.pleg.adapters.probe_exec import probe_exec
 from services.pleg.adapters.probe_grpc import probe_grpc
 from services.pleg.adapters.probe_http import probe_http
-from services.pleg.adapters.probe_tcp import probe_tcp
-from services.pleg.core.probe_outcome import Outcome
+from services.pleg.core.probe_outcome import Outcome, text_of
 from services.pleg.core.probe_spec import ExecHandler, GrpcHandler, HttpHandler, ProbeSpec, TcpHandler
 from services.pleg.core.probe_worker import Verdict
-from shared.cri.interface import Runtime
+from shared.cri.interface import Runtime, RuntimeCallError
+from shared.http_get.dialing import DialError, abort, address, dial
 from shared.time.clock import Clock
+
+MAX_TRIES = 3
 
 log = logging.getLogger(__name__)
 
-MAX_TRIES = 3
+
+async def probe_exec(
+    runtime: Runtime, clock: Clock, container_id: str, command: Sequence[str], timeout: float, request_timeout: float
+) -> Outcome:
+    """Run the command, which the runtime ends after `timeout` seconds. Where the runtime does not answer within
+    `request_timeout` seconds more, the result is Verdict.ERROR, because the container was not tested."""
+    began = clock.monotonic()
+    try:
+        result = await runtime.exec_sync(container_id, command, int(timeout))
+    except RuntimeCallError as error:
+        given_up = clock.monotonic() - began >= timeout + request_timeout - 1
+        if error.code != "DeadlineExceeded" or given_up:
+            return Outcome(Verdict.ERROR, str(error))
+        shown = json.dumps(" ".join(command), ensure_ascii=False)
+        return Outcome(Verdict.FAILURE, f"command timed out: {shown} timed out after {timeout:g}s")
+    output = text_of(result.stdout + result.stderr)
+    return Outcome(Verdict.SUCCESS if result.exit_code == 0 else Verdict.FAILURE, output)
+
+
+async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:
+    """Connect within `timeout` seconds, and close the connection."""
+    try:
+        async with asyncio.timeout(timeout):
+            _, writer = await dial(host, port)
+    except TimeoutError:
+        return Outcome(Verdict.FAILURE, f"dial tcp {address(host, port)}: i/o timeout")
+    except DialError as error:
+        return Outcome(Verdict.FAILURE, str(error))
+    abort(writer)
+    return Outcome(Verdict.SUCCESS)
 
 
 class ProbeRunner:

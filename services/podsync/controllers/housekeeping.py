@@ -19,7 +19,7 @@ from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.controllers.process_placement import ProcessPlacement
 from services.podsync.core.images.image_collection import names_of
-from services.podsync.core.logs.log_rotation import LogLimits, written_logs
+from services.podsync.core.log_rotation import LogLimits, written_logs
 from services.podsync.core.machine import PodSync
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import ContainerState

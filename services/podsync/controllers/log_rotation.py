@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from services.podsync.adapters.logs import log_files
-from services.podsync.core.logs.log_rotation import LogLimits, is_due
+from services.podsync.core.log_rotation import LogLimits, is_due
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.process.crash import crash_point
 from shared.time.clock import Clock

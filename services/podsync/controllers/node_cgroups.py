@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
-from services.podsync.adapters.node.node_facts_reader import kernel_version, read_node_capacity
+from services.podsync.adapters.node_facts_reader import kernel_version, read_node_capacity
 from services.podsync.adapters.pod.pod_directories import has_volumes
 from services.podsync.core.cgroups.memory_qos import compatibility_warning
 from services.podsync.core.cgroups.node_cgroup import (

@@ -18,7 +18,7 @@ only as this table allows:
     images     image calls, credentials, image access       pod
     admission  admitted or rejected, and who is preempted   pod
     cgroups    names and values of cgroups                  node
-    logs       rotation and removal of log files            nothing
+    log_rotation  rotation and removal of log files         nothing
     pod        record, lifecycle, events, instructions      nothing
     node       facts and resources of the node              nothing
     eviction   thresholds, pressure, which pod is evicted   nothing

@@ -4,19 +4,41 @@ An Event that was in a stream before this process followed it is not new: an ear
 """
 
 import logging
+from typing import Protocol
 
+from bus.interface import Bus, Change, Freshness, Put
 from bus.messages.event import KubeEvent
 from bus.messages.streams import SERVICES, events_of
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.status.controllers.event_sink import EventSink
-from services.status.controllers.event_streams import follow_events
 from services.status.core.event_log import EventLog
 from shared.time.timestamps import rfc3339_micro
 
+OVERLAP = 60.0  # seconds before the start: Events since then are logged, as no earlier process may have run then
+
 log = logging.getLogger(__name__)
 
-OVERLAP = 60.0  # seconds before the start: Events since then are logged, as no earlier process may have run then
+
+class EventHandler(Protocol):
+    """Takes an Event of `writer`. `is_new`: it came after this process was first in sync with the stream."""
+
+    def __call__(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None: ...
+
+
+def follow_events(bus: Bus, writer: str, take: EventHandler) -> None:
+    """Call before the bus is started."""
+    is_new = False  # the first snapshot comes before the first notice that we are in sync
+
+    def on_change(change: Change[KubeEvent]) -> None:
+        nonlocal is_new
+        match change:
+            case Put(key, event):
+                take(writer, key, event, is_new=is_new)
+            case Freshness(stale=False):
+                is_new = True
+
+    bus.follow(events_of(writer), on_change)
 
 
 class EventIntake:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
-from services.podsync.adapters.node.node_facts_reader import read_node_facts, read_node_resources
+from services.podsync.adapters.node_facts_reader import read_node_facts, read_node_resources
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer

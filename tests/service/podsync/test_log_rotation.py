@@ -20,7 +20,7 @@ import pytest_asyncio
 from services.podsync.adapters.logs import log_files
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp
 from services.podsync.controllers.log_rotation import LogRotation
-from services.podsync.core.logs.log_rotation import LogLimits, written_logs
+from services.podsync.core.log_rotation import LogLimits, written_logs
 from shared.config.effective import EmbeddedContainerd
 from shared.time.clock import SystemClock
 from tests.fakes.runtime import FakeRuntime
@@ -263,7 +263,7 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from services.podsync.controllers.log_rotation import LogRotation
-from services.podsync.core.logs.log_rotation import LogLimits
+from services.podsync.core.log_rotation import LogLimits
 from shared.time.clock import SystemClock
 
 class Runtime:

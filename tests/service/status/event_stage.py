@@ -10,8 +10,8 @@ from bus.interface import Bus
 from bus.messages.event import KubeEvent
 from bus.messages.streams import events_of
 from bus.stream import EventRecorder
+from services.status.controllers.event_intake import follow_events
 from services.status.controllers.event_sink import EventSink
-from services.status.controllers.event_streams import follow_events
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.api_resources import target_of

@@ -62,7 +62,7 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_subpaths_real.py": tuple(
         f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
     ),
-    "tests/e2e/takeover_on_systemd.py": tuple(
+    "tests/e2e/takeover_command_on_systemd.py": tuple(
         f"takeover.{moment}.{step}" for moment in ("saved", "acted") for step in _STEPS
     ),
     "tests/service/sources/test_manifest_endpoint.py": ("sources.submitted",),

@@ -21,11 +21,11 @@ READ_ELSEWHERE = {
     "logging.options.json.splitStream": "shared/config/settings.py",
     "logging.options.text.infoBufferSize": "shared/config/settings.py",
     "logging.options.text.splitStream": "shared/config/settings.py",
-    "memorySwap.swapBehavior": "services/podsync/adapters/node/node_facts_reader.py",
+    "memorySwap.swapBehavior": "services/podsync/adapters/node_facts_reader.py",
     "mergeDefaultEvictionSettings": "shared/config/layers.py",
     "reservedSystemCPUs": "shared/config/node_settings.py",
-    "singleProcessOOMKill": "services/podsync/adapters/node/node_facts_reader.py",
-    "userNamespaces.idsPerPod": "services/podsync/adapters/node/node_facts_reader.py",
+    "singleProcessOOMKill": "services/podsync/adapters/node_facts_reader.py",
+    "userNamespaces.idsPerPod": "services/podsync/adapters/node_facts_reader.py",
 }
 
 

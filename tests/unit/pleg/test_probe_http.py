@@ -16,7 +16,7 @@ import uvloop
 
 from services.bootstrap.adapters.serving_pair import make_self_signed
 from services.pleg.adapters.probe_http import probe_http
-from services.pleg.adapters.probe_tcp import probe_tcp
+from services.pleg.adapters.probe_try import probe_tcp
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_spec import HttpHandler
 from services.pleg.core.probe_worker import Verdict

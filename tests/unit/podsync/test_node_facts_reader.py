@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.node import node_facts_reader
+from services.podsync.adapters import node_facts_reader
 from shared.config.effective import EffectiveConfig
 
 

@@ -14,7 +14,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallPriority, CallSlots
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImagePulls
-from services.podsync.adapters.node.node_facts_reader import HostFiles
+from services.podsync.adapters.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.env_files import MAX_AT_ONCE, read_env_files
 from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.pod.subpaths import Subpaths

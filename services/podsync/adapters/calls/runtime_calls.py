@@ -1,7 +1,7 @@
 """Carries out podsync's calls: turns each `Call` into runtime requests and files, and the outcome into an event.
 
-Decides nothing: the core decides which call. The calls themselves are in `building`, `image_calls`, `hooks` and
-`stopping`.
+Decides nothing: the core decides which call. The calls themselves are in `building`, `hooks` and `stopping`, those
+about images at the end; how an image is pulled is in `image_pulls`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bus.messages.event import KubeEvent
-from services.podsync.adapters.calls import building, image_calls, resizing, stopping
+from services.podsync.adapters.calls import building, resizing, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
 from services.podsync.adapters.calls.pod_operations import (
     CallPartError,
@@ -24,7 +24,7 @@ from services.podsync.adapters.calls.pod_operations import (
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
-from services.podsync.adapters.node.node_facts_reader import ids_per_pod
+from services.podsync.adapters.node_facts_reader import ids_per_pod
 from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
@@ -52,7 +52,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
-from services.podsync.core.pod.results import NodeRead, PartListed, PodListed, PodResized
+from services.podsync.core.pod.results import ImageInspected, ImagePulled, NodeRead, PartListed, PodListed, PodResized
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.host import cgroup_layout
@@ -141,10 +141,10 @@ class RuntimeCalls(PodOperations):
                 return await building.run_sandbox(self, call, view, done)
             case InspectImage():
                 with waiting_for("the records of pulls"):
-                    return await image_calls.inspect_image(self, call, view, done)
+                    return await inspect_image(self, call, view, done)
             case PullImage():
                 with waiting_for("the image"):
-                    return await image_calls.pull_image(self, call, view, done)
+                    return await pull_image(self, call, view, done)
             case CreateContainer():
                 return await building.create_container(self, call, view, done)
             case StartContainer():
@@ -224,3 +224,21 @@ def calls_over(
         record=record,
         watch_pull=watch_pull,
     )
+
+
+async def inspect_image(operations: PodOperations, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
+    """Inspect the image and decide whether this pod may use it. Raises RuntimeCallError."""
+    inspected = await operations.pulls.inspect(
+        view.pod, call.image, call.policy, operations.cluster, backed_off=call.backed_off
+    )
+    result = ImageInspected(image=inspected.image, must_pull=inspected.must_pull)
+    return replace(done, result=result, warnings=inspected.warnings)
+
+
+async def pull_image(operations: PodOperations, call: PullImage, view: PodView, done: CallDone) -> CallDone:
+    """Pull the image and inspect it. Raises RuntimeCallError, SandboxConfigError, PodEndsError."""
+    sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
+    watched = operations.watch_pull(view.pod, call.container, call.image)
+    pulled = await operations.pulls.pull(view.pod, call.image, call.policy, sandbox, operations.cluster, watched)
+    result = ImagePulled(image=pulled.image, took=pulled.took, waited=pulled.waited)
+    return replace(done, result=result, warnings=pulled.warnings)

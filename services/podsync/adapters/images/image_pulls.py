@@ -1,17 +1,22 @@
 """Inspects and pulls images for pods, and checks whether a pod may use one (pods.md 7.3).
 A bounded number of pulls, or one, runs on the node at a time, within registry QPS and burst. The core decides when a
 pull is tried, and what the pod's status shows of it.
+
+containerd only logs that it cannot parse the `hosts.toml` of a registry, and pulls as if there were none. The error is
+in the event of the failed pull, so that the operator learns that no mirror was asked.
 """
 
 import asyncio
-from contextlib import AbstractContextManager, nullcontext
+import tomllib
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_access import ImageAccess
 from services.podsync.adapters.images.pull_credentials import PullCredentials, PullSecretError, PullSecrets, Warnings
-from services.podsync.adapters.images.registry_hosts import find_damaged_hosts
 from services.podsync.core.images.image_reference import with_default_tag
+from services.podsync.core.images.image_repository import registry_of, repository
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import ImageStatus, Message, Runtime, RuntimeCallError
@@ -21,6 +26,33 @@ from shared.time.clock import Clock
 UNANSWERED = frozenset(
     {"Unavailable", "DeadlineExceeded", "Canceled"}
 )  # codes of a pull that the runtime may have done nevertheless
+_MAX_BYTES = 256 * 1024  # of a hosts.toml
+
+
+def find_damaged_hosts(config_path: str, image: str) -> str:
+    """Return which `hosts.toml` containerd does not use for the image, and its syntax error; "" where there is none.
+    `config_path`: the directory of all such files, "" = none."""
+    if not config_path:
+        return ""
+    for name in _directory_names(registry_of(repository(image))):
+        directory = Path(config_path) / name
+        if directory.exists():  # containerd looks no further
+            return _find_damage(directory / "hosts.toml")
+    return ""
+
+
+def _directory_names(registry: str) -> list[str]:
+    host, colon, port = registry.rpartition(":")
+    return [*([f"{host}_{port}_"] if colon else []), registry, "_default"]
+
+
+def _find_damage(file: Path) -> str:
+    with suppress(OSError), file.open("rb") as opened:
+        try:
+            tomllib.loads(opened.read(_MAX_BYTES).decode())
+        except ValueError as error:  # TOMLDecodeError, or bytes that are no UTF-8
+            return f"containerd does not use {file}: {error}"
+    return ""
 
 
 class ImageCallError(RuntimeCallError):

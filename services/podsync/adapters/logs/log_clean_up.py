@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from services.podsync.core.logs.log_rotation import ASIDE, removable_directories, removable_links
+from services.podsync.core.log_rotation import ASIDE, removable_directories, removable_links
 from shared.config.effective import EffectiveConfig
 from shared.files.tree_removal import remove_tree
 from shared.process.crash import crash_point

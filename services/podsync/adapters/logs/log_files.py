@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from services.podsync.core.logs.log_rotation import (
+from services.podsync.core.log_rotation import (
     PACKED,
     UNFINISHED,
     LogLimits,

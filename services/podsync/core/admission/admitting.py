@@ -1,15 +1,16 @@
 """Decides when a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
 
 Waits for the facts that a verdict depends on; `verdict` decides. Puts the records with their verdicts into `Records`.
+The pods that count are kept up to date from the records that have changed, so that a decision takes as long with any
+number of pods.
 """
 
 from collections.abc import Mapping
 
 from bus.messages.podsync import PodState
-from services.podsync.core.admission.active_pods import ActivePods
-from services.podsync.core.admission.counted import taken_by_records
+from services.podsync.core.admission.counted import counted_requests, taken_by_records
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
-from services.podsync.core.admission.taken import Taken
+from services.podsync.core.admission.taken import Taken, TakenSums
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
@@ -20,6 +21,43 @@ from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
 
 PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
+
+
+class ActivePods:
+    """Has the active pods of one node, whether or not a source lists them."""
+
+    def __init__(self, pods: Records) -> None:
+        self._pods = pods
+        self._active: dict[str, PodRecord] = {}
+        self._sums = TakenSums()
+
+    def by_uid(self) -> dict[str, PodRecord]:
+        """Return the records of these pods as they are now, by UID; the caller must not change them."""
+        self._follow()
+        return self._active
+
+    def taken(self) -> Taken:
+        """Return what all of them take now; it is valid until a record changes."""
+        self._follow()
+        return self._sums.taken()
+
+    def _follow(self) -> None:
+        for uid in self._pods.take_changed():
+            record = self._pods.by_uid.get(uid)
+            if record is not None and _is_active(record):
+                self._active[uid] = record
+                self._sums.put(record.saved.pod, counted_requests(record))
+            elif uid in self._active:
+                del self._active[uid]
+                self._sums.remove(uid)
+
+
+def _is_active(record: PodRecord) -> bool:
+    """Return whether the pod was admitted and its containers may run."""
+    taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.saved.pod)
+    if record.saved.state is PodState.SYNC:
+        return taken_on and not lifecycle.has_ended(record)
+    return taken_on and record.saved.state is PodState.TERMINATING
 
 
 class Admissions:

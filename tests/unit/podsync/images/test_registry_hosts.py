@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.images.registry_hosts import find_damaged_hosts
+from services.podsync.adapters.images.image_pulls import find_damaged_hosts
 
 DAMAGED, GOOD = 'server = "https://x\n', 'server = "https://x"\n'
 

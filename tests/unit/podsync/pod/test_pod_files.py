@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.node.node_facts_reader import HostFiles
+from services.podsync.adapters.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.pod_directories import PodDirectories
 from services.podsync.adapters.story import MAX_FILE_BYTES, StoryFiles
 from services.podsync.core.node.node_facts import NodeFacts

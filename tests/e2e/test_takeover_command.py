@@ -40,7 +40,7 @@ def machine() -> Iterator[SystemdMachine]:
 
 
 def test_a_node_of_kubeadm_is_taken_over_and_given_back(machine: SystemdMachine) -> None:
-    tests = CHECKOUT / "tests/e2e/takeover_on_systemd.py"
+    tests = CHECKOUT / "tests/e2e/takeover_command_on_systemd.py"
     pytest_ = (sys.executable, "-m", "pytest", "-q", "-x", "-s", "--durations=12", "-p", "no:cacheprovider")
     command = machine.joined(*pytest_, str(tests))
     environment = {

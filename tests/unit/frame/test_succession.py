@@ -13,11 +13,11 @@ import pytest
 
 from bus.lock import ServiceLock
 from bus.manifest import Holder
-from services.frame import launch, takeover
+from services.frame import launch, succession
 from services.frame.draining import places, take_place
 from services.frame.generation import generation_of
 from services.frame.signals import HAND_OVER
-from services.frame.takeover import GRACE, SHORT_GRACE, send_signal, signal_orphans, supervisord_watched, take_over
+from services.frame.succession import GRACE, SHORT_GRACE, acquire_lock, send_signal, signal_orphans, supervisord_watched
 from shared.errors import OperatorError
 from shared.process.identity import identity_of
 
@@ -92,7 +92,7 @@ def end(process: "subprocess.Popen[str]") -> None:
 async def test_a_free_lock_is_taken_with_and_without_a_supervisord(machine: Machine) -> None:
     for generation in ("", machine.supervisord()[1]):
         lock = machine.lock(generation)
-        assert await take_over(lock, generation)
+        assert await acquire_lock(lock, generation)
         assert lock.held
         lock.release()
 
@@ -101,16 +101,16 @@ async def test_a_process_whose_supervisord_has_ended_takes_nothing_over(machine:
     supervisord, generation = machine.supervisord()
     end(supervisord)
     lock = machine.lock(generation)
-    assert not await take_over(lock, generation)
+    assert not await acquire_lock(lock, generation)
     orphan = machine.orphan()
-    assert not await take_over(lock, generation)
+    assert not await acquire_lock(lock, generation)
     assert not lock.held and orphan.poll() is None
 
 
 async def test_an_orphan_hands_over(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan(), machine.supervisord()
     lock = machine.lock(generation)
-    assert await take_over(lock, generation)
+    assert await acquire_lock(lock, generation)
     assert orphan.wait(10) == -HAND_OVER
     held = lock.held_by()
     assert held == Holder(os.getpid(), identity_of(os.getpid()), generation)
@@ -118,16 +118,16 @@ async def test_an_orphan_hands_over(machine: Machine) -> None:
 
 async def test_an_orphan_that_does_not_hand_over_in_time_is_killed(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("ignore"), machine.supervisord()
-    assert await take_over(machine.lock(generation), generation, 0.1)
+    assert await acquire_lock(machine.lock(generation), generation, 0.1)
     assert orphan.wait(10) == -signal.SIGKILL
 
 
 async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> None:
     orphan = machine.orphan("release")
-    for _ in range(3):  # a second and a third takeover leave it alone
+    for _ in range(3):  # a second and a third successor leave it alone
         supervisord, generation = machine.supervisord()
         lock = machine.lock(generation)
-        assert await take_over(lock, generation)
+        assert await acquire_lock(lock, generation)
         lock.release()
         end(supervisord)
     assert orphan.poll() is None
@@ -136,7 +136,7 @@ async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> Non
 async def test_a_stopped_orphan_is_replaced(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("release"), machine.supervisord()
     orphan.send_signal(signal.SIGSTOP)
-    assert await take_over(machine.lock(generation), generation, 0.1)
+    assert await acquire_lock(machine.lock(generation), generation, 0.1)
     assert orphan.wait(10) == -signal.SIGKILL
 
 
@@ -145,22 +145,22 @@ async def test_the_process_of_a_running_agent_is_left_alone_and_named(machine: M
     holder = machine.holder(machine.supervisord()[1] if supervised else "")
     _, generation = machine.supervisord()
     with pytest.raises(OperatorError, match=f"server is running already, as process {holder.pid} of another agent"):
-        await take_over(machine.lock(generation), generation)
+        await acquire_lock(machine.lock(generation), generation)
     with pytest.raises(OperatorError, match="stop that agent"):
-        await take_over(machine.lock(""), "")
+        await acquire_lock(machine.lock(""), "")
     assert holder.poll() is None
 
 
 def test_a_generation_of_hung_orphans_costs_less_than_two_seconds() -> None:
-    assert SHORT_GRACE + GRACE <= 1.5, "the services begin to wait when bootstrap has taken over"
+    assert SHORT_GRACE + GRACE <= 1.5, "the services begin to wait when bootstrap has the lock"
 
 
 async def test_an_older_process_that_waits_never_ends_a_newer_one(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orphan, (older, generation) = machine.orphan("ignore"), machine.supervisord()
-    monkeypatch.setattr(takeover, "send_signal", lambda holder, number: end(older))
-    assert not await take_over(machine.lock(generation), generation, 0.1)
+    monkeypatch.setattr(succession, "send_signal", lambda holder, number: end(older))
+    assert not await acquire_lock(machine.lock(generation), generation, 0.1)
     assert orphan.poll() is None
 
 
@@ -170,7 +170,7 @@ async def test_a_holder_that_is_not_known_is_reported_once_and_waited_for(
     holder, (_, generation) = machine.holder(""), machine.supervisord()
     lock = machine.lock(generation)
     lock.path.write_text("?")
-    waiting = asyncio.ensure_future(take_over(lock, generation, 0.05))
+    waiting = asyncio.ensure_future(acquire_lock(lock, generation, 0.05))
     done, _ = await asyncio.wait({waiting}, timeout=0.5)
     assert not done and holder.poll() is None
     assert [record.message for record in caplog.records] == [
@@ -202,7 +202,7 @@ async def test_where_nothing_may_be_signalled_the_orphan_is_named(
     orphan, (_, generation) = machine.orphan(), machine.supervisord()
     monkeypatch.setattr(os, "pidfd_open", refuse)
     with pytest.raises(OperatorError, match=f"process {orphan.pid}: cannot be signalled"):
-        await take_over(machine.lock(generation), generation)
+        await acquire_lock(machine.lock(generation), generation)
 
 
 async def test_the_end_of_the_supervisord_is_reported_while_it_is_watched(machine: Machine) -> None:

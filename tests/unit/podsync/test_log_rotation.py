@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from services.podsync.core.logs.log_rotation import (
+from services.podsync.core.log_rotation import (
     LogLimits,
     RotatedFiles,
     before_rotation,

@@ -26,7 +26,7 @@ GRACE = 1.0  # seconds in which an orphan has to release the lock
 SHORT_GRACE = 0.4  # seconds for an orphaned bootstrap, which has no sessions, while other services wait
 
 
-async def take_over(lock: ServiceLock, generation: str, grace: float = GRACE) -> bool:
+async def acquire_lock(lock: ServiceLock, generation: str, grace: float = GRACE) -> bool:
     """Take the lock and return True; return False where our own supervisord has ended.
     `generation` is ours, "" without a supervisord; `grace` is in seconds. Raises OperatorError where a process of
     another agent holds the lock, or an orphan may not be signalled.

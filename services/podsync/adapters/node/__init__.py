@@ -1,1 +1,0 @@
-"""Reads the facts of the node that the core needs. Decides nothing."""
