@@ -21,7 +21,7 @@ from services.pleg.controllers.image_list import ImageReader
 from services.pleg.controllers.node_reader import NodeReader, ReadMachine
 from services.pleg.controllers.oom_watcher import OomWatcher
 from services.pleg.controllers.pod_observer import PodObserver
-from services.pleg.controllers.prober import Prober, Try
+from services.pleg.controllers.prober import Prober
 from services.pleg.controllers.relists import Relists, RuntimeReport
 from services.pleg.controllers.usage_reader import UsageReader
 from services.pleg.core import events
@@ -43,7 +43,6 @@ class Pleg:
         runtime: Runtime,
         watches: Callable[[Callable[[str], None]], ProcessWatches] = Pidfds,
         machine: ReadMachine | None = None,
-        attempt: Try | None = None,
         usage: UsageSource | None = None,
         kernel_log: Callable[[], int] | None = None,
     ) -> None:
@@ -54,7 +53,7 @@ class Pleg:
         report, self._facts = RuntimeReport(context), NodeObservation()
         recorder = EventRecorder(bus.own(events_of("pleg")), clock)
         self._ooms = OomWatcher(context, recorder, kernel_log)
-        self._prober = Prober(context, recorder, attempt or ProbeRunner(runtime, clock, config.runtime_request_timeout))
+        self._prober = Prober(context, recorder, ProbeRunner(runtime, clock, config.runtime_request_timeout))
         self._images = ImageReader(runtime, clock, bus.own(NODE_IMAGES))
         self._events = EventReader(
             runtime,

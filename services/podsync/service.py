@@ -16,7 +16,6 @@ from services.podsync.adapters.node_facts_reader import read_machine_facts, read
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryFiles
-from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
@@ -63,7 +62,6 @@ class PodSyncService:
         published.put("node", resources)
         published.mark_complete()
         events = EventRecorder(bus.own(events_of("podsync")), clock)
-        node_reads = CoreReads(self.core)
         self._pull_watch = PullWatch(runtime, clock, bus.own(PODS_PULLS), self.stories, events.record)
         self.calls = calls_over(
             runtime,
@@ -71,7 +69,7 @@ class PodSyncService:
             clock,
             context.metrics,
             facts,
-            node=node_reads,
+            node=self.core,
             cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else LocalReads(bus, config.node_name),
             subpaths=Subpaths(bus),
             record=events.record,
@@ -80,7 +78,7 @@ class PodSyncService:
         self.calls.record_resolv_conf_events()
         PodPreviews(bus, self.core, self.calls, config.credential_providers)
         self.housekeeping = Housekeeping(
-            context=context, runtime=runtime, calls=self.calls, core=self.core, node_reads=node_reads, events=events
+            context=context, runtime=runtime, calls=self.calls, core=self.core, events=events
         )
         self.loop = PodLoop(
             context,

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from math import inf
 from pathlib import Path
 
@@ -33,16 +33,14 @@ Try = Callable[[ProbeSpec, str, str], Awaitable[Outcome]]  # (spec, container id
 class Prober:
     """Owns `probes.results`. Each try is a task of its own, so that none waits for another."""
 
-    def __init__(
-        self, context: Context, events: EventRecorder, attempt: Try, jitter: Iterator[float] | None = None
-    ) -> None:
+    def __init__(self, context: Context, events: EventRecorder, attempt: Try) -> None:
         self._clock, self._try = context.clock, attempt
         self._results = context.bus.own(PROBES_RESULTS)
         self._events = events
         self._probes = context.bus.follow(PODS_PROBES, self._on_probes)
         self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
         self._metrics = ProbeMetrics(context.metrics)
-        self._jitter = jitter or iter(random.random, 2.0)
+        self._jitter = iter(random.random, 2.0)  # without end, as no number is 2.0
         self._files = ProbeFiles(Path(context.config.run_dir) / "probes")
         handed_over = self._files.load()
         self._set = ProbeSet(handed_over)

@@ -13,7 +13,6 @@ from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp, is_ours_alone
-from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.image_collection import ImageCollection
 from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.controllers.node_cgroups import NodeCgroups
@@ -41,13 +40,12 @@ class Housekeeping:
         runtime: Runtime,
         calls: RuntimeCalls,
         core: PodSync,
-        node_reads: CoreReads,
         events: EventRecorder,
     ) -> None:
         config, clock, trouble = context.config, context.clock, context.bus.trouble
         self._core, self._trouble = core, trouble
         self.all_known = False
-        self._cgroups = NodeCgroups(calls.cgroups, config, node_reads.active_pods, self._known, events.record, trouble)
+        self._cgroups = NodeCgroups(calls.cgroups, config, core.active_pods, self._known, events.record, trouble)
         self._placement = ProcessPlacement(config, calls.cgroups.hierarchies, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)

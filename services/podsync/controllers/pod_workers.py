@@ -43,23 +43,6 @@ STATUS_DELAY_SECONDS = 1.0
 BUILDING = (PreparePod, RunPodSandbox, PullImage, CreateContainer, StartContainer)
 
 
-class Barrier:
-    """Calls back once every worker has carried out all instructions that were before the barrier in its queue."""
-
-    def __init__(self, reached: Callable[[], None]) -> None:
-        self._reached, self._workers = reached, 0
-
-    def put_into(self, worker: "PodWorker") -> None:
-        """Put the barrier into the queue of one more worker."""
-        self._workers += 1
-        worker.queue.waiting.append(self._pass_worker)
-
-    def _pass_worker(self) -> None:
-        self._workers -= 1
-        if self._workers == 0:
-            self._reached()
-
-
 @dataclass(eq=False)
 class PodWorker:
     """Has the waiting instructions of one pod, and the work that is under way for it."""
@@ -161,9 +144,16 @@ class PodWorkers:
         if not busy:
             reached()
             return
-        barrier = Barrier(reached)
+        left = len(busy)
+
+        def pass_worker() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                reached()
+
         for worker in busy:
-            barrier.put_into(worker)
+            worker.queue.waiting.append(pass_worker)
 
     def save_soon(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> None:
         """Save a record that is not a pod's, beside all workers."""

@@ -6,6 +6,7 @@ calls follow from that. Must not know how an instruction is carried out.
 from dataclasses import dataclass, field
 from typing import Any
 
+from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.node_state import NodeState
@@ -39,6 +40,7 @@ from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
 from shared.model.frozen_copy import replace
+from shared.model.objects import Object
 
 _ONLY_WAIT = PullImage | KillContainer | RunPostStartHook | InspectImage | FetchNode
 _ENDS_WHILE_IT_READS = RunPodSandbox | CreateContainer
@@ -82,6 +84,19 @@ class PodSync:
         if node is not self._addresses_of:
             self._addresses_of, self._addresses = node, node_addresses(node)
         return self._addresses or self.settings.node_ips
+
+    def is_to_run(self, uid: str) -> bool:
+        """Return whether the pod has a record and is not to end."""
+        record = self.records.get(uid)
+        return record is not None and record.saved.state is PodState.SYNC
+
+    def active_pods(self) -> list[Object]:
+        """Return the pods whose requests count; a terminating pod counts as long as its containers run."""
+        return [record.saved.pod for record in self.node_state.admissions.active()]
+
+    def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
+        """Return the runtime's handlers, None = it has not reported them."""
+        return self.node_state.runtime_handlers
 
     def start(self, now: float) -> list[Instruction]:
         """Return the instructions of a new process: publish what the checkpoint contains, and list every pod that has

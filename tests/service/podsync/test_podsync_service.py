@@ -11,7 +11,6 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.call_slots import CallSlots
-from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.cri.interface import Message
 from shared.files.checkpoint import Checkpoint, RecordLocation
@@ -330,7 +329,7 @@ async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_contai
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
         assert stage.service is not None
-        active_pods = CoreReads(stage.service.core).active_pods
+        active_pods = stage.service.core.active_pods
         pod = a_pod()
         uid = stage.want(pod, "api")
         await stage.until(lambda: running(stage, uid))

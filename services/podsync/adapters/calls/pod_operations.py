@@ -71,7 +71,7 @@ class PodView:
 
 
 class NodeReads(Protocol):
-    """Reads what calls need of the node when they need it, for it may have changed since they began."""
+    """Reads from `PodSync` what calls need when they need it, for it may have changed since they began."""
 
     def is_to_run(self, uid: str) -> bool: ...
     def active_pods(self) -> list[Object]: ...

@@ -6,7 +6,7 @@ writes them, as long as nothing is in the cgroup.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.systemd_units import SystemdUnits
@@ -17,70 +17,40 @@ from shared.host.cgroup_layout import Hierarchies
 from shared.host.cgroup_name import CGROUPFS, SYSTEMD
 
 
-class Driver(Protocol):
-    """Writes cgroups. Every method raises OSError with one line that names what was refused."""
-
-    @property
-    def name(self) -> str:
-        """The driver's name, `cgroupfs` or `systemd`."""
-        ...
-
-    async def ensure(self, name: str, values: CgroupValues) -> None:
-        """Make the cgroup with these values where it does not exist; a cgroup in use keeps the values it has."""
-        ...
-
-    async def write(self, name: str, values: CgroupValues) -> None:
-        """Write these values to the cgroup, which is made where it does not exist."""
-        ...
-
-    async def destroy(self, name: str) -> None:
-        """Kill what is left in the cgroup and remove it with everything below it; that it is absent is no error."""
-        ...
-
-
 @dataclass(frozen=True)
 class CgroupfsDriver:
-    """Writes the files of cgroups, each call in one thread."""
+    """Makes, changes and removes cgroups by their files. Every method raises OSError with one line that names what was
+    refused."""
 
     hierarchies: Hierarchies
     page_sizes: tuple[str, ...]
-    name: str = CGROUPFS
+    name: ClassVar[str] = CGROUPFS
 
     async def ensure(self, name: str, values: CgroupValues) -> None:
-        """Make the cgroup with these values where it does not exist or is empty."""
-        await asyncio.to_thread(self._ensure, name, values)
+        """Make the cgroup with these values where it does not exist; a cgroup in use keeps the values it has."""
+        if await asyncio.to_thread(must_be_written, self.hierarchies, name):
+            await self.write(name, values)
 
     async def write(self, name: str, values: CgroupValues) -> None:
         """Write these values to the cgroup, which is made where it does not exist."""
-        await asyncio.to_thread(self._write, name, values)
+        await asyncio.to_thread(self._write_files, name, values)
 
     async def destroy(self, name: str) -> None:
-        """Kill what is left in the cgroup and remove it."""
+        """Kill what is left in the cgroup and remove it with everything below it; that it is absent is no error."""
         await asyncio.to_thread(cgroup_removal.remove, self.hierarchies, name)
 
-    def _ensure(self, name: str, values: CgroupValues) -> None:
-        if must_be_written(self.hierarchies, name):
-            self._write(name, values)
-
-    def _write(self, name: str, values: CgroupValues) -> None:
+    def _write_files(self, name: str, values: CgroupValues) -> None:
         if not cgroup_layout.exists(self.hierarchies, name):
             cgroup_files.make(self.hierarchies, name)
         cgroup_files.write(self.hierarchies, name, values, self.page_sizes)
 
 
 @dataclass(frozen=True)
-class SystemdDriver:
+class SystemdDriver(CgroupfsDriver):
     """Makes slices of systemd, then writes their files: systemd rounds values, and knows only some controllers."""
 
-    hierarchies: Hierarchies
-    page_sizes: tuple[str, ...]
     units: "SystemdUnits"
-    name: str = SYSTEMD
-
-    async def ensure(self, name: str, values: CgroupValues) -> None:
-        """Make the cgroup with these values where it does not exist or is empty."""
-        if await asyncio.to_thread(must_be_written, self.hierarchies, name):
-            await self.write(name, values)
+    name: ClassVar[str] = SYSTEMD
 
     async def write(self, name: str, values: CgroupValues) -> None:
         """Start the slice with these values; a slice that systemd has already, with or without cgroup, is updated."""
@@ -91,17 +61,14 @@ class SystemdDriver:
         new = not exists and await self.units.start(unit_of(name), [*slice_properties(name, v2=v2), *limits])
         if not new:
             await self.units.set_properties(unit_of(name), limits)
-        await asyncio.to_thread(self._write_files, name, values)
+        await asyncio.to_thread(cgroup_files.make, self.hierarchies, name)
+        await super().write(name, values)
 
     async def destroy(self, name: str) -> None:
         """Kill what is in the cgroup, then stop the slice: systemd alone would wait a minute and more for processes."""
         await asyncio.to_thread(cgroup_removal.kill_in, self.hierarchies, name)
         await self.units.stop(unit_of(name))
-        await asyncio.to_thread(cgroup_removal.remove, self.hierarchies, name)
-
-    def _write_files(self, name: str, values: CgroupValues) -> None:
-        cgroup_files.make(self.hierarchies, name)
-        cgroup_files.write(self.hierarchies, name, values, self.page_sizes)
+        await super().destroy(name)
 
 
 def must_be_written(hierarchies: Hierarchies, name: str) -> bool:
@@ -109,7 +76,7 @@ def must_be_written(hierarchies: Hierarchies, name: str) -> bool:
     return not cgroup_layout.exists(hierarchies, name) or not cgroup_layout.is_in_use(hierarchies, name)
 
 
-def make_driver(name: str, hierarchies: Hierarchies, page_sizes: Iterable[str]) -> Driver:
+def make_driver(name: str, hierarchies: Hierarchies, page_sizes: Iterable[str]) -> CgroupfsDriver:
     """Make the driver `cgroupfs` or `systemd`, in the event loop."""
     if name != SYSTEMD:
         return CgroupfsDriver(hierarchies, tuple(page_sizes))

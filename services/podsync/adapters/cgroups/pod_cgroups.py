@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.podsync.adapters.cgroups import cgroup_reads
-from services.podsync.adapters.cgroups.cgroup_drivers import Driver, make_driver
+from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, make_driver
 from services.podsync.core.cgroups.class_requests import RequestSums
 from services.podsync.core.cgroups.pod_cgroup import (
     CgroupValues,
@@ -65,13 +65,13 @@ class PodCgroups:
         self._memory_min = metrics.gauge(MEMORY_MIN) if facts.memory_qos else None
         self._memory_low = metrics.gauge(MEMORY_LOW) if facts.memory_qos else None
         self._runtime, self._clock = runtime, clock
-        self._driver: Driver | None = None
+        self._driver: CgroupfsDriver | None = None
         self._asking = asyncio.Lock()
         self._writing = asyncio.Lock()
         self._requests = RequestSums()
         self._written: dict[str, tuple[CgroupValues, float]] = {}  # QoS cgroup -> values, monotonic seconds
 
-    async def driver(self) -> Driver:
+    async def driver(self) -> CgroupfsDriver:
         """Return the driver in force. Raises RuntimeCallError while the runtime does not answer."""
         async with in_turn(self._asking, "the cgroup driver"):
             if self._driver is None:
@@ -178,7 +178,7 @@ class PodCgroups:
         if failures:
             raise failures[0]
 
-    async def _write_class(self, driver: Driver, name: str, values: CgroupValues) -> None:
+    async def _write_class(self, driver: CgroupfsDriver, name: str, values: CgroupValues) -> None:
         """Write the values of a class, with a memory limit of at least what it uses: v1 refuses a smaller one after it
         has reclaimed what it can, and v2 would kill processes. Raises OSError, RuntimeCallError."""
         self._show_protection(values)

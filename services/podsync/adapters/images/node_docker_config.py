@@ -17,17 +17,16 @@ _MAX_BYTES = 1 << 20
 
 
 class NodeDockerConfig:
-    """Reads the first file that can be used, and reads again after five minutes. `home` is $HOME, "" = none."""
+    """Reads the first file that can be used, and reads again after five minutes."""
 
-    def __init__(self, root_dir: Path, clock: Clock, *, home: str | None = None, top: Path = Path("/")) -> None:
+    def __init__(self, root_dir: Path, clock: Clock) -> None:
         self._clock = clock
-        home = os.environ.get("HOME", "") if home is None else home
-        homes = [Path(home)] if home else []
+        homes = [Path(home) for home in (os.environ.get("HOME"), "/") if home]
         self._places: list[tuple[Path, Callable[[bytes], DockerConfig]]] = [
             (folder / "config.json", read_config_json)
-            for folder in (root_dir, Path(), *(folder / ".docker" for folder in (*homes, top)))
+            for folder in (root_dir, Path(), *(home / ".docker" for home in homes))
         ]
-        self._places += [(folder / ".dockercfg", read_dockercfg) for folder in (root_dir, Path(), *homes, top)]
+        self._places += [(folder / ".dockercfg", read_dockercfg) for folder in (root_dir, Path(), *homes)]
         self._config: DockerConfig = {}
         self._read_at = -CACHE_SECONDS
 

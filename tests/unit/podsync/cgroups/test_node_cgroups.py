@@ -111,7 +111,7 @@ class Stage:
         self.metrics = Registry()
         self.pods = PodCgroups(self.facts, hierarchies, self.runtime, self.clock, self.metrics)  # type: ignore[arg-type]
         self.driver = Driver()
-        self.pods._driver = self.driver
+        self.pods._driver = self.driver  # type: ignore[assignment]
         self.active: list[Object] = []
         self.known: set[str] | None = set()
         self.events: list[KubeEvent] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, Driver, SystemdDriver
+from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, SystemdDriver
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.core.cgroups.node_cgroup import NodeCapacity, kubepods_values
 from services.podsync.core.cgroups.systemd_properties import Property
@@ -109,7 +109,7 @@ class Units:
 
 
 async def write_everything(
-    root: Path, driver: Driver, trees: Hierarchies, facts: NodeFacts
+    root: Path, driver: CgroupfsDriver, trees: Hierarchies, facts: NodeFacts
 ) -> dict[str, dict[str, str]]:
     """Start a node with three pods; return the files below `root` by cgroup, `.` = the root."""
     cgroups = PodCgroups(facts, trees, Runtime(), Clock(), Registry())  # type: ignore[arg-type]
