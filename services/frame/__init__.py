@@ -1,4 +1,4 @@
-"""The frame around every service: configuration, lock and succession, log, bus, beats, watchdog, signals.
+"""Frames every service: configuration, lock and succession, log, bus, beats, watchdog, signals.
 
 Imports no service. A service's `__main__` calls `launch.launch`; `preloading` and `prompt_restarts` run in supervisord.
 """

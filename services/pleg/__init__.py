@@ -1,4 +1,4 @@
-"""What the container runtime and the machine are doing: observes, publishes, changes nothing.
+"""pleg: observes the container runtime and the machine, publishes what it sees, and changes nothing.
 
 Purpose
     Keeps one observation per pod that the runtime has, newer within milliseconds of a change and never wrong for longer

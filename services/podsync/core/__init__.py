@@ -1,4 +1,4 @@
-"""The decisions of podsync, pure: events and the time go in, instructions come out.
+"""Decides what podsync does. Pure: events and the time go in, instructions come out.
 
 `machine` is the one gate; `node_state` takes events in; `outcomes` takes the results of calls in; `story` writes lines
 for `bulkhead explain`. A pod's record is frozen: a decision returns another record, alone or in a `Step`; `machine`,

@@ -175,9 +175,9 @@ def _observed(record: PodRecord, result: Result | None, at: float, stopped: tupl
 def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord:
     """Return the record with the warnings of the call: those of a sandbox and of hooks each time, others when they
     change."""
-    if not event.warnings and not event.container_warnings and not record.warned.get(type(event.call).__name__):
-        return record
     kind = type(event.call).__name__
+    if not event.warnings and not event.container_warnings and not record.warned.get(kind):
+        return record
     known = {warning for warnings in record.warned.values() for warning in warnings}
     for warning in event.warnings:
         if isinstance(event.call, RunPodSandbox) or warning not in known:

@@ -69,8 +69,8 @@ class ImageAccess:
         return verdict.allowed
 
     async def recover(self) -> None:
-        """Once per process: record an image that an earlier process was pulling, and that the runtime has, as pulled
-        with unknown credentials. Raises RuntimeCallError; the caller then tries again."""
+        """Record each image that an earlier process was pulling, and that the runtime has, as pulled with unknown
+        credentials; this happens once per process. Raises RuntimeCallError; the caller then tries again."""
         if self._recovered:
             return
         async with self._lock:

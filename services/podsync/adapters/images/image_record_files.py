@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from services.podsync.core.images.image_records import (
     PulledRecord,
@@ -19,6 +20,7 @@ from services.podsync.core.images.image_records import (
 )
 from shared.files.atomic import sync_directory, write_atomically
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _MAX_BYTES = 4 << 20
@@ -36,9 +38,8 @@ class ImageRecordFiles:
         for leftover in (*self._pulling.glob("*.tmp"), *self._pulled.glob("*.tmp")):
             with suppress(OSError):
                 leftover.unlink()
-        return [
-            decode_intent(content) for path in _files(self._pulling) if (content := self._read(path, decode_intent))
-        ]
+        intents = (self._read(path, decode_intent) for path in _files(self._pulling))
+        return [image for image in intents if image is not None]
 
     def has_intent(self, image: str) -> bool:
         """Return whether a pull of the image was begun whose outcome is not known."""
@@ -54,13 +55,12 @@ class ImageRecordFiles:
 
     def pulled(self, image_ref: str) -> PulledRecord | None:
         """Return the record of the image; None where there is none that can be read."""
-        content = self._read(self._pulled / file_name(image_ref), decode_record)
-        return decode_record(content) if content else None
+        return self._read(self._pulled / file_name(image_ref), decode_record)
 
     def pulled_refs(self) -> list[str]:
         """Return the reference of every record that can be read."""
-        contents = (self._read(path, decode_record) for path in _files(self._pulled))
-        return [decode_record(content).image_ref for content in contents if content]
+        records = (self._read(path, decode_record) for path in _files(self._pulled))
+        return [record.image_ref for record in records if record is not None]
 
     def write_pulled(self, record: PulledRecord) -> None:
         """Write the record, in place of an earlier one of the same image."""
@@ -82,12 +82,11 @@ class ImageRecordFiles:
             return
         sync_directory(path.parent)
 
-    def _read(self, path: Path, decode: Callable[[bytes], object]) -> bytes | None:
-        """Return the content of a file that `decode` accepts, else None."""
+    def _read(self, path: Path, decode: Callable[[bytes], T]) -> T | None:
+        """Return what `decode` makes of the file's content; None where there is no file or no record."""
         try:
             with path.open("rb") as file:
-                content = file.read(_MAX_BYTES)
-            decode(content)
+                return decode(file.read(_MAX_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, RecordError) as error:
@@ -96,7 +95,6 @@ class ImageRecordFiles:
                 why = error.strerror if isinstance(error, OSError) else error
                 log.warning("%s counts as no record of a pull: %s (remove it)", path, why)
             return None
-        return content
 
 
 def _files(directory: Path) -> Iterator[Path]:

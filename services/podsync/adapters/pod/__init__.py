@@ -1,1 +1,1 @@
-"""The files of one pod: directories, user namespace records, environment files, subpaths."""
+"""Reads and writes the files of one pod: directories, user namespace records, environment files, subpaths."""

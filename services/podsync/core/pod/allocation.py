@@ -150,11 +150,11 @@ def resize_event(pod: Object, what: str, generation: int, error: str = "") -> tu
     return severity, f"Resize{what.capitalize()}", f"Pod resize {what}: {go_json(details)}", ""
 
 
-def same_amounts(one: Resources | None, other: Resources | None) -> bool:
+def same_amounts(first: Resources | None, second: Resources | None) -> bool:
     """Return whether both have the same requests and limits, however the quantities are written."""
-    if one == other:
+    if first == second:
         return True
-    pair = {"resources": one}, {"resources": other}
+    pair = {"resources": first}, {"resources": second}
     return all(resource_list(pair[0], kind) == resource_list(pair[1], kind) for kind in ("requests", "limits"))
 
 
