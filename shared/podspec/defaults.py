@@ -10,9 +10,10 @@ from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec.image_name import default_pull_policy
 from shared.podspec.resources import container_totals, is_pod_level, main_containers, parse_resources, written
-from shared.podspec.schema import VOLUME_TYPES
+from shared.podspec.volume_types import TYPES, VOLUME_TYPES
 
 FILE_MODE = 0o644
+_WITH_MODE = {name for name, kind in TYPES.items() if "defaultMode" in kind.fields}
 TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 
 
@@ -102,9 +103,8 @@ def _default_references(source: dict[str, Any]) -> None:
 def _default_volume(volume: dict[str, Any]) -> None:
     if not any(kind in volume for kind in VOLUME_TYPES):
         volume["emptyDir"] = {}
-    for kind in ("secret", "configMap", "downwardAPI", "projected"):
-        if kind in volume:
-            volume[kind].setdefault("defaultMode", FILE_MODE)
+    for kind in volume.keys() & _WITH_MODE:
+        volume[kind].setdefault("defaultMode", FILE_MODE)
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
     if "image" in volume:

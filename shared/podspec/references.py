@@ -7,31 +7,12 @@ from typing import Any
 
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
+from shared.podspec.volume_types import TYPES
 
 MOST_REFERENCES = 2_000  # different Secrets and ConfigMaps of one pod
 
-# Volume types whose credentials are a Secret: type -> field of the reference (secretName is a bare name).
-_SECRET_FIELDS = {
-    "azureFile": "secretName",
-    "cephfs": "secretRef",
-    "cinder": "secretRef",
-    "csi": "nodePublishSecretRef",
-    "flexVolume": "secretRef",
-    "iscsi": "secretRef",
-    "rbd": "secretRef",
-    "scaleIO": "secretRef",
-    "secret": "secretName",
-    "storageos": "secretRef",
-}
-_VOLUMES = {
-    "configMap": "configmaps (via configmap volumes)",
-    "secret": "secrets (via secret volumes)",
-    "csi": "csidrivers (via CSI volumes)",
-    "glusterfs": "endpoints (via glusterFS volumes)",
-    "persistentVolumeClaim": "persistentvolumeclaims",
-    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
-    "azureFile": "secrets (via azureFile volumes)",
-}
+_SECRET_FIELDS = {name: kind.secret for name, kind in TYPES.items() if kind.secret}
+_VOLUMES = {name: kind.refers for name, kind in TYPES.items() if kind.refers}
 _PROJECTED = {
     "clusterTrustBundle": "clustertrustbundles",
     "configMap": "configmaps (via projected volumes)",

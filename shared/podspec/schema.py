@@ -9,21 +9,17 @@ from typing import Any
 
 from shared.model.schema import ListOf, MapOf, Scalar, Schema, Struct, is_of_type
 from shared.podspec.usual_values import UnusualError, usual_copy
+from shared.podspec.volume_types import FIELD_REF, LOCAL_REF, RESOURCE_REF, VOLUME_TYPES
 
 MAX_DEPTH = 100
 S, I, B, Q = Scalar.STRING, Scalar.INT64, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741
 I32, P = Scalar.INT32, Scalar.INT_OR_STRING
 STRINGS, STRING_MAP, AMOUNTS = ListOf(S), MapOf(S), MapOf(Q)
 
-_LOCAL_REF: Struct = {"name": S}
 _KEY_REF: Struct = {"name": S, "key": S, "optional": B}
-_FIELD_REF: Struct = {"apiVersion": S, "fieldPath": S}
-_RESOURCE_REF: Struct = {"containerName": S, "resource": S, "divisor": Q}
 _RESOURCES: Struct = {"limits": AMOUNTS, "requests": AMOUNTS, "claims": ListOf({"name": S, "request": S})}
 _SELINUX: Struct = {"user": S, "role": S, "type": S, "level": S}
 _PROFILE: Struct = {"type": S, "localhostProfile": S}
-_ITEMS = ListOf({"key": S, "path": S, "mode": I32})
-_DOWNWARD_ITEMS = ListOf({"path": S, "mode": I32, "fieldRef": _FIELD_REF, "resourceFieldRef": _RESOURCE_REF})
 
 _HTTP_GET: Struct = {
     "path": S, "port": P, "host": S, "scheme": S, "httpHeaders": ListOf({"name": S, "value": S}),
@@ -41,8 +37,8 @@ _ENV: Struct = {
     "name": S,
     "value": S,
     "valueFrom": {
-        "fieldRef": _FIELD_REF,
-        "resourceFieldRef": _RESOURCE_REF,
+        "fieldRef": FIELD_REF,
+        "resourceFieldRef": RESOURCE_REF,
         "configMapKeyRef": _KEY_REF,
         "secretKeyRef": _KEY_REF,
         "fileKeyRef": {"volumeName": S, "path": S, "key": S, "optional": B},
@@ -93,55 +89,6 @@ CONTAINER: Struct = {
     "stdin": B,
     "stdinOnce": B,
     "tty": B,
-}
-
-_PROJECTED_SOURCE: Struct = {
-    "secret": {"name": S, "items": _ITEMS, "optional": B},
-    "configMap": {"name": S, "items": _ITEMS, "optional": B},
-    "downwardAPI": {"items": _DOWNWARD_ITEMS},
-    "serviceAccountToken": {"audience": S, "expirationSeconds": I, "path": S},
-    "clusterTrustBundle": {},
-    "podCertificate": {},
-}
-
-# Every volume type there is: exactly one of these keys makes a volume, others in it are carried along.
-VOLUME_TYPES: Struct = {
-    "emptyDir": {"medium": S, "sizeLimit": Q},
-    "hostPath": {"path": S, "type": S},
-    "configMap": {"name": S, "items": _ITEMS, "defaultMode": I32, "optional": B},
-    "secret": {"secretName": S, "items": _ITEMS, "defaultMode": I32, "optional": B},
-    "downwardAPI": {"items": _DOWNWARD_ITEMS, "defaultMode": I32},
-    "projected": {"sources": ListOf(_PROJECTED_SOURCE), "defaultMode": I32},
-    "persistentVolumeClaim": {"claimName": S, "readOnly": B},
-    "ephemeral": {"volumeClaimTemplate": {}},
-    "image": {"reference": S, "pullPolicy": S},
-    "csi": {
-        "driver": S,
-        "readOnly": B,
-        "fsType": S,
-        "volumeAttributes": STRING_MAP,
-        "nodePublishSecretRef": _LOCAL_REF,
-    },
-    "nfs": {"server": S, "path": S, "readOnly": B},
-    "iscsi": {"secretRef": _LOCAL_REF},
-    "fc": {},
-    "gitRepo": {},
-    "glusterfs": {},
-    "cephfs": {"secretRef": _LOCAL_REF},
-    "rbd": {"secretRef": _LOCAL_REF},
-    "cinder": {"secretRef": _LOCAL_REF},
-    "azureFile": {"secretName": S},
-    "azureDisk": {},
-    "awsElasticBlockStore": {},
-    "gcePersistentDisk": {},
-    "flexVolume": {"driver": S, "secretRef": _LOCAL_REF},
-    "flocker": {},
-    "photonPersistentDisk": {},
-    "portworxVolume": {},
-    "quobyte": {},
-    "scaleIO": {"secretRef": _LOCAL_REF},
-    "storageos": {"secretRef": _LOCAL_REF},
-    "vsphereVolume": {},
 }
 
 _TOLERATION: Struct = {"key": S, "operator": S, "value": S, "effect": S, "tolerationSeconds": I}
@@ -199,7 +146,7 @@ POD: Struct = {
         "serviceAccountName": S,
         "serviceAccount": S,
         "automountServiceAccountToken": B,
-        "imagePullSecrets": ListOf(_LOCAL_REF),
+        "imagePullSecrets": ListOf(LOCAL_REF),
         "schedulerName": S,
         "schedulingGates": ListOf({"name": S}),
         "readinessGates": ListOf({"conditionType": S}),

@@ -13,21 +13,14 @@ from shared.podspec.containers import used_volumes
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.references import MOST_REFERENCES, referenced_objects
 from shared.podspec.resources import is_extended, resource_list
-from shared.podspec.schema import VOLUME_TYPES, join
+from shared.podspec.schema import join
+from shared.podspec.volume_types import PROJECTIONS, TYPES, VOLUME_TYPES
 
 MOST_CONTAINERS = 500  # of all kinds together
 MOST_VOLUMES = 1_000
 
-VOLUMES = frozenset(
-    (
-        "emptyDir", "hostPath", "image", "nfs", "secret", "configMap", "downwardAPI", "projected", "csi",
-        "persistentVolumeClaim", "ephemeral",
-    )
-)  # fmt: skip
-PERSISTENT_VOLUMES = frozenset(("hostPath", "local", "nfs", "csi"))
-PROJECTIONS = frozenset(
-    ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate")
-)
+VOLUMES = frozenset(name for name, kind in TYPES.items() if kind.mounted)
+PERSISTENT_VOLUMES = frozenset(name for name, kind in TYPES.items() if kind.mounted_persistent)
 
 
 class Effect(StrEnum):
@@ -157,7 +150,7 @@ def _of_volumes(pod: Object) -> Iterator[Unsupported]:
         if medium not in ("", "Memory"):
             yield MEDIUM.at(f"{path}.emptyDir.medium")
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
-            if unknown := sorted(source.keys() - PROJECTIONS):
+            if unknown := sorted(source.keys() - PROJECTIONS.keys()):
                 yield PROJECTION.at(join(f"{path}.projected.sources[{number}]", unknown[0]))
 
 

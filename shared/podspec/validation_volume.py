@@ -7,7 +7,7 @@ from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec import names
 from shared.podspec.field_errors import duplicate, each_invalid, forbidden, in_range, invalid, one_of, required
 from shared.podspec.field_ref import is_resource
-from shared.podspec.schema import VOLUME_TYPES
+from shared.podspec.volume_types import TYPES, VOLUME_TYPES
 
 _HOST_PATH_TYPES = (
     "", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice",
@@ -40,14 +40,13 @@ def _source(volume: dict[str, Any], path: str) -> list[str]:
     errors = [forbidden(f"{path}.{kind}", "may not specify more than 1 volume type") for kind in kinds[1:]]
     kind = kinds[0]
     source, here = volume[kind], f"{path}.{kind}"
+    errors += [required(f"{here}.{field}") for field in TYPES[kind].required if not source.get(field)]
     match kind:
         case "emptyDir":
             errors += _size_limit(source.get("sizeLimit"), f"{here}.sizeLimit")
         case "hostPath":
             errors += _host_path(source, here)
         case "image":
-            if not source.get("reference"):
-                errors.append(required(f"{here}.reference"))
             errors += one_of(f"{here}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES)
         case "downwardAPI" | "configMap" | "secret":
             errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
@@ -58,10 +57,6 @@ def _source(volume: dict[str, Any], path: str) -> list[str]:
                 for name, projection in part.items():
                     if isinstance(projection, dict):
                         errors += _items(name, projection, f"{here}.sources[{index}].{name}")
-        case "nfs":
-            errors += [required(f"{here}.{field}") for field in ("server", "path") if not source.get(field)]
-        case "persistentVolumeClaim":
-            errors += [] if source.get("claimName") else [required(f"{here}.claimName")]
     return errors
 
 

@@ -38,17 +38,10 @@ from shared.model.objects import Object, name, namespace
 from shared.podspec.containers import every_container
 from shared.podspec.ports import HostPort, host_ports
 from shared.podspec.qos import qos_class
+from shared.podspec.volume_types import TYPES
 
 # Field of a volume's source -> the directory of such volumes below pods/<uid>/volumes.
-DIRECTORIES = {
-    "emptyDir": "kubernetes.io~empty-dir",
-    "secret": "kubernetes.io~secret",
-    "configMap": "kubernetes.io~configmap",
-    "downwardAPI": "kubernetes.io~downward-api",
-    "projected": "kubernetes.io~projected",
-    "nfs": "kubernetes.io~nfs",
-    "csi": "kubernetes.io~csi",
-}
+DIRECTORIES = {name: kind.directory for name, kind in TYPES.items() if kind.directory}
 _ANY_IP = ("192.0.2.1",)  # stands for the pod's address, which it gets with its sandbox; no text shows it
 _NUMBERS = ("cpu_shares", "cpu_period", "cpu_quota", "memory_limit_in_bytes")
 

@@ -15,7 +15,8 @@ from shared.model.objects import Object
 from shared.podspec.containers import every_container
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.pod_source import MIRROR, is_mirror
-from shared.podspec.schema import VOLUME_TYPES, plain_copy, type_errors
+from shared.podspec.schema import plain_copy, type_errors
+from shared.podspec.volume_types import VOLUME_TYPES
 
 # It becomes the name of a directory and of a cgroup.
 _UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,126}[A-Za-z0-9])?", re.ASCII)

@@ -14,18 +14,18 @@ from services.volume.core.files_source import PartReader, RefusedPart
 from services.volume.core.volume_spec import Node, Refused
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.registry import PLUGINS, volume_spec
-from shared.podspec.schema import VOLUME_TYPES, type_errors
+from shared.podspec.schema import type_errors
 from shared.podspec.support import (
     MOST_CONTAINERS,
     MOST_VOLUMES,
     PERSISTENT_VOLUMES,
-    PROJECTIONS,
     TABLE,
     VOLUMES,
     Effect,
     unsupported,
     unsupported_persistent_volume,
 )
+from shared.podspec.volume_types import PROJECTIONS, VOLUME_TYPES
 from tests.unit.podsync.cri.container_messages import a_pod, built
 
 LIMITS = Path(__file__).parents[3] / "docs" / "limits.md"

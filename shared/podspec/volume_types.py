@@ -1,0 +1,118 @@
+"""The one table of volume types: what the API has of each, and what this agent does with it.
+
+A new type that the agent mounts is one row here, and its plugin in services/volume/plugins with a row in registry.py.
+"""
+
+from dataclasses import dataclass
+
+from shared.model.schema import ListOf, MapOf, Scalar, Struct
+
+_S, _B, _I32 = Scalar.STRING, Scalar.BOOLEAN, Scalar.INT32
+LOCAL_REF: Struct = {"name": _S}
+FIELD_REF: Struct = {"apiVersion": _S, "fieldPath": _S}
+RESOURCE_REF: Struct = {"containerName": _S, "resource": _S, "divisor": Scalar.QUANTITY}
+_ITEMS = ListOf({"key": _S, "path": _S, "mode": _I32})
+_DOWNWARD_ITEMS = ListOf({"path": _S, "mode": _I32, "fieldRef": FIELD_REF, "resourceFieldRef": RESOURCE_REF})
+# The sources of a projected volume; all of them are mounted.
+PROJECTIONS: Struct = {
+    "secret": {"name": _S, "items": _ITEMS, "optional": _B},
+    "configMap": {"name": _S, "items": _ITEMS, "optional": _B},
+    "downwardAPI": {"items": _DOWNWARD_ITEMS},
+    "serviceAccountToken": {"audience": _S, "expirationSeconds": Scalar.INT64, "path": _S},
+    "clusterTrustBundle": {},
+    "podCertificate": {},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumeType:
+    """One type. A type with the field `defaultMode` gets its default."""
+
+    fields: Struct  # those that this agent reads; others are carried along
+    in_pod: bool = True  # spec.volumes of a pod may have it
+    mounted: bool = False  # this agent mounts it, or what it stands for
+    mounted_persistent: bool = False  # this agent mounts a PersistentVolume of this type
+    directory: str = ""  # of such volumes below pods/<uid>/volumes, where each has one named as in the pod
+    required: tuple[str, ...] = ()  # fields that may not be empty
+    secret: str = ""  # field that names the Secret with its credentials or files
+    refers: str = ""  # the kind of API object that it names, in the words with which static pods are refused
+
+
+TYPES: dict[str, VolumeType] = {
+    "emptyDir": VolumeType(
+        fields={"medium": _S, "sizeLimit": Scalar.QUANTITY}, mounted=True, directory="kubernetes.io~empty-dir"
+    ),
+    "hostPath": VolumeType(fields={"path": _S, "type": _S}, mounted=True, mounted_persistent=True),
+    "configMap": VolumeType(
+        fields={"name": _S, "items": _ITEMS, "defaultMode": _I32, "optional": _B},
+        mounted=True,
+        directory="kubernetes.io~configmap",
+        refers="configmaps (via configmap volumes)",
+    ),
+    "secret": VolumeType(
+        fields={"secretName": _S, "items": _ITEMS, "defaultMode": _I32, "optional": _B},
+        mounted=True,
+        directory="kubernetes.io~secret",
+        secret="secretName",
+        refers="secrets (via secret volumes)",
+    ),
+    "downwardAPI": VolumeType(
+        fields={"items": _DOWNWARD_ITEMS, "defaultMode": _I32}, mounted=True, directory="kubernetes.io~downward-api"
+    ),
+    "projected": VolumeType(
+        fields={"sources": ListOf(PROJECTIONS), "defaultMode": _I32}, mounted=True, directory="kubernetes.io~projected"
+    ),
+    "persistentVolumeClaim": VolumeType(
+        fields={"claimName": _S, "readOnly": _B},
+        mounted=True,
+        required=("claimName",),
+        refers="persistentvolumeclaims",
+    ),
+    "ephemeral": VolumeType(
+        fields={"volumeClaimTemplate": {}}, mounted=True, refers="persistentvolumeclaims (via ephemeral volumes)"
+    ),
+    "image": VolumeType(fields={"reference": _S, "pullPolicy": _S}, mounted=True, required=("reference",)),
+    "csi": VolumeType(
+        fields={
+            "driver": _S,
+            "readOnly": _B,
+            "fsType": _S,
+            "volumeAttributes": MapOf(_S),
+            "nodePublishSecretRef": LOCAL_REF,
+        },
+        mounted=True,
+        mounted_persistent=True,
+        directory="kubernetes.io~csi",
+        secret="nodePublishSecretRef",
+        refers="csidrivers (via CSI volumes)",
+    ),
+    "nfs": VolumeType(
+        fields={"server": _S, "path": _S, "readOnly": _B},
+        mounted=True,
+        mounted_persistent=True,
+        directory="kubernetes.io~nfs",
+        required=("server", "path"),
+    ),
+    "local": VolumeType(fields={}, in_pod=False, mounted_persistent=True),
+    "iscsi": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
+    "fc": VolumeType(fields={}),
+    "gitRepo": VolumeType(fields={}),
+    "glusterfs": VolumeType(fields={}, refers="endpoints (via glusterFS volumes)"),
+    "cephfs": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
+    "rbd": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
+    "cinder": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
+    "azureFile": VolumeType(fields={"secretName": _S}, secret="secretName", refers="secrets (via azureFile volumes)"),
+    "azureDisk": VolumeType(fields={}),
+    "awsElasticBlockStore": VolumeType(fields={}),
+    "gcePersistentDisk": VolumeType(fields={}),
+    "flexVolume": VolumeType(fields={"driver": _S, "secretRef": LOCAL_REF}, secret="secretRef"),
+    "flocker": VolumeType(fields={}),
+    "photonPersistentDisk": VolumeType(fields={}),
+    "portworxVolume": VolumeType(fields={}),
+    "quobyte": VolumeType(fields={}),
+    "scaleIO": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
+    "storageos": VolumeType(fields={"secretRef": LOCAL_REF}, secret="secretRef"),
+    "vsphereVolume": VolumeType(fields={}),
+}
+# The fields of each type that spec.volumes may have: exactly one of these keys makes a volume.
+VOLUME_TYPES: Struct = {name: kind.fields for name, kind in TYPES.items() if kind.in_pod}
