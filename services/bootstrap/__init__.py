@@ -1,4 +1,4 @@
-"""bootstrap: evaluates the configuration and keeps the credentials that the other six services start with.
+"""Evaluates the configuration, and keeps the credentials with which the other six services start.
 
 Purpose
     Reads flags and configuration, refuses what cannot work with one line per problem, provides the serving certificate,

@@ -27,7 +27,7 @@ def build(context: Context, startup: BootstrapStartup) -> "Bootstrap":
 
 
 class Bootstrap:
-    """Owns the stream `certificates`."""
+    """The service bootstrap, after its startup. It owns the stream `certificates`."""
 
     def __init__(self, context: Context, startup: BootstrapStartup) -> None:
         self._context, self._config = context, context.config

@@ -34,7 +34,9 @@ SECTIONS = {
     "Other": ("support-bundle", "completion", "help", "version"),
 }
 _INTERRUPTED = 130  # exit code, as that of a program that SIGINT has ended
-LONGEST = 60  # characters of a command's line in a list of commands: two columns fit into a terminal of 80
+MAX_SUMMARY_CHARACTERS = (
+    60  # characters of a command's line in a list of commands: two columns fit into a terminal of 80
+)
 
 
 class SectionedGroup(click.Group):
@@ -58,7 +60,10 @@ class SectionedGroup(click.Group):
         width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
             with formatter.section(title):
-                rows = [(f"{name:{width}}", self.commands[name].get_short_help_str(LONGEST)) for name in names]
+                rows = [
+                    (f"{name:{width}}", self.commands[name].get_short_help_str(MAX_SUMMARY_CHARACTERS))
+                    for name in names
+                ]
                 formatter.write_dl(rows)
 
 

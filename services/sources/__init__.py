@@ -1,4 +1,4 @@
-"""Which pods this node is to run, and everything that is read from the API server.
+"""Decides which pods this node is to run, and reads everything that is read from the API server.
 
 Purpose
     Merges the static pod path (a directory or one file), the static pod URL, the manifests applied to a node without a

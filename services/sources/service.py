@@ -1,4 +1,4 @@
-"""Builds sources: the sources of pods, the streams and their owners, the answers to requests."""
+"""Builds the parts of sources and connects them: the sources of pods, the streams and the answers to requests."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of
 
 
 def build(context: Context) -> "Sources":
-    """The service for `services.frame.launch`."""
+    """Return the service for `services.frame.launch`."""
     config = context.config
     if not config.joins_cluster:
         return Sources(context, None)
@@ -51,13 +51,14 @@ def build(context: Context) -> "Sources":
 
 
 class Part(Protocol):
-    """What runs until cancelled."""
+    """A part of sources that runs until cancelled."""
 
     async def run(self) -> None: ...
 
 
 class Sources:
-    """The one owner of `pods.desired`, and the one reader of the API server. `clients`: None = the node runs alone."""
+    """The service sources: the only owner of `pods.desired`, and the only reader of the API server. `clients` None =
+    the node runs alone."""
 
     def __init__(self, context: Context, clients: Clients | None) -> None:
         config, bus, clock = context.config, context.bus, context.clock
@@ -90,7 +91,7 @@ class Sources:
             self._parts.append(ManifestEndpoint(store, config.run_dir, troubles, static.make_pod))
 
     async def run(self) -> None:
-        """Publish the pods of the sources, now and at every change. An error of a part ends all."""
+        """Publish the pods of the sources now and at every change. An error of one part ends all of them."""
         async with asyncio.TaskGroup() as running:
             for part in self._parts:
                 running.create_task(part.run())

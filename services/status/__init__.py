@@ -1,4 +1,4 @@
-"""What the node and its pods are reported to be; the one process that writes to the API server.
+"""Reports the node and its pods: status is the only process that writes their objects to the API server.
 
 Purpose
     Decides the node's Ready condition from the observations of pleg and the beats of the processes that pods need

@@ -13,7 +13,7 @@ from services.frame.restarted import restarted
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, LocalHost
-from services.status.adapters.outage_gate import gated
+from services.status.adapters.outage_gate import gate_clients
 from services.status.controllers.claim_statuses import ClaimStatuses
 from services.status.controllers.csi_node import CsiNodeReconciler
 from services.status.controllers.event_intake import EventIntake
@@ -50,8 +50,8 @@ def build(context: Context) -> "Status":
 def clients_of(
     config: EffectiveConfig, refused: Callable[[int], None], metrics: Registry, tracer: Tracer | None = None
 ) -> Clients:
-    """The clients of a cluster member, none of them connected yet. `refused` takes the version of credentials that got
-    a 401."""
+    """Return the clients of a cluster member, none of them connected yet. `refused` receives the version of credentials
+    that a 401 answered."""
     run_dir, timeout = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
     client = partial(kube_client, run_dir, refused=refused, metrics=metrics, tracer=tracer)
     qps, burst = rate_share("status", config.kube_api_qps, config.kube_api_burst)
@@ -67,7 +67,7 @@ def clients_of(
 
 
 class Status:
-    """The parts and their connections. `clients` None = the node runs alone: conditions and Events are only logged."""
+    """The service status. `clients` None = the node runs alone: conditions and Events are only logged."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Status:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
-        self._clients = clients = None if clients is None else gated(clients)
+        self._clients = clients = None if clients is None else gate_clients(clients)
         sink: EventSink | None = None
         if clients is not None:
             run_dir = Path(self._config.run_dir)
@@ -87,7 +87,7 @@ class Status:
         events = EventIntake(context, sink)
         records = Checkpoint(Path(self._config.root_dir, "status"), Path(self._config.run_dir, "status"))
         self.node_conditions = conditions = NodeConditionEvaluator(context, records, events.record_node_event)
-        reviews = Reviews(context, clients)
+        Reviews(context, clients)
         ClaimStatuses(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": conditions.run}
         systemd = Systemd(context, supervisor_process())
@@ -115,11 +115,11 @@ class Status:
             on_uid=owned_by,
             chance=chance,
         )
-        self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run, "reviews": reviews.run}
+        self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run}
         self._parts |= {"events": sink.run, "CSINode": csi_node.run}
 
     async def run(self) -> None:
-        """Run every task until cancelled; one that fails is started again and disturbs no other."""
+        """Run every task until cancelled. A task that fails is started again and disturbs no other one."""
         try:
             async with asyncio.TaskGroup() as running:
                 for name, run in self._parts.items():

@@ -14,8 +14,6 @@ from bus.messages.streams import (
     OBJECTS_CHANGED,
     PLUGINS_REGISTERED,
     PODS_VOLUMES,
-    VOLUMES_IN_USE,
-    VOLUMES_MOUNTED,
     VOLUMES_REPORTED,
     events_of,
 )
@@ -23,7 +21,6 @@ from bus.messages.volume import GetVolumeUsage, PrepareSubpath, ReleaseSubpaths
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.restarted import restarted
-from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.plugin_sockets import PluginSockets
@@ -42,7 +39,6 @@ from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.controllers.volume_usage import VolumeUsages
-from services.volume.core import gates
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.attachments import Attachments
 from services.volume.core.plugin_answers import CSI
@@ -59,8 +55,8 @@ def build(context: Context) -> "Volume":
 
 
 class Volume:
-    """The one owner of `volumes.mounted` and `plugins.registered`, and the only process that mounts. `calls`: what acts
-    on disk and mounts, None = the plugins."""
+    """The service volume: the only owner of `volumes.mounted` and `plugins.registered`, and the only process that
+    mounts. `calls`: performs the operations, None = the plugins do."""
 
     def __init__(self, context: Context, plugins: Plugins = PLUGINS, calls: PluginCalls | None = None) -> None:
         bus, clock, root = context.bus, context.clock, context.config.root_dir
@@ -69,13 +65,7 @@ class Volume:
         certificates = PodCertificates(bus, clock, context.config.node_name, random.random)
         content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)), certificates)
         claims = ClaimReads(content)
-        populator = DesiredStateOfWorldPopulator(
-            plugins, host_resources.read(), clock, failures, claims, changed,
-            node_name=context.config.node_name,
-            alone=not context.config.joins_cluster,
-            gates=gates.enabled(context.config.feature_gates),
-            file_label=host_resources.file_label(),
-        )  # fmt: skip
+        populator = DesiredStateOfWorldPopulator(context, plugins, failures, claims, changed)
         reconciler = self.reconciler = Reconciler(
             populator.desired,
             ActualStateOfWorld(),
@@ -87,19 +77,24 @@ class Volume:
         called = partial(call_in_loop, asyncio.get_running_loop(), metrics.driver_called)
         drivers = CsiDrivers(partial(registration.endpoint, CSI), called)
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins, drivers)
-        executor = OperationExecutor(
-            reconciler, calls, content, clock, failures, context.deadlines, metrics,
-            VolumeExpansion(bus, clock, content, claims.reread), context.tracer,
-        )  # fmt: skip
-        self._limits = CsiLimits(clock, content, registration, reconciler, changed.of)
+        expansion = VolumeExpansion(bus, clock, content, claims.reread)
+        executor = OperationExecutor(context, reconciler, calls, content, failures, metrics, expansion)
+        self._limits = CsiLimits(clock, content, registration, reconciler, changed.add_pods)
         warn_of_swapped_memory(events := EventRecorder(bus.own(events_of("volume")), clock), context.config.node_name)
         self._usages = VolumeUsages(reconciler, calls, clock)
-        subpaths = SubpathRequests(reconciler, executor, changed.of)
+        subpaths = SubpathRequests(reconciler, executor, changed.add_pods)
         self._reconciliation = Reconciliation(
-            bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
-            limits=self._limits, mounted=bus.own(VOLUMES_MOUNTED), in_use=bus.own(VOLUMES_IN_USE), events=events,
-            root_dir=root, sync_period=context.config.sync_frequency, changed=changed,
-        )  # fmt: skip
+            context,
+            failures=failures,
+            reconciler=reconciler,
+            executor=executor,
+            content=content,
+            claims=claims,
+            subpaths=subpaths,
+            limits=self._limits,
+            events=events,
+            changed=changed,
+        )
         registration.on_change = self._reconciliation.on_drivers
 
         def on_node(change: Change[NodeObject]) -> None:

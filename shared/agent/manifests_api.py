@@ -2,5 +2,5 @@
 
 SOCKET = "manifests.sock"  # below the run directory
 PATH = "/manifests"
-LARGEST = 3 << 19  # bytes of a submission and of its file: what etcd takes
+MAX_SUBMISSION_BYTES = 3 << 19  # bytes of a submission and of its file: what etcd takes
 DIRECTORY = "bulkhead/manifests"  # of the files, below the root directory

@@ -16,7 +16,7 @@ READY, WATCHDOG = "READY=1", "WATCHDOG=1"
 
 log = logging.getLogger(__name__)
 
-_SHORTEST = 1_000_000  # microseconds that WATCHDOG_USEC must exceed
+_MIN_WATCHDOG_MICROSECONDS = 1_000_000  # microseconds that WATCHDOG_USEC must exceed
 _AGAIN = 1.0  # seconds until the one repetition of a ping that could not be sent
 _WHERE = "set WatchdogSec= of the unit"
 
@@ -36,7 +36,7 @@ def watchdog_interval(environment: Mapping[str, str], main_process: int) -> floa
         raise OperatorError(f'is "{process}", not a process id', where="WATCHDOG_PID", remedy="unset it")
     if process and _number(process) != main_process:
         return 0.0
-    if microseconds <= _SHORTEST:
+    if microseconds <= _MIN_WATCHDOG_MICROSECONDS:
         what = f"is {timeout}: a second or less cannot be kept"
         raise OperatorError(what, where="WATCHDOG_USEC", remedy=f"{_WHERE} to more than 1s, or to 0")
     return microseconds / 2e6

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.config.decoding import decode
-from shared.config.document import LARGEST_FILE, Document, read_documents, too_large
+from shared.config.document import MAX_FILE_BYTES, Document, read_documents, too_large
 from shared.config.durations import parse_nanoseconds
 from shared.config.effective import CredentialProvider
 from shared.config.findings import ERROR, Findings
@@ -107,7 +107,7 @@ def _text(file: Path, findings: Findings) -> str | None:
             findings.add("", f"{file} is no file", "give a CredentialProviderConfig file", _CONFIG)
             return None
         with file.open("rb") as opened:
-            content = opened.read(LARGEST_FILE + 1)
+            content = opened.read(MAX_FILE_BYTES + 1)
         if why := too_large(len(content)):
             findings.add("", f"{file} {why}", "give a CredentialProviderConfig", _CONFIG)
             return None

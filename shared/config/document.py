@@ -19,10 +19,10 @@ from shared.yaml_reader.scalars import key_text
 
 # Real files have some hundred values in some thousand characters. A ConfigMap, from which operators write such files,
 # holds at most 1 MiB; a configuration of more than a quarter of that is a mistake, and reading it would only cost.
-LARGEST_FILE = 256 * 1024  # bytes
+MAX_FILE_BYTES = 256 * 1024  # bytes
 _LIMITS = Limits(depth=50, values=20_000, characters=400_000)
-_MOST_DOCUMENTS = 20  # two of them are read
-_LONGEST_KEY = 500  # characters of a dotted key; every key below repeats it
+_MAX_DOCUMENTS = 20  # two of them are read
+_MAX_KEY_CHARACTERS = 500  # characters of a dotted key; every key below repeats it
 _HEADERS = "header"  # staticPodURLHeader, however it is misspelt: its values are secrets
 
 
@@ -51,8 +51,8 @@ def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
         for event in events:
             if not isinstance(event, yaml.DocumentStartEvent):
                 continue
-            if len(documents) == _MOST_DOCUMENTS:
-                findings.add("", f"holds more than {_MOST_DOCUMENTS} documents", "remove some", _place(file, event))
+            if len(documents) == _MAX_DOCUMENTS:
+                findings.add("", f"holds more than {_MAX_DOCUMENTS} documents", "remove some", _place(file, event))
                 break
             first = next(events)
             place = _place(file, first)
@@ -75,7 +75,7 @@ def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
 
 def too_large(size: int) -> str:
     """Why a file of this many bytes is not read; "" when it is."""
-    return f"has more than {LARGEST_FILE // 1024} KiB" if size > LARGEST_FILE else ""
+    return f"has more than {MAX_FILE_BYTES // 1024} KiB" if size > MAX_FILE_BYTES else ""
 
 
 def _place(file: str, event: yaml.Event) -> str:
@@ -126,10 +126,12 @@ class _Reader(Reader):
         name = None if why else key_text(value)
         if not why and not name:
             why = "is not a string"
-        if not why and name and len(self.key) + 1 + len(name) > _LONGEST_KEY:
+        if not why and name and len(self.key) + 1 + len(name) > _MAX_KEY_CHARACTERS:
             why = f"has {len(name)} characters"
         if why:
-            self._findings.add(self.key[:_LONGEST_KEY], f"has a key that {why}", "remove it", _place(self._file, event))
+            self._findings.add(
+                self.key[:_MAX_KEY_CHARACTERS], f"has a key that {why}", "remove it", _place(self._file, event)
+            )
             return None
         return name
 

@@ -9,12 +9,12 @@ import select
 import stat
 from dataclasses import dataclass, field
 
-from shared.config.document import LARGEST_FILE, Document, read_documents, too_large
+from shared.config.document import MAX_FILE_BYTES, Document, read_documents, too_large
 from shared.config.findings import WARNING, Findings
 
 KIND, API_VERSION = "KubeletConfiguration", "kubelet.config.k8s.io/v1beta1"
-_MOST_ENTRIES = 10_000  # of the whole directory; a mistyped one, such as /, has no end
-_MOST_BYTES = 4 * LARGEST_FILE
+_MAX_ENTRIES = 10_000  # of the whole directory; a mistyped one, such as /, has no end
+_MAX_BYTES = 4 * MAX_FILE_BYTES
 _PIPE_TIMEOUT = 5000  # milliseconds to wait for the writer of a pipe
 _FLAG = "--config-dir"
 
@@ -44,15 +44,15 @@ def read_drop_ins(directory: str, findings: Findings) -> DropIns:
         )
         return found
     except OverflowError:
-        what = f"{directory} holds more than {_MOST_ENTRIES} files and directories"
+        what = f"{directory} holds more than {_MAX_ENTRIES} files and directories"
         findings.add("", what, "name the directory of the drop-ins", place=_FLAG)
         return found
     size = 0
     for file in files:
         text = read_text(file, findings, file)
         size += len(text or "")
-        if size > _MOST_BYTES:
-            what = f"{directory}: the drop-ins have more than {_MOST_BYTES // 1024} KiB in all"
+        if size > _MAX_BYTES:
+            what = f"{directory}: the drop-ins have more than {_MAX_BYTES // 1024} KiB in all"
             findings.add("", what, "remove some", place=_FLAG)
             return found
         if text is not None and (document := _read(text, file, findings)):
@@ -68,13 +68,13 @@ def _walk(directory: str, ignored: list[str]) -> list[str]:
     while pending:
         path = pending.pop()
         entries += 1
-        if entries > _MOST_ENTRIES:
+        if entries > _MAX_ENTRIES:
             raise OverflowError
         if stat.S_ISDIR(os.lstat(path).st_mode):
             with os.scandir(path) as listing:
-                below = [entry.path for entry in itertools.islice(listing, _MOST_ENTRIES)]
+                below = [entry.path for entry in itertools.islice(listing, _MAX_ENTRIES)]
             pending += sorted(below, reverse=True)
-            if entries + len(pending) > _MOST_ENTRIES:
+            if entries + len(pending) > _MAX_ENTRIES:
                 raise OverflowError
         else:
             extension = b"." + path.rpartition(b".")[2] if b"." in path.rpartition(b"/")[2] else b""
@@ -141,10 +141,10 @@ def _await_writer(fd: int) -> None:
 def _content(fd: int, *, is_pipe: bool) -> bytes:
     """What the file holds, and of a longer one just too much. Raises OSError."""
     content = b""
-    while len(content) <= LARGEST_FILE:
+    while len(content) <= MAX_FILE_BYTES:
         if is_pipe:
             _await_writer(fd)
-        block = os.read(fd, LARGEST_FILE + 1 - len(content))
+        block = os.read(fd, MAX_FILE_BYTES + 1 - len(content))
         if not block:
             break
         content += block

@@ -4,8 +4,8 @@ import re
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
-_LARGEST = 2**63 - 1  # Go keeps nanoseconds in an int64
-_LONGEST = 200  # characters; every real duration is shorter
+_MAX_NANOSECONDS = 2**63 - 1  # Go keeps nanoseconds in an int64
+_MAX_CHARACTERS = 200  # characters; every real duration is shorter
 
 
 def parse_nanoseconds(text: str) -> int:
@@ -13,7 +13,7 @@ def parse_nanoseconds(text: str) -> int:
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return 0
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARACTERS:
         raise ValueError("is too long for a duration")
     position, total = 0, 0
     while match := _PART.match(rest, position):
@@ -24,7 +24,7 @@ def parse_nanoseconds(text: str) -> int:
         position = match.end()
     if position == 0 or position != len(rest):
         raise ValueError(f'"{text}" is not a duration')
-    if total > _LARGEST:
+    if total > _MAX_NANOSECONDS:
         raise ValueError(f'"{text}" is longer than a duration can be')
     return sign * total
 

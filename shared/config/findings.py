@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-_MOST = 100  # findings that are kept; the operator corrects those first
-_LONGEST = 500  # characters of one part of a line
+_MAX_FINDINGS = 100  # findings that are kept; the operator corrects those first
+_MAX_PART_CHARACTERS = 500  # characters of one part of a line
 
 ERROR = "error"  # the configuration cannot be used
 STRICT = "strict"  # the key is ignored and the kubelet at most logs it; `bulkhead config check` counts it as an error
@@ -61,7 +61,7 @@ class Findings:
     @property
     def full(self) -> bool:
         """Whether what is added now will only be counted."""
-        return len(self.found) >= _MOST
+        return len(self.found) >= _MAX_FINDINGS
 
     def place_of(self, key: str) -> str:
         """The place of the key, or of the nearest enclosing one that was given."""
@@ -102,8 +102,8 @@ class Findings:
 def _one_line(given: Any) -> str:
     """The text without line breaks and control characters, and not without end."""
     text = str(given)
-    if len(text) > _LONGEST:
-        text = f"{text[: _LONGEST - 60]}…{text[-50:]}"
+    if len(text) > _MAX_PART_CHARACTERS:
+        text = f"{text[: _MAX_PART_CHARACTERS - 60]}…{text[-50:]}"
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -10,13 +10,13 @@ from typing import Any
 from shared.config.fields import FlagKind
 from shared.log.klog import go_quote
 
-_LONGEST_SHOWN = 200  # characters of a bad value
+_MAX_SHOWN_CHARACTERS = 200  # characters of a bad value
 MASKED = "<masked>"
 
 
 def shown(text: str) -> str:
     """A bad value for a message: quoted, and cut where it is long."""
-    return go_quote(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…")
+    return go_quote(text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…")
 
 
 def value_text(kind: FlagKind, value: Any) -> str:

@@ -23,9 +23,9 @@ _INTEGER = re.compile(
     r"[+-]?(0|[1-9](_?[0-9])*|0(_?[0-7])+|0[oO](_?[0-7])+|0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+)", re.ASCII
 )
 _FLOAT = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
-_LONGEST_NUMBER = 400  # characters
+_MAX_NUMBER_CHARACTERS = 400  # characters
 _UNITS = ("ns", "us", "µs", "μs", "ms", "s", "m", "h")
-_LONGEST_ADDRESS = 64
+_MAX_ADDRESS_CHARACTERS = 64
 _VERSION = re.compile(r"(v[0-9]+\.[0-9]+\.[0-9]+)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?", re.ASCII)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -69,7 +69,7 @@ def _integer(bits: int) -> Callable[[str, Any], int]:
             raise ValueError(f"strconv.ParseInt: parsing {shown(text)}: invalid syntax")
         digits = text.lstrip("+-")
         octal = digits[0] == "0" and digits[1:2] in {"", "_", *"01234567"}
-        value = int(digits, 8 if octal else 0) if len(digits) <= _LONGEST_NUMBER else 2**bits
+        value = int(digits, 8 if octal else 0) if len(digits) <= _MAX_NUMBER_CHARACTERS else 2**bits
         value = -value if text[0] == "-" else value
         if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
             raise ValueError(f"strconv.ParseInt: parsing {shown(text)}: value out of range")
@@ -81,13 +81,13 @@ def _integer(bits: int) -> Callable[[str, Any], int]:
 def _level(text: str, _before: Any = None) -> int:
     if not re.fullmatch("[0-9]+", text, re.ASCII):
         raise ValueError(f"strconv.ParseUint: parsing {shown(text)}: invalid syntax")
-    if len(text) > _LONGEST_NUMBER or int(text) >= 2**31:
+    if len(text) > _MAX_NUMBER_CHARACTERS or int(text) >= 2**31:
         raise ValueError(f"strconv.ParseUint: parsing {shown(text)}: value out of range")
     return int(text)
 
 
 def _float(text: str, _before: Any) -> float:
-    if len(text) > _LONGEST_NUMBER or not _FLOAT.fullmatch(text):
+    if len(text) > _MAX_NUMBER_CHARACTERS or not _FLOAT.fullmatch(text):
         raise ValueError(f"strconv.ParseFloat: parsing {shown(text)}: invalid syntax")
     return float(text)
 
@@ -154,7 +154,7 @@ def _ip(text: str, _before: Any) -> Any:
     # Zeros in front count for nothing, as they did before Go refused them.
     plain = re.sub(r"(^|[.:])0+(?=[0-9]+(\.|$))", r"\1", text, flags=re.ASCII) if "." in text else text
     try:
-        if len(text) > _LONGEST_ADDRESS or "%" in text:
+        if len(text) > _MAX_ADDRESS_CHARACTERS or "%" in text:
             raise ValueError
         return str(ipaddress.ip_address(plain))
     except ValueError:
@@ -231,7 +231,7 @@ def _version(text: str, _before: Any) -> str:
     if text == "raw":
         return text
     if text.startswith("v"):
-        match = _VERSION.fullmatch(text) if len(text) <= _LONGEST_NUMBER else None
+        match = _VERSION.fullmatch(text) if len(text) <= _MAX_NUMBER_CHARACTERS else None
         if match is None:
             raise ValueError(f"{shown(text)} is not a version such as {KUBERNETES_RELEASE}-1")
         if match[1] != KUBERNETES_RELEASE:

@@ -16,7 +16,7 @@ from shared.config.spelling import closest, why_unusable
 from shared.log.klog import go_quote
 
 _SHORTHANDS = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
-_LONGEST = 131072  # bytes of one argument; Linux passes no longer one to a program
+_MAX_ARGUMENT_BYTES = 131072  # bytes of one argument; Linux passes no longer one to a program
 _REMEDIES = {
     FlagKind.BOOL: "give true or false, after =",
     FlagKind.INT32: "give a whole number",
@@ -205,8 +205,10 @@ def _check(argument: str, number: int) -> None:
     """Refuse what no message can carry, or no program is ever given. Raises _BadArgumentError."""
     if why := why_unusable(argument):
         raise _BadArgumentError(f"flags: argument {number} {why} (remove it)")
-    if (size := len(argument.encode())) > _LONGEST:
-        raise _BadArgumentError(f"flags: argument {number} has {size} bytes, at most {_LONGEST} can be (use a file)")
+    if (size := len(argument.encode())) > _MAX_ARGUMENT_BYTES:
+        raise _BadArgumentError(
+            f"flags: argument {number} has {size} bytes, at most {_MAX_ARGUMENT_BYTES} can be (use a file)"
+        )
 
 
 def _cut(text: str) -> str:

@@ -18,7 +18,7 @@ from shared.host.machine import meminfo
 from shared.model.quantity import NANO, Quantity, QuantityError, parse_quantity
 
 _CGROUPS = "sys/fs/cgroup"
-_MOST_NUMA_NODES = 8
+_MAX_NUMA_NODES = 8
 _WITHOUT_CONTROLLERS = ("systemd", "unified")
 
 
@@ -148,7 +148,7 @@ def _kept_back(data: dict[str, Any], resource: str, memory: int) -> Quantity | N
 def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     policy, nodes = data.get("topologyManagerPolicy") or "none", facts.numa_nodes
     limits = dict(pairs(data, "topologyManagerPolicyOptions"))
-    most = numa_limit(limits.get("max-allowable-numa-nodes", "")) or _MOST_NUMA_NODES
+    most = numa_limit(limits.get("max-allowable-numa-nodes", "")) or _MAX_NUMA_NODES
     if policy != "none" and len(nodes) > most:
         what = f"is {policy}, which is unsupported on machines with more than {most} NUMA Nodes; here are {len(nodes)}"
         findings.add("topologyManagerPolicy", what, "set it to none, or raise max-allowable-numa-nodes in the options")

@@ -25,7 +25,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAMESPACED = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")  # and kernel.sem
-_MOST_CPUS = 200_000  # repetitions included; a longer list is none, and would only cost
+_MAX_CPUS = 200_000  # repetitions included; a longer list is none, and would only cost
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
 
 
@@ -151,7 +151,7 @@ def parse_cpus(text: str) -> frozenset[int] | None:
             return None
         listed = range(int(match[1]), int(match[2] or match[1]) + 1)
         spent += len(listed)
-        if spent > _MOST_CPUS:
+        if spent > _MAX_CPUS:
             return None
         cpus.update(listed)
     return frozenset(cpus)

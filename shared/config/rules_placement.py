@@ -16,7 +16,8 @@ CPU_OPTIONS = {  # -> the gate it needs
 }  # fmt: skip
 _CONFLICTS = ((_FULL, _ACROSS_CORES), (_ACROSS_NUMA, _ACROSS_CORES), (_UNCORE, _ACROSS_CORES), (_UNCORE, _ACROSS_NUMA))
 _CPU_KEY, _TOPOLOGY_KEY = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions"
-_CLOSEST, _MOST_NODES, _FEWEST = "prefer-closest-numa-nodes", "max-allowable-numa-nodes", 8
+_PREFER_CLOSEST, _MAX_NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+_MIN_NUMA_NODES = 8  # that `max-allowable-numa-nodes` permits
 
 
 def check_placement(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
@@ -63,14 +64,14 @@ def _check_topology(data: dict[str, Any], findings: Findings) -> None:
         return
     for name, text in options:
         inner = f".{name}"
-        if name == _CLOSEST:
+        if name == _PREFER_CLOSEST:
             if truth(text) is None:
                 note(findings, _TOPOLOGY_KEY, inner, f'is "{text}", must be true or false', "change it")
-        elif name != _MOST_NODES:
-            remedy = f"options are {_CLOSEST}, {_MOST_NODES}"
+        elif name != _MAX_NODES:
+            remedy = f"options are {_PREFER_CLOSEST}, {_MAX_NODES}"
             note(findings, _TOPOLOGY_KEY, inner, f'"{name}" is not an option', remedy)
-        elif (most := numa_limit(text)) is None or most < _FEWEST:
-            what = f'is "{text}", must be a whole number of at least {_FEWEST}'
+        elif (most := numa_limit(text)) is None or most < _MIN_NUMA_NODES:
+            what = f'is "{text}", must be a whole number of at least {_MIN_NUMA_NODES}'
             note(findings, _TOPOLOGY_KEY, inner, what, "change it or leave it out")
 
 

@@ -19,7 +19,7 @@ from shared.plugin_grpc.grpc_codes import code_name
 _SERVICE = "/containerd.services.content.v1.Content"
 _METADATA = (("containerd-namespace", "k8s.io"),)  # of what containerd pulls for CRI
 _ANSWER_SECONDS = 2.0
-_MOST_BLOBS = 10_000  # of one repository
+_MAX_BLOBS = 10_000  # of one repository
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")  # what a filter takes as it is
 _SOURCE = "containerd.io/distribution.source"
 _OPTIONS = (
@@ -61,7 +61,7 @@ class ContainerdContent:
                 )
                 for info in answer.info
             ]
-            if len(found) >= _MOST_BLOBS:
+            if len(found) >= _MAX_BLOBS:
                 break
         return tuple(found)
 

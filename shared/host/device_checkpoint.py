@@ -16,8 +16,8 @@ from shared.podspec.resources import is_extended
 log = logging.getLogger(__name__)
 
 CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")  # whatever the root directory is
-_LARGEST = 16 * 2**20  # bytes; an entry has some hundred
-_MOST = 256  # resources
+_MAX_FILE_BYTES = 16 * 2**20  # bytes; an entry has some hundred
+_MAX_RESOURCES = 256  # resources
 
 
 class DeviceCheckpoint:
@@ -50,9 +50,9 @@ def _read(path: Path) -> frozenset[str]:
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("not a regular file")
-        content = file.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise ValueError(f"longer than {_LARGEST >> 20} MiB")
+        content = file.read(_MAX_FILE_BYTES + 1)
+    if len(content) > _MAX_FILE_BYTES:
+        raise ValueError(f"longer than {_MAX_FILE_BYTES >> 20} MiB")
     try:
         checkpoint = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -61,6 +61,6 @@ def _read(path: Path) -> frozenset[str]:
     registered = data.get("RegisteredDevices") if isinstance(data, dict) else None
     if registered is None:
         return frozenset()
-    if not isinstance(registered, dict) or len(registered) > _MOST:
+    if not isinstance(registered, dict) or len(registered) > _MAX_RESOURCES:
         raise ValueError("no checkpoint of a device manager")
     return frozenset(name for name in registered if is_extended(name) and not qualified_name(name))

@@ -6,7 +6,7 @@ from pathlib import Path
 _PROC_NET = Path("/proc/net")
 _LISTENS = "0A"  # the state of a TCP socket
 _TABLES = {"tcp": ("TCP", _LISTENS), "tcp6": ("TCP", _LISTENS), "udp": ("UDP", "07"), "udp6": ("UDP", "07")}
-_MOST_BYTES = 64 << 20  # of one table, a line has 150
+_MAX_BYTES = 64 << 20  # of one table, a line has 150
 
 
 def listening(port: int) -> frozenset[str]:
@@ -40,7 +40,7 @@ def _receiving(table: Path, state: str) -> Iterator[tuple[int, str]]:
     """Port and inode of each socket of the table in this state."""
     try:
         with table.open(encoding="ascii") as file:
-            lines = file.read(_MOST_BYTES).splitlines()[1:]
+            lines = file.read(_MAX_BYTES).splitlines()[1:]
     except OSError:
         return  # without IPv6 there is no such table
     for fields in map(str.split, lines):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 _CONTEXTS = Path("/usr/share/containers/selinux/contexts")  # else in the directory of the policy
 _SELINUXFS = Path("/sys/fs/selinux")
-_LARGEST = 1 << 20  # bytes of a file
+_MAX_FILE_BYTES = 1 << 20  # bytes of a file
 
 
 def selinux_enabled(selinuxfs: Path = _SELINUXFS, own_label: Path = Path("/proc/self/attr/current")) -> bool:
@@ -48,7 +48,7 @@ def _settings(path: Path) -> dict[str, str]:
     """The lines `key = "value"` of a file; {} where it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            lines = file.read(_LARGEST).splitlines()
+            lines = file.read(_MAX_FILE_BYTES).splitlines()
     except OSError:
         return {}
     pairs = (line.split("=", 1) for line in lines if "=" in line and line.strip()[:1] not in ("#", ";"))

@@ -5,7 +5,7 @@ import os
 import socket
 import ssl
 
-_READ_LIMIT = 64 * 1024  # bytes a line or head may have
+_MAX_HEAD_BYTES = 64 * 1024  # bytes a line or head may have
 _context: ssl.SSLContext | None = None
 
 
@@ -18,7 +18,7 @@ async def dial(host: str, port: int, *, tls: bool = False) -> tuple[asyncio.Stre
     Raises DialError, ssl.SSLError."""
     try:
         return await asyncio.open_connection(
-            host, port, limit=_READ_LIMIT, ssl=_unverified() if tls else None, server_hostname=host if tls else None
+            host, port, limit=_MAX_HEAD_BYTES, ssl=_unverified() if tls else None, server_hostname=host if tls else None
         )
     except ssl.SSLError:
         raise

@@ -14,12 +14,19 @@ from h2.settings import SettingCodes, Settings
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import ContinuationFrame, HeadersFrame, PushPromiseFrame
 
-from shared.http_get.http2_frames import FRAME_TYPE_INDEX, LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
+from shared.http_get.http2_frames import (
+    FRAME_TYPE_INDEX,
+    MAX_FRAME_BYTES,
+    FrameError,
+    FrameSplitter,
+    GoAway,
+    error_name,
+)
 
 Headers = list[tuple[str, str]]
 
-MOST_BYTES = 256 * 1024  # of one answer, frames included
-MOST_HEADERS = 64 * 1024  # bytes of one decoded header list, and of all encoded ones of an answer together
+MAX_ANSWER_BYTES = 256 * 1024  # of one answer, frames included
+MAX_HEADER_BYTES = 64 * 1024  # bytes of one decoded header list, and of all encoded ones of an answer together
 MAX_FRAMES = 4096  # of one answer, of all types
 READ_BYTES = 2 * 1024  # that a caller gives to `receive` between two turns of the event loop: at most 227 frames
 _STREAM = 1
@@ -28,8 +35,8 @@ _HEADER_FRAMES = frozenset({HeadersFrame.type, PushPromiseFrame.type, Continuati
 _CONFIG = H2Configuration(validate_outbound_headers=False, validate_inbound_headers=False)
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
-    SettingCodes.MAX_FRAME_SIZE: LARGEST_FRAME,
-    SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
+    SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
+    SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEADER_BYTES,
 }
 
 
@@ -69,9 +76,9 @@ class Exchange:
         try:
             connection.send_headers(_STREAM, coded, end_stream=body is None)
             if body is not None:
-                while len(body) > LARGEST_FRAME:
-                    connection.send_data(_STREAM, body[:LARGEST_FRAME])
-                    body = body[LARGEST_FRAME:]
+                while len(body) > MAX_FRAME_BYTES:
+                    connection.send_data(_STREAM, body[:MAX_FRAME_BYTES])
+                    body = body[MAX_FRAME_BYTES:]
                 connection.send_data(_STREAM, body, end_stream=True)
         except H2Error as error:
             raise ProtocolError(f"http2: {error}") from None
@@ -80,7 +87,7 @@ class Exchange:
     def receive(self, data: bytes) -> bytes:
         """Take received bytes; return the bytes to send. Raises ProtocolError, StreamRefusedError."""
         self._received += len(data)
-        if self._received > MOST_BYTES:
+        if self._received > MAX_ANSWER_BYTES:
             raise ProtocolError("http2: the answer is too large")
         self._frames.add(data)
         try:
@@ -99,7 +106,7 @@ class Exchange:
         if not isinstance(frame, GoAway):
             if frame[FRAME_TYPE_INDEX] in _HEADER_FRAMES:
                 self._header_bytes += len(frame)
-                if self._header_bytes > MOST_HEADERS:
+                if self._header_bytes > MAX_HEADER_BYTES:
                     raise ProtocolError("http2: the answer has too many header bytes")
             self._take_events(self._connection.receive_data(frame))
             self.ready = True

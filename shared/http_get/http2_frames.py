@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from h2.errors import ErrorCodes
 from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
 
-LARGEST_FRAME = 16384  # bytes: the least that every endpoint must accept, and what servers send
+MAX_FRAME_BYTES = 16384  # bytes: the least that every endpoint must accept, and what servers send
 FRAME_TYPE_INDEX = 3  # of the byte with a frame's type
 _HEAD = 9  # bytes
 
 
 class FrameError(ValueError):
-    """The bytes are not HTTP/2, or a frame is larger than LARGEST_FRAME."""
+    """The bytes are not HTTP/2, or a frame is larger than MAX_FRAME_BYTES."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GoAway:
 
 
 class FrameSplitter:
-    """Keeps at most one incomplete frame, so no more than LARGEST_FRAME bytes after the last `next`."""
+    """Keeps at most one incomplete frame, so no more than MAX_FRAME_BYTES bytes after the last `next`."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
@@ -44,7 +44,7 @@ class FrameSplitter:
             return None
         length = int.from_bytes(self._waiting[:3], "big")
         is_settings = self._waiting[FRAME_TYPE_INDEX] == SettingsFrame.type
-        if length > LARGEST_FRAME or not (self._began or is_settings):
+        if length > MAX_FRAME_BYTES or not (self._began or is_settings):
             raise FrameError("error reading server preface: http2: frame too large or not a SETTINGS frame")
         if len(self._waiting) < _HEAD + length:
             return None

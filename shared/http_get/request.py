@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urljoin, urlsplit
 
-MOST_REDIRECTS = 10  # requests in all, as Go counts
+MAX_REDIRECTS = 10  # requests in all, as Go counts
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")

@@ -35,7 +35,7 @@ from shared.version import KUBERNETES_RELEASE
 ATTEMPTS = 10  # further tries of a request that the server put off
 _PUT_OFF = 1.0  # seconds, where a 429 has no Retry-After
 _LATER = 30.0  # seconds by which our end of a watch comes after the server's
-_LARGEST = 256 * 2**20  # bytes of one answer
+_MAX_ANSWER_BYTES = 256 * 2**20  # bytes of one answer
 Refused = Callable[[int], None]
 
 
@@ -312,8 +312,8 @@ async def _read(answer: Answer) -> bytes:
     while part := await answer.readany():
         parts.append(part)
         size += len(part)
-        if size > _LARGEST:
-            raise MalformedAnswerError(f"the answer is longer than {_LARGEST >> 20} MiB")
+        if size > _MAX_ANSWER_BYTES:
+            raise MalformedAnswerError(f"the answer is longer than {_MAX_ANSWER_BYTES >> 20} MiB")
     return b"".join(parts)
 
 

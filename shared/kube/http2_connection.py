@@ -13,7 +13,7 @@ from shared.kube.http2_session import AnswerData, AnswerHead, Change, Http2Error
 # As client-go: a connection on which nothing comes for so long is pinged, and closed when still nothing comes.
 PING_AFTER = 30.0  # seconds
 PONG_WITHIN = 15.0  # seconds
-_MOST_UNSENT = 2**20  # bytes: a server that makes us answer and does not read is left
+_MAX_UNSENT_BYTES = 2**20  # bytes: a server that makes us answer and does not read is left
 _CLOSED = "the connection was closed before an answer came"
 _BROKE = "the connection broke within an answer"
 
@@ -181,7 +181,7 @@ class Http2Connection(asyncio.Protocol):
         if self._transport is None or not (data := self._session.data_to_send()):
             return
         self._transport.write(data)
-        if self._transport.get_write_buffer_size() > _MOST_UNSENT:
+        if self._transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
             self._end(BrokenStreamError("the server does not read what it is sent", again=False))
 
     def _ping(self) -> None:

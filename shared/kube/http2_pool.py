@@ -14,7 +14,7 @@ from shared.kube.failures import BrokenStreamError
 from shared.kube.http2_connection import Http2Connection, StreamAnswer
 
 _ATTEMPTS = 3  # for one request, where the server did not process it
-_MOST_CONNECTIONS = 40  # a server that permits so few streams gets fewer watches
+_MAX_CONNECTIONS = 40  # a server that permits so few streams gets fewer watches
 _ASK_AGAIN = 600.0  # seconds until a server without HTTP/2 is asked for it again: another one may have its address
 _NO_ROOM = "the server accepts no more streams"
 
@@ -84,7 +84,7 @@ class Http2Pool:
                 if connection.has_room:
                     return connection
             if self._dialing is None:
-                if len(self._connections) >= _MOST_CONNECTIONS:
+                if len(self._connections) >= _MAX_CONNECTIONS:
                     raise BrokenStreamError(_NO_ROOM, again=False, is_outage=False)
                 self._dialing = asyncio.create_task(self._dial(), name="HTTP/2 connection to the API server")
                 self._dialing.add_done_callback(self._dialed)

@@ -15,21 +15,21 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 from hyperframe.exceptions import HyperframeError
 
-from shared.http_get.http2_frames import LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
+from shared.http_get.http2_frames import MAX_FRAME_BYTES, FrameError, FrameSplitter, GoAway, error_name
 
 # Bytes that a server may send on one stream before its reader has taken them. A line of a watch may be longer: its
 # reader takes the pieces. The connection's window is never the narrower one, so that a stream that is not read holds
 # back no other one.
 STREAM_WINDOW = 65_535
-MOST_STREAMS = 250  # on one connection, where the server permits more
-_CONNECTION_WINDOW = 2 * MOST_STREAMS * STREAM_WINDOW
-_MOST_HEADERS = 64 * 1024  # bytes of the header of one answer
+MAX_STREAMS = 250  # on one connection, where the server permits more
+_CONNECTION_WINDOW = 2 * MAX_STREAMS * STREAM_WINDOW
+_MAX_HEADER_BYTES = 64 * 1024  # bytes of the header of one answer
 _CONFIG = H2Configuration(validate_inbound_headers=False)  # only the status and Retry-After are read
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
     SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-    SettingCodes.MAX_FRAME_SIZE: LARGEST_FRAME,
-    SettingCodes.MAX_HEADER_LIST_SIZE: _MOST_HEADERS,
+    SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
+    SettingCodes.MAX_HEADER_LIST_SIZE: _MAX_HEADER_BYTES,
 }
 
 
@@ -96,7 +96,7 @@ class Http2Session:
     @property
     def permitted(self) -> int:
         """The number of streams that may be open at once."""
-        return min(self._connection.remote_settings.max_concurrent_streams, MOST_STREAMS)
+        return min(self._connection.remote_settings.max_concurrent_streams, MAX_STREAMS)
 
     @property
     def has_room(self) -> bool:

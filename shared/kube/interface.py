@@ -15,7 +15,7 @@ READ_TIMEOUT = 60.0  # seconds: an API server gives up a request itself after th
 # Seconds. An admission webhook may take 30 s, and 10 s by default: a client that gives up sooner never gets its write
 # through while a webhook is slow, and makes it work for nothing.
 WRITE_TIMEOUT = 34.0
-LONGEST_RETRY_AFTER = 120.0  # seconds: whatever an API server or a proxy writes, it is asked again after that time
+MAX_RETRY_AFTER_SECONDS = 120.0  # seconds: whatever an API server or a proxy writes, it is asked again after that time
 _UNRELATED = "no relationship found between node"
 _FUTURE = ("too large resource version", "required revision is a future revision")
 
@@ -53,7 +53,7 @@ class ApiMalformedError(ApiUnreachableError):
 
 class ApiStatusError(ApiError):
     """The API server answered with an error. `str(error)` is its message; `retry_after`, the seconds after which it may
-    be asked again or None, is LONGEST_RETRY_AFTER at most."""
+    be asked again or None, is MAX_RETRY_AFTER_SECONDS at most."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ApiStatusError(ApiError):
         super().__init__(message)
         self.code, self.reason, self.message = code, reason, message
         self.details = dict(details or {})
-        self.retry_after = None if retry_after is None else min(retry_after, LONGEST_RETRY_AFTER)
+        self.retry_after = None if retry_after is None else min(retry_after, MAX_RETRY_AFTER_SECONDS)
 
     @property
     def not_found(self) -> bool:

@@ -13,7 +13,7 @@ from shared.kube.failures import BrokenStreamError, unreachable
 from shared.kube.interface import ApiMalformedError, ApiUnansweredError, ApiUnreachableError, WatchEvent
 
 SILENT = 150.0  # seconds without a byte; two bookmarks are missing then
-_LONGEST = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
+_MAX_LINE_BYTES = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
 
 
 class WatchStream:
@@ -60,8 +60,8 @@ class WatchStream:
         head, *rest = piece.split(b"\n")
         self._begun.append(head)
         self._length += len(head)
-        if self._length > _LONGEST:
-            raise ApiMalformedError(f"{self._peer}: a watch event is longer than {_LONGEST >> 20} MiB")
+        if self._length > _MAX_LINE_BYTES:
+            raise ApiMalformedError(f"{self._peer}: a watch event is longer than {_MAX_LINE_BYTES >> 20} MiB")
         if rest:
             lines = [b"".join(self._begun), *rest[:-1]]
             self._lines = [line for line in reversed(lines) if line.strip()]

@@ -11,12 +11,12 @@ from typing import Final
 DEBUG_VERBOSITY: Final = 4
 LIBRARY_VERBOSITY: Final = 8
 CHATTY: Final = frozenset({"asyncio", "aiohttp", "grpc", "asyncinotify", "kubernetes", "urllib3"})
-_MOST = 9
+_MAX_LEVEL = 9
 
 
 def verbose(verbosity: int) -> int:
     """The logging level of klog's V(verbosity); above 9 counts as 9."""
-    return logging.INFO - min(max(verbosity, 0), _MOST)
+    return logging.INFO - min(max(verbosity, 0), _MAX_LEVEL)
 
 
 class Verbosity:

@@ -19,7 +19,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {0: "", **{exponent: suffix for suffix, exponent in _BINARY.items()}}
-_LONGEST = 400  # digits; a quantity is capped at 19 digits anyway
+_MAX_DIGITS = 400  # digits; a quantity is capped at 19 digits anyway
 
 
 class Format(StrEnum):
@@ -111,10 +111,10 @@ def parse_quantity(value: Any) -> Quantity:
     """A quantity from JSON: text, or a bare number. Raises QuantityError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(_MESSAGE)
-    if isinstance(value, int) and value.bit_length() > _LONGEST:
+    if isinstance(value, int) and value.bit_length() > _MAX_DIGITS:
         raise QuantityError(_MESSAGE)
     text = value.strip() if isinstance(value, str) else repr(value)
-    match = _SHAPE.match(text) if len(text) <= _LONGEST else None
+    match = _SHAPE.match(text) if len(text) <= _MAX_DIGITS else None
     if match is None or not (match[2] or match[3]):
         raise QuantityError(_MESSAGE)
     sign, integer, fraction, letters, number = match.groups(default="")

@@ -17,7 +17,7 @@ PluginMessage = Message
 Answer = TypeVar("Answer", bound=Message)
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # of one answer, as in the kubelet's gRPC
-_LONGEST_TEXT = 4096  # characters of an error that a plugin returns
+_MAX_ERROR_CHARACTERS = 4096  # characters of an error that a plugin returns
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),
@@ -59,7 +59,7 @@ class PluginConnection:
             found = list(islice(answers, 2))
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
-            raise PluginCallError(code_name(code), (details or "")[:_LONGEST_TEXT]) from None
+            raise PluginCallError(code_name(code), (details or "")[:_MAX_ERROR_CHARACTERS]) from None
         if len(found) != 1:
             answers.cancel()
             raise PluginCallError("Internal", f"{method} has {'two answers' if found else 'no answer'}")

@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError, Message
 
 log = logging.getLogger(__name__)
 
-MOST_CALLS = 128  # at the same time, over all connections
-MOST_REQUEST_BYTES = 64 * 1024
-LONGEST_PATH = 107  # bytes of a Unix socket's path
+MAX_CALLS = 128  # at the same time, over all connections
+MAX_REQUEST_BYTES = 64 * 1024
+MAX_SOCKET_PATH_BYTES = 107  # bytes of a Unix socket's path
 _CODES = {
     "Unknown": grpc.StatusCode.UNKNOWN,
     "ResourceExhausted": grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -28,8 +28,8 @@ _CODES = {
     "Internal": grpc.StatusCode.INTERNAL,
 }
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MOST_REQUEST_BYTES),
-    ("grpc.max_concurrent_streams", MOST_CALLS),
+    ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
+    ("grpc.max_concurrent_streams", MAX_CALLS),
     ("grpc.max_metadata_size", 16 * 1024),
 )
 
@@ -61,13 +61,15 @@ class SocketServer:
     async def start(self) -> None:
         """Take calls. Raises OSError."""
         own = self._path.with_name(f".{os.getpid()}.sock")
-        if len(os.fsencode(own)) > LONGEST_PATH:
-            raise OSError(f"the path is longer than {LONGEST_PATH - len(own.name) + len(self._path.name)} bytes")
+        if len(os.fsencode(own)) > MAX_SOCKET_PATH_BYTES:
+            raise OSError(
+                f"the path is longer than {MAX_SOCKET_PATH_BYTES - len(own.name) + len(self._path.name)} bytes"
+            )
         if not self._path.parent.is_dir():
             raise FileNotFoundError(errno.ENOENT, "its directory is missing")
         for left in self._path.parent.glob(".[0-9]*.sock"):  # of processes that were killed before they renamed it
             left.unlink(missing_ok=True)
-        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MOST_CALLS)
+        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_CALLS)
         for name, methods in self._services.items():
             handlers = {method: _handler(f"{name}.{method}", of) for method, of in methods.items()}
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))

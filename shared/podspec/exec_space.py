@@ -3,8 +3,8 @@
 A container with more could never start: it is refused before the strings are built.
 """
 
-LONGEST_STRING = 131_071  # bytes of an argument or of NAME=value: MAX_ARG_STRLEN without the final NUL
-LARGEST_SPACE = 2 << 20  # bytes of all strings together: a quarter of the usual stack limit of 8 MiB
+MAX_STRING_BYTES = 131_071  # bytes of an argument or of NAME=value: MAX_ARG_STRLEN without the final NUL
+MAX_SPACE_BYTES = 2 << 20  # bytes of all strings together: a quarter of the usual stack limit of 8 MiB
 _PER_STRING = 9  # bytes that the kernel counts beside the text: NUL and pointer
 
 
@@ -20,7 +20,7 @@ def utf8_length(text: str) -> int:
 class ExecSpace:
     """Counts the strings of one program, or of several that are kept together."""
 
-    def __init__(self, largest: int = LARGEST_SPACE) -> None:
+    def __init__(self, largest: int = MAX_SPACE_BYTES) -> None:
         self._free = largest
 
     def take(self, text: str) -> None:

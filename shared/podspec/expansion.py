@@ -6,12 +6,12 @@ One scan, in time linear to the text; a result longer than allowed is an error b
 import re
 from collections.abc import Callable, Mapping
 
-from shared.podspec.exec_space import LONGEST_STRING, TooLongError, utf8_length
+from shared.podspec.exec_space import MAX_STRING_BYTES, TooLongError, utf8_length
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
-def expand(text: str, *environments: Mapping[str, str], longest: int = LONGEST_STRING) -> str:
+def expand(text: str, *environments: Mapping[str, str], longest: int = MAX_STRING_BYTES) -> str:
     """Replace `$(NAME)` by its value in the first environment that has it, else leave it; replace `$$` by `$`.
     Values are not expanded again. Raise TooLongError for a result of more than `longest` bytes of UTF-8."""
 

@@ -10,7 +10,7 @@ from zlib import crc32
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.go_json import go_json
 
-_LONGEST = 4096  # bytes that the hashes below, loops of a microsecond per byte, are good for
+_MAX_BYTES = 4096  # bytes that the hashes below, loops of a microsecond per byte, are good for
 
 
 def _fnv1a(data: bytes, state: int, prime: int, bits: int) -> int:
@@ -40,7 +40,7 @@ def container_hash(container: Mapping[str, Any]) -> str:
     dump of the bytes of `{"image":…,"name":…}`, not ours to choose. A text longer than any image has a cheap hash: no
     container was ever made from it."""
     image, name_ = str(container.get("image") or ""), str(container.get("name") or "")
-    if len(image) > _LONGEST:
+    if len(image) > _MAX_BYTES:
         return f"{crc32(image.encode('utf-8', 'surrogatepass')):x}"
     return _container_hash(image, name_)
 
@@ -66,4 +66,4 @@ def backoff_key(pod: Object, container: Mapping[str, Any]) -> str:
     resources = json.dumps(container.get("resources") or {}, sort_keys=True, separators=(",", ":"))
     parts = (name(pod), namespace(pod), uid(pod), container.get("name") or "", container.get("image") or "", resources)
     key = "/".join(parts).encode("utf-8", "surrogatepass")
-    return blake2b(key, digest_size=8).hexdigest() if len(key) > _LONGEST else f"{fnv64a(key):x}"
+    return blake2b(key, digest_size=8).hexdigest() if len(key) > _MAX_BYTES else f"{fnv64a(key):x}"

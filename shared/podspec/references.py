@@ -9,7 +9,7 @@ from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 from shared.podspec.volume_types import TYPES
 
-MOST_REFERENCES = 2_000  # different Secrets and ConfigMaps of one pod
+MAX_REFERENCES = 2_000  # different Secrets and ConfigMaps of one pod
 
 _SECRET_FIELDS = {name: kind.secret for name, kind in TYPES.items() if kind.secret}
 _VOLUMES = {name: kind.refers for name, kind in TYPES.items() if kind.refers}

@@ -14,9 +14,9 @@ from shared.podspec.schema import plain_copy, shown, type_errors
 from shared.podspec.validation import validate_pod
 from shared.text.json_text import json_bytes
 
-LARGEST_POD = 8 << 20  # bytes of its JSON with defaults: half of what a message between processes may have
+MAX_POD_BYTES = 8 << 20  # bytes of its JSON with defaults: half of what a message between processes may have
 
-_MOST_ERRORS = 20  # of one pod; their text is in the log, the beats and an event
+_MAX_ERRORS = 20  # of one pod; their text is in the log, the beats and an event
 _NO_EXECUTE = {"operator": "Exists", "effect": "NoExecute"}
 _ORIGIN = {"file": "file", "http": "url"}
 
@@ -52,8 +52,8 @@ def static_pod(document: object, *, node_name: str, source: str, origin: str, ob
         raise InvalidPod(_invalid(errors))
     if what := api_reference(pod, objects=objects):
         raise InvalidPod(f"static pods may not reference {what}")
-    if (size := len(json_bytes(pod))) > LARGEST_POD:
-        raise InvalidPod(f"invalid pod: it has {size} bytes with defaults, {LARGEST_POD} are the most")
+    if (size := len(json_bytes(pod))) > MAX_POD_BYTES:
+        raise InvalidPod(f"invalid pod: it has {size} bytes with defaults, {MAX_POD_BYTES} are the most")
     return pod
 
 
@@ -72,7 +72,7 @@ def _decoded(document: object) -> Object:
 
 
 def _invalid(errors: list[str]) -> str:
-    listed = errors[:_MOST_ERRORS]
+    listed = errors[:_MAX_ERRORS]
     if len(errors) > len(listed):
         listed.append(f"and {len(errors) - len(listed)} more errors")
     return f"invalid pod: [{', '.join(listed)}]"

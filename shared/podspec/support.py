@@ -11,13 +11,13 @@ from typing import Any
 from shared.model.objects import Object
 from shared.podspec.containers import used_volumes
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.references import MOST_REFERENCES, referenced_objects
+from shared.podspec.references import MAX_REFERENCES, referenced_objects
 from shared.podspec.resources import is_extended, resource_list
 from shared.podspec.schema import join
 from shared.podspec.volume_types import PROJECTIONS, TYPES, VOLUME_TYPES
 
-MOST_CONTAINERS = 500  # of all kinds together
-MOST_VOLUMES = 1_000
+MAX_CONTAINERS = 500  # of all kinds together
+MAX_VOLUMES = 1_000
 
 VOLUMES = frozenset(name for name, kind in TYPES.items() if kind.mounted)
 PERSISTENT_VOLUMES = frozenset(name for name, kind in TYPES.items() if kind.mounted_persistent)
@@ -120,9 +120,9 @@ def oversize(pod: Object) -> str:
     spec = pod.get("spec") or {}
     containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
     for count, most, what in (
-        (containers, MOST_CONTAINERS, "containers"),
-        (len(spec.get("volumes") or ()), MOST_VOLUMES, "volumes"),
-        (len(referenced_objects(pod)), MOST_REFERENCES, "Secrets and ConfigMaps"),
+        (containers, MAX_CONTAINERS, "containers"),
+        (len(spec.get("volumes") or ()), MAX_VOLUMES, "volumes"),
+        (len(referenced_objects(pod)), MAX_REFERENCES, "Secrets and ConfigMaps"),
     ):
         if count > most:
             return f"{count} {what} in one pod, at most {most} run here"

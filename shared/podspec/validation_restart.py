@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.podspec.field_errors import duplicate, in_range, invalid, one_of, required
 
-_MOST_RULES, _MOST_VALUES = 20, 255
+_MAX_RULES, _MAX_EXIT_CODES = 20, 255
 
 
 def validate_restart_rules(container: dict[str, Any], path: str) -> list[str]:
@@ -15,8 +15,8 @@ def validate_restart_rules(container: dict[str, Any], path: str) -> list[str]:
     here = f"{path}.restartPolicyRules"
     if rules and not policy:
         errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
-    if len(rules) > _MOST_RULES:
-        errors.append(f"{here}: Too many: {len(rules)}: must have at most {_MOST_RULES} items")
+    if len(rules) > _MAX_RULES:
+        errors.append(f"{here}: Too many: {len(rules)}: must have at most {_MAX_RULES} items")
     for index, rule in enumerate(rules):
         errors += _rule(rule, f"{here}[{index}]")
     return errors
@@ -34,8 +34,8 @@ def _rule(rule: dict[str, Any], path: str) -> list[str]:
     errors += one_of(f"{here}.operator", operator, ("In", "NotIn")) if operator else [required(f"{here}.operator")]
     if not values:
         errors.append(required(f"{here}.values", "must specify at least one value"))
-    if len(values) > _MOST_VALUES:
-        errors.append(f"{here}.values: Too many: {len(values)}: must have at most {_MOST_VALUES} items")
+    if len(values) > _MAX_EXIT_CODES:
+        errors.append(f"{here}.values: Too many: {len(values)}: must have at most {_MAX_EXIT_CODES} items")
     for index, value in enumerate(values):
         errors += in_range(f"{here}.values[{index}]", value, 0, 255)
         if value in values[:index]:

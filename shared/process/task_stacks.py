@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-MOST_TASKS = 200
-_DEEPEST = 50
+MAX_TASKS = 200
+_MAX_DEPTH = 50
 
 
-def task_stacks(loop: asyncio.AbstractEventLoop, most: int = MOST_TASKS) -> str:
+def task_stacks(loop: asyncio.AbstractEventLoop, most: int = MAX_TASKS) -> str:
     """Every task that is not done, by name, each with the lines it waits in, outermost first."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     lines: list[str] = []
@@ -24,7 +24,7 @@ def task_stacks(loop: asyncio.AbstractEventLoop, most: int = MOST_TASKS) -> str:
 def _waits_in(task: "asyncio.Task[Any]") -> Iterator[tuple[CodeType, int]]:
     """Follows what each coroutine awaits; `Task.get_stack` shows the outermost frame alone."""
     waits: Any = task.get_coro()
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         frame = _first(waits, "cr_frame", "gi_frame", "ag_frame")
         if not isinstance(frame, FrameType):
             return

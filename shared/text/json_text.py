@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-_DEEPEST = 254  # levels, as orjson has it
+_MAX_DEPTH = 254  # levels, as orjson has it
 
 
 def json_bytes(value: Any, *, default: Callable[[Any], Any] | None = None, option: int = 0) -> bytes:
@@ -36,7 +36,7 @@ def _escaped(surrogate: str) -> str:
 
 
 def _valid(value: Any, level: int) -> Any:
-    if level > _DEEPEST:
+    if level > _MAX_DEPTH:
         return value  # the encoder refuses it
     if isinstance(value, str):
         return valid_text(value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED = 0x01
 _MILLION = 1_000_000
-LONGEST = 200  # characters of a header that are read
+MAX_HEADER_CHARACTERS = 200  # characters of a header that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SpanContext:
 
 def parse_traceparent(text: str) -> SpanContext | None:
     """Return the context in a header, None where it has none: a header that is malformed counts as absent."""
-    matched = _TRACEPARENT.fullmatch(text) if len(text) <= LONGEST else None
+    matched = _TRACEPARENT.fullmatch(text) if len(text) <= MAX_HEADER_CHARACTERS else None
     if matched is None:
         return None
     version, trace_id, span_id, flags, rest = matched.groups()

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from shared.tracing.context import SpanContext
 
-LONGEST_TEXT = 256  # characters of an attribute or error; the rest is cut
+MAX_TEXT_CHARACTERS = 256  # characters of an attribute or error; the rest is cut
 Value = str | int | bool
 Attributes = Mapping[str, Value]
 
@@ -36,8 +36,8 @@ class Span:
 
     def set(self, key: str, value: Value) -> None:
         """Give the span an attribute."""
-        self.attributes[key] = value[:LONGEST_TEXT] if isinstance(value, str) else value
+        self.attributes[key] = value[:MAX_TEXT_CHARACTERS] if isinstance(value, str) else value
 
     def fail(self, error: str) -> None:
         """Mark the work as failed."""
-        self.error = error[:LONGEST_TEXT]
+        self.error = error[:MAX_TEXT_CHARACTERS]

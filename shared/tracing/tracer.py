@@ -16,7 +16,7 @@ from typing import Self
 from shared.tracing.context import SpanContext, is_sampled, parse_traceparent
 from shared.tracing.span import Attributes, Kind, Span, Value
 
-MOST_PODS = 1024  # whose traces are kept; the one that was used longest ago is forgotten first
+MAX_PODS = 1024  # whose traces are kept; the one that was used longest ago is forgotten first
 
 _current: ContextVar["Scope | None"] = ContextVar("current span", default=None)
 
@@ -123,7 +123,7 @@ class Tracer:
     def _keep(self, uid: str, context: SpanContext) -> None:
         self._pods[uid] = context
         self._pods.move_to_end(uid)
-        while len(self._pods) > MOST_PODS:
+        while len(self._pods) > MAX_PODS:
             self._pods.popitem(last=False)
 
 

@@ -150,9 +150,9 @@ class _Process:
     def run(self) -> None:
         """Find everything, then work until nothing is due. Raises AssertionError where something is left to do."""
         reconciler = self._reconciler
-        reconciler.found_devices(self._calls.found_devices())
+        reconciler.add_devices_on_disk(self._calls.find_devices())
         for uid in self._calls.uids():
-            reconciler.found(uid, self._calls.found(uid))
+            reconciler.add_volumes_on_disk(uid, self._calls.find_volumes(uid))
         self._admit()
         reconciler.desired.set_freshness(complete=True, stale=False)
         errors: list[str] = []

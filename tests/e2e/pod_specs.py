@@ -3,7 +3,7 @@
 from typing import Any
 
 from shared.model.objects import Object
-from shared.podspec.support import MOST_CONTAINERS, MOST_VOLUMES
+from shared.podspec.support import MAX_CONTAINERS, MAX_VOLUMES
 from tests.support.agents.behaviour import container
 from tools.oci_image import BUSYBOX_IMAGE
 
@@ -61,9 +61,9 @@ _UNSUPPORTED: dict[str, Object] = {
     "windows": {"os": {"name": "windows"}},
     "claims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
     "many-containers": {
-        "initContainers": [{"name": f"i{n}", "image": BUSYBOX_IMAGE} for n in range(MOST_CONTAINERS)],
+        "initContainers": [{"name": f"i{n}", "image": BUSYBOX_IMAGE} for n in range(MAX_CONTAINERS)],
     },
-    "many-volumes": {"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MOST_VOLUMES + 1)]},
+    "many-volumes": {"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MAX_VOLUMES + 1)]},
     "many-secrets": {"imagePullSecrets": [{"name": f"s{n}"} for n in range(2001)]},
 }
 _UNSUPPORTED_VOLUMES: dict[str, Object] = {

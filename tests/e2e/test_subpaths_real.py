@@ -196,7 +196,7 @@ def test_an_unmount_takes_the_subpaths_of_the_volume_first_and_then_the_pod_can_
     pod.prepare("a")
     with pytest.raises(OSError, match="mount point"):
         pod.directories.remove("u")
-    assert [(found.name, found.on_disk, found.subpaths) for found in pod.calls.found("u")] == [("v", True, True)]
+    assert [(found.name, found.on_disk, found.subpaths) for found in pod.calls.find_volumes("u")] == [("v", True, True)]
     pod.calls.perform(UnmountVolume("u", "v"), SetUpInputs(), RemovalProgress())
     pod.calls.perform(RemovePodDirectory("u"), SetUpInputs(), RemovalProgress())
     assert (pod.volume.exists(), pod.directories.pod("u").exists()) == (False, False)
@@ -207,7 +207,7 @@ def test_a_host_path_with_a_subpath_is_found_and_unmounted_without_its_content(p
     (host / "precious").mkdir(parents=True)
     (host / "precious" / "data").write_text("kept")
     pod.subpaths.prepare("u", "h", "c", 0, str(host), "precious")
-    found = {volume.name: (volume.on_disk, volume.subpaths) for volume in pod.calls.found("u")}
+    found = {volume.name: (volume.on_disk, volume.subpaths) for volume in pod.calls.find_volumes("u")}
     assert found == {"v": (True, False), "h": (False, True)}
     pod.calls.perform(UnmountVolume("u", "h"), SetUpInputs(), RemovalProgress())
     assert ((host / "precious" / "data").read_text(), pod.place.exists()) == ("kept", False)
@@ -327,7 +327,7 @@ def test_a_kill_at_any_step_is_repaired_by_the_next_request_and_by_the_end(
             assert not pod.place.exists()
             continue
         bound = point in ("target", "bound", "unmounted")
-        assert [found.subpaths for found in pod.calls.found("u")] == [bound]
+        assert [found.subpaths for found in pod.calls.find_volumes("u")] == [bound]
     pod.calls.perform(UnmountVolume("u", "v"), SetUpInputs(), RemovalProgress())
     pod.calls.perform(RemovePodDirectory("u"), SetUpInputs(), RemovalProgress())
     assert below(mount_table(), str(tmp_path)) == []

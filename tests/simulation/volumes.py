@@ -105,7 +105,7 @@ class SimulatedCalls(PluginCalls):
         on_disk = [path.name for path in pods.iterdir()] if pods.is_dir() else []
         return sorted({*on_disk, *self._volumes.mounted})
 
-    def found_devices(self) -> list[FoundDevice]:
+    def find_devices(self) -> list[FoundDevice]:
         """None: the simulated pods have no such volumes."""
         return []
 
@@ -113,7 +113,7 @@ class SimulatedCalls(PluginCalls):
         """As the real one."""
         return str(self._volumes.root / "pods" / uid)
 
-    def found(self, uid: str) -> list[FoundVolume]:
+    def find_volumes(self, uid: str) -> list[FoundVolume]:
         """Every volume of the pod, after a restart."""
         here = self._volumes.mounted.get(uid, {})
         path = self._volumes.root / "pods" / uid / "volumes"

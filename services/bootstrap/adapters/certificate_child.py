@@ -1,6 +1,7 @@
-"""`CertificateForms` in a short-lived child: `cryptography` and its memory end with each answer.
+"""Runs `CertificateForms` in a short-lived child process, so that the memory of `cryptography` is freed after each
+call.
 
-Keys travel through the child's pipes, never in its arguments, and are in no message.
+Keys are passed through the child's pipes, never in its arguments, and are in no message.
 """
 
 import json
@@ -16,22 +17,23 @@ from services.bootstrap.adapters.certificate_forms import CertificateForms, Cert
 from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.certificate_template import Template
 
-_TIMEOUT = 60.0  # seconds; a machine that just booted is busy
+_TIMEOUT = 60.0  # seconds; long, because a machine that has just booted is busy
 
 
 class CertificateChild(CertificateForms):
-    """Each call starts one child and waits for it. Raises ProblemError, also when there is no child to be had."""
+    """CertificateForms in a child process: each call starts one and waits for it. Raises ProblemError, also when no
+    child can be started."""
 
     def make(self, template: Template, key: str = "") -> CertificateRequest:
-        """As CertificateForms.make."""
+        """Make a request in the child; see CertificateForms.make."""
         return msgspec.convert(_ask("make", template=asdict(template), key=key), CertificateRequest)
 
     def inspect(self, certificate: str, key: str) -> InspectedPair:
-        """As CertificateForms.inspect."""
+        """Inspect a pair in the child; see CertificateForms.inspect."""
         return msgspec.convert(_ask("inspect", certificate=certificate, key=key), InspectedPair)
 
     def is_ours(self, request: str, key: str, template: Template) -> bool:
-        """As CertificateForms.is_ours."""
+        """Check a request in the child; see CertificateForms.is_ours."""
         return bool(_ask("is_ours", request=request, key=key, template=asdict(template)))
 
 
@@ -55,8 +57,8 @@ def _ask(what: str, **arguments: Any) -> Any:
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """The child's work. `question`: `what`, a method of CertificateForms, and its `arguments`. Return `{"found": …}`
-    or `{"problem": <one line>}`."""
+    """Do the child's work. `question`: `what`, a method of CertificateForms, and its `arguments`. Return
+    `{"found": …}` or `{"problem": <one line>}`."""
     arguments = question["arguments"]
     if "template" in arguments:
         arguments["template"] = msgspec.convert(arguments["template"], Template)

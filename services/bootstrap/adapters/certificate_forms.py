@@ -1,6 +1,6 @@
-"""Keys, requests and certificates in their encoded forms; imports `cryptography`, so only the child calls it.
+"""Makes and reads keys, requests and certificates; it imports `cryptography`, so only the child process calls it.
 
-Reads no file and sends nothing. Errors are ProblemErrors of one line that quotes no key.
+It reads no file and sends nothing. Errors are ProblemErrors of one line that quotes no key.
 """
 
 import base64
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateRequest:
-    """A PKCS#10 request and its key, both PEM; secret. `is_rsa`: its usages hold `key encipherment`, always."""
+    """A PKCS#10 request and its key, both PEM; secret. `is_rsa`: its usages always include `key encipherment`."""
 
     key: str
     request: str
@@ -32,7 +32,7 @@ class CertificateRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectedPair:
-    """The facts of a pair. `chain` is its certificates alone, leaf first, PEM; `key` the key's block."""
+    """The facts of a pair. `chain`: only its certificates, the leaf first, PEM; `key`: the block of the key."""
 
     facts: CertificateFacts
     chain: str
@@ -43,10 +43,10 @@ class InspectedPair:
 
 
 class CertificateForms:
-    """The work itself, in this process."""
+    """Makes and reads requests and certificates in this process."""
 
     def make(self, template: Template, key: str = "") -> CertificateRequest:
-        """A request with this key (PEM), or with a new ECDSA P-256 key. Raises ProblemError."""
+        """Make a request with this key (PEM), or with a new ECDSA P-256 key. Raises ProblemError."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
@@ -95,14 +95,14 @@ class CertificateForms:
         )
 
     def is_ours(self, request: str, key: str, template: Template) -> bool:
-        """Whether a PKCS#10 request was made with this key, for the template's subject."""
+        """Return whether a PKCS#10 request was made with this key, for the template's subject."""
         from cryptography import x509
         from cryptography.x509.oid import NameOID
 
         try:
             found = x509.load_pem_x509_csr(request.encode())
             signed = found.is_signature_valid
-        except Exception:  # as many kinds as there are ways to encode nonsense
+        except Exception:  # the library raises many types of exceptions for invalid encodings
             return False
         names = [str(one.value) for one in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         organizations = [str(one.value) for one in found.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
@@ -129,7 +129,7 @@ def _private_key(text: str) -> "PrivateKeyTypes":
 
 
 def _key_block(text: str) -> str:
-    """The first private key of a text that may hold certificates and curve parameters, too; "" without one."""
+    """Return the first private key of a text that may also contain certificates and curve parameters; "" = none."""
     kept: list[str] = []
     for line in text.splitlines():
         if line.startswith("-----BEGIN ") and "PRIVATE KEY" in line:

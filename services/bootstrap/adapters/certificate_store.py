@@ -1,7 +1,7 @@
-"""The certificates of one prefix in `--cert-dir`, as kubelets keep them (config.md 5.3).
+"""Reads and writes the certificates of one prefix in `--cert-dir`, as kubelets keep them (config.md 5.3).
 
-`<prefix>-current.pem` is a link to the newest `<prefix>-<local time>.pem`. Makes and reads files; checks no content
-but through the check it is given. Files of earlier certificates are never removed.
+`<prefix>-current.pem` is a link to the newest `<prefix>-<local time>.pem`. Content is checked only by a function that
+the caller passes. Files of earlier certificates are never removed.
 """
 
 import os
@@ -15,12 +15,12 @@ from shared.errors import OperatorError
 from shared.files.atomic import sync_directory, write_atomically
 from shared.process.crash import crash_point
 
-_LARGEST = 2**20  # bytes of a certificate file
+_MAX_FILE_BYTES = 2**20  # of a certificate file
 
 
 @dataclass(frozen=True)
 class PairFiles:
-    """Where a certificate and its key are; one file may hold both. `is_current`: what the link names."""
+    """The files of a certificate and its key, which may be the same. `is_current`: the link names them."""
 
     certificate: Path
     key: Path
@@ -29,7 +29,7 @@ class PairFiles:
 
 @dataclass(frozen=True)
 class StoredPair:
-    """The texts of a pair, as read; secret. `mark` changes with the files."""
+    """The texts of a pair as they were read; secret. `mark` changes with the files."""
 
     files: PairFiles
     certificate: str
@@ -41,7 +41,8 @@ class StoredPair:
 
 
 class CertificateStore:
-    """`configured`: the pair the configuration names, used while there is no current one."""
+    """The store of one certificate. `configured`: the pair that the configuration names, used while there is no current
+    one."""
 
     def __init__(self, prefix: str, directory: str, configured: tuple[str, str] = ("", "")) -> None:
         self._prefix, self._directory, self._configured = prefix, Path(directory), configured
@@ -49,14 +50,14 @@ class CertificateStore:
         self._updated = self._directory / f"{prefix}-updated.pem"
 
     def recover(self) -> None:
-        """Finish what a kill left: of `put` at the first certificate, or of a Go kubelet, which removes the link before
-        it renames the new one. Raises OSError."""
+        """Finish a `put` of the first certificate that a kill interrupted, or that of a Go kubelet, which removes the
+        link before it renames the new one. Raises OSError."""
         if not os.path.lexists(self.current) and self._updated.is_symlink():
             self._updated.rename(self.current)
             sync_directory(self._directory)
 
     def find(self) -> PairFiles | None:
-        """The pair to use, None where there is none; what is in it is not looked at."""
+        """Return the files of the pair to use, None where there is none; their content is not checked."""
         if self.current.exists():
             return PairFiles(self.current, self.current, is_current=True)
         plain = (str(self._directory / f"{self._prefix}.crt"), str(self._directory / f"{self._prefix}.key"))
@@ -71,7 +72,7 @@ class CertificateStore:
         return () if files is None else (files, *(_mark(path) for path in (files.certificate, files.key)))
 
     def read(self) -> StoredPair | None:
-        """The pair to use. Raises OperatorError when it cannot be read."""
+        """Return the pair to use, None where there is none. Raises OperatorError when it cannot be read."""
         mark = self.mark()
         files = self.find()
         if files is None:
@@ -86,12 +87,12 @@ class CertificateStore:
                 raise OperatorError("is a file and not a link", where=str(link), remedy="move it away")
         make_directory(self._directory)
         file = self._dated(wall)
-        while os.path.lexists(file):  # of the same second: the pair in use stays unchanged until this one was checked
+        while os.path.lexists(file):  # the pair in use, of the same second, must not change before this one is checked
             wall += 1
             file = self._dated(wall)
         try:
             write_atomically(file, f"{_ended(chain)}{_ended(key)}".encode(), 0o600)
-        except OSError as error:  # the file has another name at each attempt; its line is logged once
+        except OSError as error:  # without the file's name, which differs at each attempt, the line is logged once
             raise OSError(error.errno, error.strerror, str(self._directory)) from None
         crash_point("bootstrap.certificate.written")
         check(_text(file))
@@ -109,7 +110,7 @@ class CertificateStore:
 
 
 def make_directory(directory: Path) -> None:
-    """The directory and those above it, 0755 where they are missing. Raises OSError."""
+    """Make the directory and its parents, with mode 0755, where they are missing. Raises OSError."""
     for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
         missing.mkdir(exist_ok=True)
         missing.chmod(0o755)
@@ -133,6 +134,6 @@ def _text(path: Path) -> str:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OperatorError("is not a regular file", where=str(path), remedy=remedy)
         with path.open("rb") as file:
-            return file.read(_LARGEST).decode("ascii", "replace")
+            return file.read(_MAX_FILE_BYTES).decode("ascii", "replace")
     except OSError as error:
         raise OperatorError(f"cannot be read: {error.strerror}", where=str(path), remedy=remedy) from None

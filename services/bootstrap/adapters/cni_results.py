@@ -1,8 +1,8 @@
-"""What libcni remembers of the interfaces of sandboxes: a file for each, which it writes without fsync.
+"""Removes damaged files of libcni, which writes one for the interfaces of each sandbox, without fsync.
 
-After a power cut such a file may be empty or hold zeros. Then no stop of its sandbox succeeds, and its pod never starts
-again; where the file is absent, the stop succeeds. Only files of an earlier boot are removed: libcni may be writing a
-later one.
+After a power cut such a file may be empty or contain zeros. Then no stop of its sandbox succeeds, and its pod never
+starts again; where the file is absent, the stop succeeds. Only files of an earlier boot are removed, because libcni may
+be writing a later one.
 """
 
 import json
@@ -12,8 +12,8 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-DIRECTORY = Path("/var/lib/cni/results")  # containerd gives libcni no other one
-_LARGEST = 2**20  # bytes; libcni writes a few KiB
+DIRECTORY = Path("/var/lib/cni/results")  # libcni's default, which containerd does not change
+_MAX_FILE_BYTES = 2**20  # libcni writes a few KiB
 
 
 def remove_damaged(booted: float, directory: Path = DIRECTORY) -> list[str]:
@@ -44,7 +44,7 @@ def _files(directory: Path) -> list[Path]:
 
 def _is_damaged(file: Path, booted: float) -> bool:
     found = file.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_mtime >= booted or found.st_size > _LARGEST:
+    if not stat.S_ISREG(found.st_mode) or found.st_mtime >= booted or found.st_size > _MAX_FILE_BYTES:
         return False
     try:
         json.loads(file.read_bytes())

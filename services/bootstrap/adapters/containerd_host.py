@@ -1,4 +1,4 @@
-"""What the machine offers to the embedded containerd, and which of its parts are not installed."""
+"""Finds out what the machine offers to the embedded containerd, and which of its parts are not installed."""
 
 import logging
 import shutil
@@ -13,7 +13,7 @@ from shared.host.selinux import container_file_label, policy_has_label, selinux_
 log = logging.getLogger(__name__)
 
 _CAP_SYS_RESOURCE = 24
-_SOCKET_LIMIT = 107
+_MAX_SOCKET_PATH_BYTES = 107
 _VERSION_SECONDS = 10.0  # for `containerd --version`, which takes 20 ms
 _INSTALL = "apt-get install containerd runc containernetworking-plugins"
 
@@ -47,8 +47,8 @@ def find_missing(embedded: EmbeddedContainerd) -> list[str]:
                 f"embeddedContainerd.cniBinDir: {where} does not exist ({_INSTALL}, or name another directory)"
             )
     longest = f"{embedded.socket}.ttrpc"
-    if len(longest.encode()) > _SOCKET_LIMIT:
-        over = len(longest.encode()) - _SOCKET_LIMIT
+    if len(longest.encode()) > _MAX_SOCKET_PATH_BYTES:
+        over = len(longest.encode()) - _MAX_SOCKET_PATH_BYTES
         lines.append(f"embeddedContainerd: {longest} is too long for a socket (shorten the run directory by {over})")
     return lines
 
@@ -78,6 +78,6 @@ def _read_version(path: str) -> tuple[int, int]:
 
 
 def _file_system_of(path: Path) -> str:
-    """Type of the file system that holds the path, or will hold it."""
+    """Return the type of the file system that contains the path, or will contain it."""
     mount = containing(parse(Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")), str(path))
     return mount.filesystem if mount is not None else ""

@@ -1,7 +1,8 @@
-"""The SELinux labels of what the embedded containerd keeps for containers: their file systems, and files of sandboxes.
+"""Sets the SELinux labels of the directories that the embedded containerd keeps for containers: their file systems and
+the files of sandboxes.
 
-A policy for containers labels these directories of `/var/lib/containerd` alone. What is created in a directory has the
-type of the directory, so that a label before the first start of containerd is enough.
+A policy for containers labels these directories only below `/var/lib/containerd`. A new file has the type of its
+directory, so that a label before the first start of containerd is enough.
 """
 
 import logging

@@ -1,7 +1,8 @@
-"""The embedded containerd as a process: started, found again, watched and ended by pidfd.
+"""Starts the process of the embedded containerd, finds it again, and watches and ends it by pidfd.
 
-It depends on no parent: the process that started it may be killed and replaced, and its pods' sessions continue. Beside
-its configuration is a file with its identity, in its environment the digest of the configuration it was started with.
+It depends on no parent: the process that started it may be killed and replaced, and its pods' sessions continue. A file
+beside its configuration contains its identity, and its environment the digest of the configuration that it was started
+with.
 """
 
 import asyncio
@@ -31,8 +32,8 @@ _TIMEOUT = 15.0  # seconds it gets to end; supervisord gives the keeper 30
 
 
 class ContainerdProcess:
-    """One that runs: a child of ours, or one that an earlier process of ours has started. `descriptor`: its pidfd,
-    which `close` closes."""
+    """A containerd that runs: a child of ours, or one that an earlier process of ours has started. `descriptor`: its
+    pidfd, which `close` closes."""
 
     def __init__(self, pid: int, descriptor: int, child: "subprocess.Popen[bytes] | None" = None) -> None:
         self.pid, self._descriptor, self._child = pid, descriptor, child
@@ -48,7 +49,7 @@ class ContainerdProcess:
         environment = {**os.environ, _DIGEST: _digest(embedded)}
         fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            child = subprocess.Popen(  # the umask: containerd sets modes where they matter, and expects the usual one
+            child = subprocess.Popen(  # with the usual umask, which containerd expects where it sets no modes
                 [binary, *_arguments(embedded.config_file)],
                 stdin=subprocess.DEVNULL, stdout=fd, stderr=fd, env=environment, umask=0o022,
             )  # fmt: skip
@@ -60,13 +61,14 @@ class ContainerdProcess:
 
     @classmethod
     def find(cls, config_file: str, binary: str = "") -> Self | None:
-        """The one that runs with this configuration file, if there is one; for the arguments see `find_containerd`."""
+        """Return the containerd that runs with this configuration file, None = there is none. For the arguments see
+        `find_containerd`."""
         pid = find_containerd(config_file, binary)
         identity = identity_of(pid) if pid else ""
         with suppress(ProcessLookupError):
             if identity:
                 descriptor = os.pidfd_open(pid)
-                if identity_of(pid) == identity:  # opened first, compared then: the descriptor is of this one
+                if identity_of(pid) == identity:  # compared after opening, so the descriptor is of this process
                     return cls(pid, descriptor)
                 os.close(descriptor)
         return None
@@ -76,7 +78,7 @@ class ContainerdProcess:
         os.close(self._descriptor)
 
     def runs_by(self, embedded: EmbeddedContainerd) -> bool:
-        """Whether its configuration is the one it was started with."""
+        """Return whether its configuration is the one with which it was started."""
         try:
             environment = Path(f"/proc/{self.pid}/environ").read_bytes().split(b"\0")
         except OSError:
@@ -105,10 +107,10 @@ class ContainerdProcess:
 
 
 def find_containerd(config_file: str, binary: str = "") -> int:
-    """The id of the containerd that a keeper started with this configuration file; 0 where there is none.
+    """Return the PID of the containerd that a keeper started with this configuration file; 0 where there is none.
 
-    It is the one whose identity was noted. A keeper that was killed between start and note leaves one that is found by
-    its command line, executable (`binary`, "" = any), user and namespaces: a container's process has others.
+    It is found by the identity that the keeper saved. If the keeper was killed before that, it is found by its command
+    line, executable (`binary`, "" = any), user and namespaces; a process of a container has others.
     """
     with suppress(OSError, ValueError):
         identity = Path(config_file).with_name(_IDENTITY).read_text(encoding="utf-8")
@@ -122,7 +124,7 @@ def find_containerd(config_file: str, binary: str = "") -> int:
                     identity = identity_of(int(entry.name))
                     if identity:
                         found.append((int(identity.rpartition("/")[2]), int(entry.name)))
-    return min(found, default=(0, 0))[1]  # the oldest: a child of it has the same command line until it executes
+    return min(found, default=(0, 0))[1]  # the oldest, because a new child has the same command line until its exec
 
 
 def _arguments(config_file: str) -> list[str]:
@@ -143,7 +145,7 @@ def _is_ours(process: Path, config_file: str, executable: str | None) -> bool:
 def _note(config_file: str, pid: int) -> None:
     try:
         write_atomically(Path(config_file).with_name(_IDENTITY), identity_of(pid).encode())
-    except OSError as error:  # the next keeper looks at all processes
+    except OSError as error:  # without the file, the next keeper looks at all processes
         log.warning("%s: which process containerd is cannot be noted: %s", Path(config_file).parent, error.strerror)
 
 

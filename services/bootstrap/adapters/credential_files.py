@@ -1,6 +1,6 @@
-"""`<run dir>/credentials/`: the resolved credentials as files that services load. Written only when they differ.
+"""Writes the resolved credentials into `<run dir>/credentials/`, from which services load them, only when they differ.
 
-New content gets new names, then credentials.json names them: a crash at any line leaves either the old or the new ones.
+New content gets new file names, then credentials.json names them: a crash at any line leaves the old or the new ones.
 """
 
 import shutil
@@ -20,7 +20,7 @@ _PIECES = {
 
 
 class CredentialFiles:
-    """The files of one run directory; bootstrap alone writes them."""
+    """The credential files of one run directory; only bootstrap writes them."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -34,14 +34,14 @@ class CredentialFiles:
             left.unlink(missing_ok=True)
 
     def present(self) -> Credentials | None:
-        """The credentials in force, None where there are none that can be used."""
+        """Return the credentials in force, None where there are none that can be used."""
         try:
             return load_credentials(self._run_dir)
         except (OSError, OperatorError):
             return None
 
     def put(self, material: ResolvedCredentials) -> bool:
-        """Bring credentials into force; False when they are already. Raises OSError."""
+        """Bring credentials into force; return False when they are in force already. Raises OSError."""
         before = self.present()
         if before is not None and _is_same(before, material):
             return False
@@ -65,17 +65,17 @@ class CredentialFiles:
         return True
 
     def remove(self) -> None:
-        """The node runs alone now."""
+        """Remove all credentials, because the node runs alone now."""
         credentials_path(self._run_dir).unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _versions(self) -> list[int]:
-        """Of files that a crash may have left unnamed: their names are not used again."""
+        """Return the versions of all files, also those that a crash left unnamed: their names are not used again."""
         heads = (path.name.partition(".")[0] for path in self.directory.iterdir())
         return [int(head) for head in heads if head.isdecimal()]
 
     def _remove_all_but(self, *kept: Credentials | None) -> None:
-        """A reader that holds the set before this one may still open its files; older ones have no reader."""
+        """Remove older files, except the previous ones, which a service may still be about to open."""
         names = {Path(getattr(one, name)).name for one in kept if one for name in _PIECES}
         for path in self.directory.iterdir():
             if path.name.partition(".")[0].isdecimal() and path.name not in names:

@@ -21,8 +21,9 @@ from services.bootstrap.core.kubeconfig import CurrentContext
 from shared.time.timestamps import parse_rfc3339
 
 PLUGIN_TIMEOUT = 30  # seconds
-FIRST_TIMEOUT = 5  # seconds, where everything else waits for the answer: static pods must not
-_SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)  # is no property of the program
+FIRST_TIMEOUT = 5  # seconds at the start, where everything else waits, because static pods must not be delayed
+# Errors of a start that come from the state of the machine and not from the program.
+_SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 _SHOWN = 200  # characters of a plugin's error output
 
 

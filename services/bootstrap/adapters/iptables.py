@@ -1,6 +1,6 @@
-"""Runs iptables and ip6tables of the node, which may be of the kind nft or legacy: chains and rules, made once.
+"""Makes chains and rules by iptables and ip6tables of the node, which may be of the kind nft or legacy.
 
-Decides nothing. Each call starts one or two programs, in a thread.
+It decides nothing. Each call starts one or two programs, in a thread.
 """
 
 import asyncio
@@ -19,25 +19,26 @@ _SBIN = ":/usr/sbin:/sbin"
 
 
 class IptablesError(Exception):
-    """A program that failed; one line with the command and its first line of error output."""
+    """A program failed; the text is one line with the command and its first line of error output."""
 
 
 class Iptables:
-    """`command`: the program, with what precedes it on the command line; `ipv6`: its address family."""
+    """Runs one of the two programs. `command`: the program, with what precedes it on the command line; `ipv6`: its
+    address family."""
 
     def __init__(self, command: Sequence[str], *, ipv6: bool) -> None:
         self._command, self.ipv6 = tuple(command), ipv6
         self.protocol = "IPv6" if ipv6 else "IPv4"
 
     async def is_usable(self) -> bool:
-        """Whether the program is installed and the kernel has the tables."""
+        """Return whether the program is installed and the kernel has the tables."""
         path = os.environ.get("PATH", "") + _SBIN
         if shutil.which(self._command[0], path=path) is None:
             return False
         return bool(await self.has(Chain(NAT, "POSTROUTING")))
 
     async def has(self, chain: Chain) -> bool | None:
-        """Whether the chain exists; None where the lock or memory that is needed to know is not available."""
+        """Return whether the chain exists; None where the lock or the memory for the query is not available."""
         try:
             code, _ = await self._run(chain, "-S", chain.name)
         except IptablesError:
@@ -47,7 +48,7 @@ class Iptables:
     async def ensure(self, item: Chain | Rule) -> None:
         """Make the chain or rule where it does not exist. Raises IptablesError."""
         if isinstance(item, Chain):
-            await self._must(item, "-N", item.name, allowed=_NOT_FOUND)  # 1: there is one
+            await self._must(item, "-N", item.name, allowed=_NOT_FOUND)  # exit code 1 = the chain exists
             return
         code, _ = await self._run(item.chain, "-C", item.chain.name, *item.arguments)
         if code != _OK:

@@ -1,7 +1,8 @@
-"""A kubeconfig resolved to credentials, in a short-lived child: `cryptography` checks, `kubernetes` runs exec plugins.
+"""Resolves a kubeconfig to credentials in a short-lived child, which imports `cryptography`, and `kubernetes` for exec
+plugins.
 
-The child answers on its standard output, a pipe; it writes nothing that lasts, so that a child whose bootstrap was
-killed leaves nothing behind. Plugins run in its session and end with it. Rules: config.md 6.2.
+The child answers on its standard output, a pipe; it writes no file, so that a child whose bootstrap was killed leaves
+nothing behind. Plugins run in its session and end with it. Rules: config.md 6.2.
 """
 
 import base64
@@ -40,18 +41,18 @@ _TIMEOUT = 50  # seconds for the whole child; reading a file may hang, too
 
 @dataclass(frozen=True, kw_only=True)
 class KubeconfigReport:
-    """What came out: problems (one line each), or material (None where a plugin was not to be run)."""
+    """The result: problems (one line each), or material (None where a plugin was not to be run)."""
 
     problems: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()  # that the kubeconfig names, absolute; known also where there are problems
-    not_yet: bool = False  # the problem is a plugin that was run and failed: it may answer later
-    awaited: bool = False  # the problem is a certificate that was asked for: a changed file brings it
+    files: tuple[str, ...] = ()  # absolute paths that the kubeconfig names; known also where there are problems
+    not_yet: bool = False  # the problem is a plugin that was run and failed, and may succeed later
+    awaited: bool = False  # the problem is a certificate that was requested; a changed file will bring it
     absent: bool = False  # there is no such kubeconfig
-    unreadable: bool = False  # its content is not known: it cannot be opened, or reading it did not end
+    unreadable: bool = False  # its content is not known, because it cannot be opened or reading it did not end
     expires_at: float = 0.0  # wall seconds, 0 = only a changed file brings new ones
-    plugin: bool = False  # the material is an exec plugin's
+    plugin: bool = False  # the material comes from an exec plugin
     certificate_ends: float = 0.0  # wall seconds at which the first of the user's client certificates ends, 0 = none
-    why_invalid: str = ""  # what is wrong with the user's own credentials where the managed pair takes their place
+    why_invalid: str = ""  # the problem of the user's own credentials where the managed pair replaces them
     cluster: dict[str, Any] = field(default_factory=dict)  # of the current context
     material: ResolvedCredentials | None = None
     inline: ResolvedCredentials | None = (
@@ -61,7 +62,7 @@ class KubeconfigReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ManagedPair:
-    """The files that take the place of whatever the kubeconfig's user has; "" = there are none yet."""
+    """The files that replace the credentials of the kubeconfig's user; "" = there are none yet."""
 
     certificate: str = ""
     key: str = ""
@@ -132,7 +133,7 @@ def resolve(
         material, expires_at = run_plugin_for(plain, current, str(Path(kubeconfig).parent), timeout)
         return replace(report, material=material, expires_at=expires_at, plugin=True, certificate_ends=ends)
     except ProblemError as error:
-        cause = error.__cause__ if report == KubeconfigReport() else None  # the kubeconfig's own, and no file's in it
+        cause = error.__cause__ if report == KubeconfigReport() else None  # of the kubeconfig, not of a file in it
         absent = isinstance(cause, FileNotFoundError)
         return replace(
             report,
@@ -144,7 +145,7 @@ def resolve(
     except TimeLimitError:
         line = f"{where}: could not be read within {_TIMEOUT} s (is a file in it a pipe, or on a lost mount?)"
         return replace(report, problems=(line,), unreadable=True)
-    except Exception as error:  # a library's; its text may quote secrets
+    except Exception as error:  # an exception of a library, whose text may quote secrets
         line = f"{where}: cannot be resolved: {type(error).__name__} (check the current context's cluster and user)"
         return replace(report, problems=(line,))
 
@@ -152,7 +153,8 @@ def resolve(
 def _replace_user(
     report: KubeconfigReport, current: CurrentContext, kubeconfig: str, managed: ManagedPair
 ) -> KubeconfigReport:
-    """The cluster of the kubeconfig, and the managed pair as the user. Raises ProblemError."""
+    """Return the credentials with the cluster of the kubeconfig and the managed pair as its user. Raises
+    ProblemError."""
     try:
         plain = _plain_material(current, kubeconfig)
         check_material(plain)
@@ -160,7 +162,7 @@ def _replace_user(
         if "client-certificate-data" in current.user:
             report = replace(report, inline=plain)
     except ExpiredError:
-        pass  # asks with it all the same, as a kubelet would; whether there is another way is decided elsewhere
+        pass  # it is used all the same, as by a kubelet; whether there are other credentials is decided elsewhere
     except ProblemError as error:
         report = replace(report, why_invalid=str(error))
     if not managed.certificate:
@@ -192,7 +194,7 @@ def _plain_material(current: CurrentContext, kubeconfig: str) -> ResolvedCredent
     """Return the credentials of the checked context without its exec plugin. Raise ProblemError."""
     base, cluster, user = str(Path(kubeconfig).parent), current.cluster, current.user
     token = user.get("token", "")
-    if path := user.get("tokenFile", ""):  # wins over a token written out, as with the kubelet
+    if path := user.get("tokenFile", ""):  # it takes precedence over a token in the kubeconfig, as with the kubelet
         token = file_text(str(Path(base, path)), "tokenFile").strip()
         if not token:
             raise ProblemError(f"tokenFile: {path} is empty (write the token into it)")
@@ -209,7 +211,7 @@ def _plain_material(current: CurrentContext, kubeconfig: str) -> ResolvedCredent
 
 
 def _pem(part: dict[str, Any], key: str, base: str) -> str:
-    """A PEM text: written out in base64, or else from the file that is named; "" without either."""
+    """Return a PEM text, which is in the kubeconfig in base64 or in the file that it names; "" without either."""
     if data := part.get(f"{key}-data"):
         return _decoded(data, f"{key}-data")
     return file_text(str(Path(base, part[key])), key) if key in part else ""
@@ -225,7 +227,7 @@ def _decoded(text: str, key: str) -> str:
 
 
 def _inside_a_pod() -> tuple[ResolvedCredentials, tuple[str, ...]]:
-    """An empty kubeconfig: the service account, where we run in a pod."""
+    """Return the credentials of an empty kubeconfig, which are those of the service account if we run in a pod."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise ProblemError("is empty, and this is no pod with a service account (write clusters, users and contexts)")
@@ -251,7 +253,7 @@ def _main() -> None:
     report = resolve(request["kubeconfig"], timeout=request["timeout"], flag=request["flag"], managed=managed)
     signal.alarm(0)
     print(json.dumps(asdict(report)), flush=True)
-    os.killpg(0, signal.SIGKILL)  # with us ends whatever a plugin left running, also when bootstrap is gone
+    os.killpg(0, signal.SIGKILL)  # this also ends processes that a plugin left, even if bootstrap has ended
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The directories a kubelet makes at its start, with their modes (config.md 5.9), whatever the umask is.
+"""Makes the directories that a kubelet makes at its start, with their modes (config.md 5.9), whatever the umask is.
 
-What exists already keeps its mode, as with the kubelet. Everything below a pod's directory is podsync's and volume's.
+Existing directories keep their modes, as with the kubelet. podsync and volume make what is below a pod's directory.
 On a node with SELinux, drivers in containers may make their sockets in `plugins` and `plugins_registry` (volumes.md
 8.1).
 """
@@ -35,7 +35,7 @@ def make_layout(config: EffectiveConfig) -> None:
 
 
 def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
-    """Each directory with its mode, parents first."""
+    """Return each directory with its mode, parents first."""
     root, pod_logs = Path(config.root_dir), Path(config.pod_logs_dir)
     below_root = ("pods", "plugins", "plugins_registry", "pod-resources")
     return [
@@ -43,7 +43,7 @@ def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
         *((root / name, 0o750) for name in below_root),
         *([(root / "checkpoints", 0o700)] if enabled(config.feature_gates, "ContainerCheckpoint") else ()),
         (pod_logs, 0o750),
-        (pod_logs.parent / "containers", 0o755),  # podsync links the logs there
+        (pod_logs.parent / "containers", 0o755),  # podsync makes links to the logs there
         (Path(config.cert_dir), 0o755),
     ]
 
@@ -64,7 +64,7 @@ def _label(path: Path) -> None:
 
 
 def _make(path: Path, mode: int) -> None:
-    """Missing parents get the same mode."""
+    """Make the directory if it is missing; missing parents get the same mode."""
     if path.is_dir():
         return
     if path.parent != path:

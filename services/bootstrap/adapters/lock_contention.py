@@ -1,4 +1,4 @@
-"""bootstrap's part in `--lock-file`: takes it where no `kubelet` executable holds it, and notices who else opens it."""
+"""Takes the file of `--lock-file` where no `kubelet` executable holds it, and detects others that open it."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ def take_lock(path: str) -> None:
 
 
 class LockContention:
-    """Others who open the lock file, or remove it, from the making of this object on."""
+    """Detects others that open or remove the lock file after this object was made."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -23,13 +23,14 @@ from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 ASSIGNED, LAST_KNOWN_GOOD = "assigned", "last-known-good"
 _RECORD = "config-rejection"
-_LARGEST_META = 16 * 1024  # bytes
-_LIMITS = Limits(depth=10, values=100, characters=_LARGEST_META)
+_MAX_META_BYTES = 16 * 1024  # bytes
+_LIMITS = Limits(depth=10, values=100, characters=_MAX_META_BYTES)
 _UNFINISHED = "tmp_"  # how the name of a checkpoint begins while it is written
 
 
 class NodeConfigStore:
-    """The directories of `config`. All functions block and raise OSError if a file cannot be read or written."""
+    """The checkpoints below the directories of `config`. All methods block, and raise OSError if a file cannot be read
+    or written."""
 
     def __init__(self, config: EffectiveConfig) -> None:
         store = Path(config.dynamic_config_dir) / "store"
@@ -49,7 +50,7 @@ class NodeConfigStore:
             shutil.rmtree(unfinished)
 
     def load(self) -> tuple[Checkpoints, tuple[str, ...]]:
-        """What is on disk, and a line for each record that cannot be read."""
+        """Return the checkpoints on disk, and a line for each record that cannot be read."""
         sources: dict[str, ConfigSource | None] = {}
         problems: dict[str, str] = {}
         for name in (ASSIGNED, LAST_KNOWN_GOOD):
@@ -105,7 +106,7 @@ class NodeConfigStore:
         sync_directory(self._checkpoints)
 
     def file(self, source: ConfigSource) -> Path:
-        """The path of the KubeletConfiguration of this version."""
+        """Return the path of the KubeletConfiguration of this version."""
         return self._directory(source) / source.kubelet_config_key
 
     def keep_only(self, kept: set[ConfigSource | None]) -> None:
@@ -131,14 +132,14 @@ class NodeConfigStore:
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 raise OperatorError("is no regular file", where=str(file), remedy="remove it")
-            content = os.read(fd, _LARGEST_META + 1)
+            content = os.read(fd, _MAX_META_BYTES + 1)
         finally:
             os.close(fd)
         if not content:
             return None
         try:
-            if len(content) > _LARGEST_META:
-                raise ValueError(f"it has more than {_LARGEST_META} bytes")
+            if len(content) > _MAX_META_BYTES:
+                raise ValueError(f"it has more than {_MAX_META_BYTES} bytes")
             return decode_source(next(read_documents(content, _LIMITS), None))
         except (UnreadableError, ValueError) as error:
             remedy = "it is written again when the Node is read"

@@ -1,6 +1,7 @@
-"""Which credentials the node has, may have and may ask with: kubeconfig, bootstrap kubeconfig and certificate store.
+"""Finds the node's credentials, and those for certificate requests, in kubeconfig, bootstrap kubeconfig and certificate
+store.
 
-Reads files, through a child, and writes the kubeconfig. Decides by `core.client_plan`. Rules: config.md 5.4.
+It reads files, through a child, and writes the kubeconfig. `core.client_plan` decides. Rules: config.md 5.4.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ _ASKED = "there is no valid client certificate yet (a start asks for one; bootst
 
 @dataclass(frozen=True)
 class ClientInspection:
-    """What was found. `bootstrap`: of the bootstrap kubeconfig, where the plan needs it."""
+    """The result of an inspection. `bootstrap`: that of the bootstrap kubeconfig, where the plan needs it."""
 
     plan: ClientPlan
     report: KubeconfigReport
@@ -30,19 +31,19 @@ class ClientInspection:
 
     @property
     def refusal(self) -> KubeconfigReport | None:
-        """The report whose problems only an operator can remove."""
+        """Return the report whose problems only an operator can correct, None = there is none."""
         if self.bootstrap is not None:
             return self.bootstrap if self.bootstrap.problems and not self.bootstrap.not_yet else None
         return self.report if self.report.problems and not self.report.awaited else None
 
 
 def client_store(config: EffectiveConfig) -> CertificateStore:
-    """Where the client certificate is."""
+    """Return the store of the client certificate."""
     return CertificateStore("kubelet-client", config.cert_dir)
 
 
 def serving_store(config: EffectiveConfig) -> CertificateStore:
-    """Where the serving certificate is, if it is asked for; the configured pair serves until then."""
+    """Return the store of a serving certificate that is requested; the configured pair is used until then."""
     return CertificateStore("kubelet-server", config.cert_dir, (config.tls_cert_file, config.tls_private_key_file))
 
 
@@ -51,7 +52,7 @@ def inspect_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGI
     report = resolve_ordinary(config, wall, timeout=timeout)
     if not config.bootstrap_kubeconfig or report.unreadable:
         plan = plan_client(rotate=config.rotate_certificates, bootstrap_given=False, still_valid=False)
-        if report.awaited and report.why_invalid and not report.unreadable:  # there are no credentials to ask with
+        if report.awaited and report.why_invalid and not report.unreadable:  # no credentials can request a certificate
             line = f"--kubeconfig: {config.kubeconfig}: {report.why_invalid}"
             report = replace(report, problems=(line,), awaited=False)
         return ClientInspection(plan, report)
@@ -71,14 +72,14 @@ def find_refusal(config: EffectiveConfig, wall: float) -> tuple[str, ...]:
 
 
 def inspect_bootstrap(config: EffectiveConfig, *, timeout: int = 0) -> KubeconfigReport:
-    """The bootstrap kubeconfig. Blocks; a plugin gets `timeout` seconds, and is not run with 0."""
+    """Inspect the bootstrap kubeconfig. Blocks; a plugin gets `timeout` seconds, and is not run with 0."""
     return resolve_in_child(config.bootstrap_kubeconfig, timeout=timeout, flag=_BOOTSTRAP)
 
 
 def resolve_ordinary(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> KubeconfigReport:
-    """The credentials of all traffic but requests for certificates. Blocks; a plugin gets `timeout` seconds.
+    """Resolve the credentials for everything but requests for certificates. Blocks; a plugin gets `timeout` seconds.
 
-    With rotation the managed certificate alone authenticates, and whatever else the kubeconfig's user has is left out.
+    With rotation only the managed certificate is used, and all other credentials of the kubeconfig's user are left out.
     """
     if config.rotate_certificates:
         store = client_store(config)
@@ -100,10 +101,8 @@ def resolve_ordinary(config: EffectiveConfig, wall: float, *, timeout: int = PLU
 
 
 def resolve_requesting(config: EffectiveConfig, wall: float, *, bootstrap_first: bool) -> KubeconfigReport:
-    """The credentials to ask for a certificate with while there is none of our own. Blocks.
-
-    `bootstrap_first`: the kubeconfig's are known to be of no use.
-    """
+    """Resolve the credentials for requesting a certificate while there is none of our own. Blocks. `bootstrap_first`:
+    the credentials of the kubeconfig are known to be invalid."""
     if not config.bootstrap_kubeconfig:
         return resolve_in_child(config.kubeconfig)
     if not bootstrap_first:

@@ -1,6 +1,7 @@
-"""A request that waits for its answer, with its key: what a killed bootstrap needs to take the certificate up.
+"""Stores a request that waits for its answer, with its key, so that a restarted bootstrap can use the certificate.
 
-One file in the run directory, 0600, written before the request is sent and removed once its certificate is stored.
+It is one file in the run directory, 0600, written before the request is sent and removed once its certificate is
+stored.
 """
 
 import json
@@ -15,7 +16,7 @@ from shared.files.atomic import write_atomically
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRequest:
-    """Secret. `uid` and `version` are "" until the API server has confirmed the request."""
+    """A request that waits for its answer; secret. `uid` and `version` are "" until the API server has confirmed it."""
 
     name: str
     template: Template
@@ -30,22 +31,22 @@ class PendingRequest:
         return f"PendingRequest(name={self.name!r}, …)"
 
     def accepted(self, uid: str, version: str) -> "PendingRequest":
-        """The same once the API server has it."""
+        """Return the request after the API server has confirmed it."""
         return replace(self, uid=uid, version=version)
 
 
 class PendingFile:
-    """At most one pending request."""
+    """The file of the only pending request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def exists(self) -> bool:
-        """Whether there is a file at all."""
+        """Return whether the file exists, whatever its content is."""
         return self._path.exists()
 
     def read(self) -> PendingRequest | None:
-        """What is pending; None where nothing is, or nothing that can be read."""
+        """Return the pending request; None = there is none, or it cannot be read."""
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=PendingRequest)
         except (OSError, msgspec.MsgspecError):
@@ -56,5 +57,5 @@ class PendingFile:
         write_atomically(self._path, json.dumps(asdict(pending)).encode(), 0o600)
 
     def remove(self) -> None:
-        """Nothing is pending. Raises OSError."""
+        """Remove the file, because nothing is pending. Raises OSError."""
         self._path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""READY=1 once for each supervisord, and whether that supervisord still answers.
+"""Sends READY=1 once for each supervisord, and checks whether that supervisord still answers.
 
-What was sent is noted in the run directory, so that the next bootstrap does not send it again. A kill between sending
-and noting makes it sent twice, which systemd ignores.
+It is noted in the run directory, so that the next bootstrap does not send it again. After a kill between sending and
+noting it is sent twice, which systemd ignores.
 """
 
 import asyncio
@@ -34,7 +34,8 @@ def notify_ready(run_dir: Path, generation: str) -> None:
 
 
 async def supervisord_answers(timeout: float) -> bool:
-    """Whether the supervisord that started us answers within `timeout` seconds. Loads none of its modules for it."""
+    """Return whether the supervisord that started us answers within `timeout` seconds. It imports none of its
+    modules."""
     url = os.environ.get("SUPERVISOR_SERVER_URL", "")
     if not url.startswith("unix://"):
         return True  # there is no supervisord to check

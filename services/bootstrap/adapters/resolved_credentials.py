@@ -1,11 +1,11 @@
-"""Resolved credentials and what can be wrong with them; `cryptography` is imported in the child alone."""
+"""Defines resolved credentials and checks them; only the child process imports `cryptography`."""
 
 import os
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-_LARGEST = 2**19  # bytes of a kubeconfig, or of a file it names
+_MAX_FILE_BYTES = 2**19  # of a kubeconfig, or of a file that it names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,11 @@ class ResolvedCredentials:
 
 
 class ProblemError(Exception):
-    """One line: what (remedy)."""
+    """A problem of the credentials. The text is one line: what (remedy)."""
 
 
 class TemporaryProblemError(ProblemError):
-    """One that may pass by itself: a plugin that was run and gave nothing that can be used."""
+    """A problem that may pass by itself: a plugin was run and returned no usable credentials."""
 
 
 class ExpiredError(ProblemError):
@@ -42,19 +42,17 @@ class TimeLimitError(Exception):
 
 
 def file_text(path: str, key: str) -> str:
-    """The text of a file that `key` of the kubeconfig names, "" = the kubeconfig itself.
-
-    Raises ProblemError, from an OSError where the file cannot be opened.
-    """
+    """Return the text of a file that `key` of the kubeconfig names, "" = the kubeconfig itself. Raises ProblemError,
+    from an OSError where the file cannot be opened."""
     named = f"{key}: {path} " if key else ""
     try:
-        # A pipe without a writer must not hold up a start.
+        # Opened without blocking, because a pipe without a writer must not delay a start.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise ProblemError(f"{named}is a pipe (give the path of a file)")
-            content = file.read(_LARGEST + 1)
-        if len(content) > _LARGEST:
-            raise ProblemError(f"{named}is larger than {_LARGEST >> 10} KiB (is it the right file?)")
+            content = file.read(_MAX_FILE_BYTES + 1)
+        if len(content) > _MAX_FILE_BYTES:
+            raise ProblemError(f"{named}is larger than {_MAX_FILE_BYTES >> 10} KiB (is it the right file?)")
         return content.decode("utf-8-sig")
     except OSError as error:
         remedy = "give the path of a readable file" if key else "give the path of a kubeconfig, or leave out the flag"
@@ -64,7 +62,8 @@ def file_text(path: str, key: str) -> str:
 
 
 def check_material(material: ResolvedCredentials, by: str = "") -> float:
-    """The wall seconds at which the client certificate ends, 0 without one. Raises ProblemError, ExpiredError."""
+    """Check the credentials, and return the wall seconds at which the client certificate ends, 0 without one. Raises
+    ProblemError, ExpiredError."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
     from cryptography.x509 import load_pem_x509_certificates
 
@@ -96,7 +95,8 @@ def check_material(material: ResolvedCredentials, by: str = "") -> float:
 
 
 def earliest_end(certificates: str) -> float:
-    """Wall seconds at which the first of these PEM certificates ends, 0 without any; `check_material` saw them good."""
+    """Return the wall seconds at which the first of these PEM certificates ends, 0 without any. `check_material` must
+    have checked them."""
     from cryptography.x509 import load_pem_x509_certificates
 
     if not certificates:

@@ -1,8 +1,9 @@
-"""The serving certificate and the client CA, made or checked in a short-lived child that imports `cryptography`.
+"""Makes or checks the serving certificate, and checks the client CA, in a short-lived child that imports
+`cryptography`.
 
-Rules: config.md 5.2. A readable pair is used as it is, even when expired or made for another host; half a
-pair is refused; only where both are absent, and only for the self-signed names, a pair is made. Key material never
-leaves the two files.
+Rules: config.md 5.2. A readable pair is used as it is, even when expired or made for another host; half a pair is
+refused. A pair is made only where both files are absent, and only for the self-signed names. Key material never leaves
+the two files.
 """
 
 import ipaddress
@@ -27,8 +28,8 @@ _TIMEOUT = 120.0  # seconds; RSA keys on a busy machine
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """What to look at. A file name "" = no pair at all; `self_signed` = the agent makes this pair where it is absent;
-    `checks_only` = nothing is written, and a pair that would be made may be absent."""
+    """The pair to check. A file name "" = there is no pair; `self_signed`: the agent makes this pair where it is
+    absent; `checks_only`: nothing is written, and a pair that would be made may be absent."""
 
     certificate_file: str
     private_key_file: str
@@ -40,8 +41,8 @@ class PairRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class PairReport:
-    """What was found: problems (one line each), or the pair's facts. `not_after` is RFC3339, "" = there is no pair.
-    `remarks` are for the log."""
+    """The result of a check: problems (one line each), or the pair's facts. `not_after`: RFC3339, "" = there is no
+    pair; `remarks`: for the log."""
 
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -111,7 +112,7 @@ def ensure_pair(request: PairRequest) -> PairReport:
 
 
 def _check(certificate: Path, key: Path, way_out: str = "") -> datetime:
-    """When the pair ends. Raises ValueError with one line, or OSError."""
+    """Check the pair, and return when it ends. Raises ValueError with one line, or OSError."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
     from cryptography.x509 import load_pem_x509_certificates
 
@@ -169,7 +170,7 @@ def _will_be_made(certificate: Path, key: Path) -> bool:
 
 
 def _finish_creation(certificate: Path, key: Path) -> None:
-    """Complete what a crash in `_create` left: the certificate is used with its key, or both are made again."""
+    """Complete a `_create` that a crash interrupted: the certificate is used with its key, or both are made again."""
     pending = _pending(certificate)
     if not pending.exists():
         return
@@ -186,7 +187,7 @@ def _finish_creation(certificate: Path, key: Path) -> None:
 
 
 def make_self_signed(host_name: str, now: datetime) -> tuple[bytes, bytes]:
-    """PEM of leaf and CA, and of the leaf's key (PKCS#1), as config.md 5.2 specifies."""
+    """Return PEM of leaf and CA, and of the leaf's key (PKCS#1), as config.md 5.2 specifies."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import rsa

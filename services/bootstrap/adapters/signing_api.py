@@ -1,6 +1,6 @@
-"""CertificateSigningRequests at the API server: created once, waited for by list and watch of the one name.
+"""Creates CertificateSigningRequests at the API server, and waits for one by list and watch of its name.
 
-Speaks through `shared.kube.interface`; decides nothing about certificates. Rules: config.md 5.4.
+It uses `shared.kube.interface`, and decides nothing about certificates. Rules: config.md 5.4.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ class SubmittedRequest:
 
 
 async def demands_encipherment(api: ApiClient) -> bool:
-    """Whether the server's signers want `key encipherment` from every key. Raises ApiUnreachableError."""
+    """Return whether the server's signers demand `key encipherment` from every key. Raises ApiUnreachableError."""
     try:
         return demands_key_encipherment(await api.get(paths.VERSION))
-    except ApiStatusError:  # not permitted to every client; a new server is assumed
+    except ApiStatusError:  # some clients may not read the version; a new server is assumed
         return False
 
 
@@ -69,13 +69,13 @@ async def send(api: ApiClient, name: str, request: str, template: Template, *, e
 
 
 def sent(csr: Object) -> SubmittedRequest:
-    """What to remember of an object that `send` returned."""
+    """Return the part of an object that `send` returned which is to be stored."""
     metadata = csr["metadata"]
     return SubmittedRequest(name=metadata["name"], uid=metadata["uid"], version=csr["apiVersion"].rpartition("/")[2])
 
 
 def holds(csr: Object, request: str) -> bool:
-    """Whether this object carries exactly this request."""
+    """Return whether this object contains exactly this request."""
     return request_text(csr) == request
 
 
@@ -128,7 +128,7 @@ async def _states(api: ApiClient, request: SubmittedRequest) -> AsyncGenerator[C
     """Yield the request as a list has it, and then each change of it, until the watch ends."""
     path = paths.certificate_signing_requests(request.version)
     query = {"fieldSelector": f"metadata.name={request.name}"}
-    # A quorum read of one key: a cache that does not have the request yet would show it as deleted.
+    # This is a quorum read of one key, because a cache that does not have the request yet would show it as deleted.
     listed = await api.get(path, {**query, "limit": _LIMIT})
     items, metadata = listed.get("items") or [], listed.get("metadata") or {}
     if "items" not in listed or not isinstance(items, list) or not isinstance(metadata, dict):

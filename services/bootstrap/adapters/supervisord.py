@@ -1,4 +1,4 @@
-"""bootstrap's way to the supervisord that started it: start a program, shut down, and speak on its console."""
+"""Calls the supervisord that started bootstrap: starts a program, shuts down, and writes on its console."""
 
 import errno
 import logging
@@ -18,12 +18,12 @@ from services.frame.generation import supervisor_process
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 10.0  # seconds for one call; a stopped supervisord must not stop us
+_TIMEOUT = 10.0  # seconds of one call; a stopped supervisord must not block us longer
 _ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
 
 
 class SupervisordError(Exception):
-    """supervisord could not do it; the text is one line."""
+    """A call of supervisord failed; the text is one line."""
 
 
 class Supervisord:
@@ -34,7 +34,7 @@ class Supervisord:
 
     @classmethod
     def of_environment(cls) -> "Supervisord | None":
-        """The supervisord that started this process, None when none did."""
+        """Return the supervisord that started this process, None when none did."""
         url = os.environ.get("SUPERVISOR_SERVER_URL", "")
         return cls(url) if url and os.environ.get("SUPERVISOR_ENABLED") == "1" else None
 
@@ -43,7 +43,7 @@ class Supervisord:
         self._call(lambda server: server.supervisor.startProcess(name, False))
 
     def restart(self) -> None:
-        """Have it read its own configuration again and restart everything it runs again. Raises SupervisordError."""
+        """Let supervisord read its configuration again and restart all programs. Raises SupervisordError."""
         self._call(lambda server: server.supervisor.restart())
 
     def shut_down(self) -> None:

@@ -1,4 +1,5 @@
-"""Whether the ports of the configuration can be had, and who has them instead. Opens sockets, keeps none."""
+"""Checks whether the ports of the configuration are free, and finds the processes that have them. It keeps no socket
+open."""
 
 import errno
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from shared.host.listening_sockets import listening, owner_of
 
 
 def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tuple[list[str], list[str]]:
-    """Problems and remarks, one line each. A port that our own server process holds is free;
-    `server` returns which process that is, called when a port was found taken: it may have been restarted just now.
+    """Return problems and remarks about ports that are taken, one line each. A port that our own server process has
+    counts as free; `server` returns its PID, and is called after a port was found taken, because server may have been
+    restarted just now.
 
-    The health port and that of the node page are remarks only: server keeps trying for them (config.md 5.10).
+    The health port and that of the node page are only remarks, because server keeps trying to get them (config.md
+    5.10).
     """
     problems: list[str] = []
     remarks: list[str] = []

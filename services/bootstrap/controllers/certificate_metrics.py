@@ -28,7 +28,7 @@ SERVING_AGE = histogram(
 
 
 class RotationMetrics:
-    """The instruments of the certificate with this name, CLIENT or SERVING."""
+    """The metrics of the certificate with this name, CLIENT or SERVING."""
 
     def __init__(self, context: Context, name: str) -> None:
         metrics, self._clock = context.metrics, context.clock
@@ -39,15 +39,15 @@ class RotationMetrics:
         metrics.before_collecting(self._measure)
 
     def holds(self, facts: CertificateFacts | None) -> None:
-        """The store has this certificate now."""
+        """Note the certificate that the store contains now."""
         self._facts = facts
 
     def failed(self) -> None:
-        """A request failed or was refused."""
+        """Count a request that failed or was refused."""
         self._errors.inc()
 
     def replaced(self, old: CertificateFacts | None) -> None:
-        """A new certificate was issued in place of this one."""
+        """Observe the age of a certificate that was replaced by a new one."""
         if self._age is not None and old is not None:
             self._age.observe(self._clock.wall() - old.not_before)
 

@@ -1,7 +1,7 @@
-"""Keeps one certificate of the store valid: asks for the first one, and for the next at 70 to 90 % of its lifetime.
+"""Keeps one certificate of the store valid: requests the first one, and the next at 70 to 90 % of its lifetime.
 
-Implements config.md 5.3, 5.4 but for the rules, which are in the core: times come from the clock, keys from the forms,
-API credentials from `credentials`. No failure here ends the process.
+It implements config.md 5.3 and 5.4, whose rules are in the core: times come from the clock, keys from the forms, API
+credentials from `credentials`. No failure here ends the process.
 """
 
 import asyncio
@@ -33,29 +33,30 @@ from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-_ISSUANCE = 900.0  # seconds a request is waited for
-_LOOK_AGAIN = 10.0  # seconds, as in Go; a clock that was set, or a machine that slept, is noticed by then
-_STORE_RETRY = 30.0  # seconds; nothing reports that the store was repaired
+_ISSUANCE = 900.0  # seconds for which the answer to a request is awaited
+_LOOK_AGAIN = 10.0  # seconds, as in Go, after which a clock that was set, or a machine that slept, is detected
+_STORE_RETRY = 30.0  # seconds; no event reports that the store was repaired
 
 
 class CsrCredentials(Protocol):
     """The API credentials of certificate signing requests."""
 
     async def open(self, facts: CertificateFacts | None) -> ApiClient:
-        """The client to ask with while `facts` are those of the certificate in force. Raises OperatorError."""
+        """Return the client for requests while `facts` are those of the certificate in force. Raises OperatorError."""
         ...
 
     async def refused(self) -> None:
-        """The API server answered 401."""
+        """Note that the API server answered 401."""
         ...
 
     async def served(self) -> None:
-        """A new certificate is in the store."""
+        """Note that a new certificate is in the store."""
         ...
 
 
 class CertificateRotation:
-    """One store. `template` returns what is needed now, None = nothing; call `wake` when that may have changed."""
+    """Rotates the certificate of one store. `template` returns what is needed now, None = nothing; call `wake` when
+    that may have changed."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class CertificateRotation:
         self._woken.set()
 
     async def run(self) -> None:
-        """Forever."""
+        """Rotate the certificate until cancelled."""
         while True:
             try:
                 await self._look()
@@ -107,7 +108,7 @@ class CertificateRotation:
             await self._attempt(template)
 
     async def _tidy(self) -> None:
-        """Nothing is asked for: what a kill left of an earlier request is of no use."""
+        """Remove what a kill left of an earlier request, because no certificate is requested."""
         if self._held is not None and (not self._tidied or self._pending.exists()):
             self._tidied = True
             await self._forget()
@@ -118,7 +119,7 @@ class CertificateRotation:
         return is_due(facts, template, self._deadline, self._context.clock.wall())
 
     async def _look(self) -> None:
-        """See what the store holds now, if it is not what it held before."""
+        """Read the store, if it has changed."""
         if self._mark is None:
             await self._in_thread(self._store.recover)
         if self._store.mark() == self._mark:
@@ -181,7 +182,7 @@ class CertificateRotation:
         await self._forget()
 
     async def _forget(self) -> None:
-        """Nothing is pending; a file that cannot be removed now is removed or written over later."""
+        """Forget the pending request. If its file cannot be removed now, it is removed or overwritten later."""
         try:
             await self._in_thread(self._pending.remove)
         except OSError as error:
@@ -240,7 +241,7 @@ class CertificateRotation:
         await self._take(pending, certificate, template)
 
     async def _begin(self, api: ApiClient, template: Template) -> PendingRequest:
-        """A new key and request, noted before they are sent."""
+        """Make a new key and request, and save them before they are sent."""
         encipherment = await signing_api.demands_encipherment(api)
         made = await self._in_thread(self._forms.make, template)
         pending = PendingRequest(
@@ -277,13 +278,14 @@ class CertificateRotation:
         self._attempts.good()
 
     def _is_good(self, template: Template, wall: float) -> bool:
-        """Whether the present certificate holds what is wanted, and has not ended."""
+        """Return whether the present certificate contains what the template requires, and has not ended."""
         facts = self._held.facts if self._held else None
         return facts is not None and facts.not_after > wall and covers(facts, template)
 
 
 def unusable(pair: StoredPair, error: ProblemError) -> OperatorError:
-    """What is wrong with a stored pair; kubelets go on without none that is broken either (config.md 5.3)."""
+    """Return the error of a stored pair that cannot be used; a kubelet refuses to start with it, too (config.md
+    5.3)."""
     remedy = "replace it, or remove it to have another certificate asked for"
     return OperatorError(str(error), where=str(pair.files.certificate), remedy=remedy)
 
@@ -295,7 +297,7 @@ async def inspect_issued(
     certificate: str,
     wall: float,
 ) -> InspectedPair:
-    """The pair that a signer's answer makes. Raises RefusedError for an answer that cannot be used."""
+    """Return the pair of a signer's answer. Raises RefusedError for an answer that cannot be used."""
     request = _as_sent(pending)
     try:
         found: InspectedPair = await in_thread(forms.inspect, certificate, pending.key)

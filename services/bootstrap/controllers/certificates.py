@@ -1,6 +1,6 @@
-"""Which certificates are asked for in this configuration, by whom and for what; wires keepers to bus and store.
+"""Builds the rotations of the certificates that this configuration requires, and connects them to bus and stores.
 
-The serving certificate's names come from the stream `node.object`, followed only where they are needed.
+The serving certificate's names come from the stream `node.object`, which is followed only where they are needed.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ _DNS_ONLY = "AllowDNSOnlyNodeCSR"
 
 
 class Certificates:
-    """Create it before the bus starts; `start` adds the loops to the service's own. `client_changed` is called at each
-    new content of the client certificate's store."""
+    """The certificates of the node. Create it before the bus starts; `start` starts the loops. `client_changed` is
+    called at each new content of the client certificate's store."""
 
     def __init__(
         self,
@@ -80,7 +80,8 @@ class Certificates:
         )
 
     def _serving_rotation(self) -> CertificateRotation:
-        """A node that runs alone publishes what the store has, and sends no request."""
+        """Return the rotation of the serving certificate. On a node that runs alone it publishes the certificate in the
+        store, and sends no request."""
         node = self._context.bus.follow(NODE_OBJECT, lambda _: rotation.wake())
 
         def template() -> Template | None:

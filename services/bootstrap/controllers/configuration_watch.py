@@ -1,7 +1,7 @@
 """Follows edits of the configuration and of the serving pair, and SIGHUP; restores config.json and manifest.json.
 
-A good edit is applied at SIGHUP, with `--reload-config` at once; else it is reported. A bad edit is logged and is a
-trouble in the beat. A good new serving pair is published at once.
+A valid edit is applied at SIGHUP, with `--reload-config` at once; otherwise it is reported. An invalid edit is logged
+and is a trouble in the beat. A valid new serving pair is published at once.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress shows that it does not hang
+_TURN = 5.0  # seconds after which an idle loop turns, so that its progress shows that it does not hang
 _SETTLE = 0.2  # seconds without a further change before an edit is read
 _RESTORE_RETRY = 5.0  # seconds; nothing reports that a disk has room again
 _COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
@@ -36,7 +36,8 @@ _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Ma
 
 
 class ConfigurationWatch:
-    """`begun` has been through `configure`; `certificates` gets the state of each good serving pair."""
+    """Follows the files. `configure` was called on `begun`; `certificates` receives the state of each valid serving
+    pair."""
 
     def __init__(self, context: Context, begun: BootstrapStartup, certificates: OwnedStream[CertificateState]) -> None:
         self._context, self._config, self._startup = context, context.config, begun
@@ -45,7 +46,7 @@ class ConfigurationWatch:
         self._evaluated_at = begun.evaluated_at
         self._files_changed = asyncio.Event()
         self._reload = asyncio.Event()
-        self._apply = False  # a change, for SIGHUP was received
+        self._apply = False  # True = SIGHUP was received, and a change is to be applied
         self._changed: set[Path] = set()
         self._last_lines: tuple[str, ...] = ()
         self._evaluating = asyncio.Lock()
@@ -79,15 +80,15 @@ class ConfigurationWatch:
                 if directory.is_dir():
                     inotify.add_watch(directory, _CHANGES)
             ours = set(self._watched())
-            ours_now = [*ours, *(each for directory in drop_ins for each in directory.glob(f"*{_DROP_IN}"))]
+            ours_now = [*ours, *(file for directory in drop_ins for file in directory.glob(f"*{_DROP_IN}"))]
             self._changed |= {path for path in ours_now if changed_since(path, self._evaluated_at)}
             if self._changed:
-                self._reload.set()  # edited after they were read and before they were watched
+                self._reload.set()  # the files were edited after they were read and before they were watched
             self._files_changed.set()
             async for event in inotify:
                 if event.path in own:
                     self._files_changed.set()
-                # `..data` is how a mounted ConfigMap replaces all of its files at once
+                # A mounted ConfigMap replaces all of its files at once by a new `..data`.
                 if (path := event.path) is None:
                     continue
                 drop_in = path.suffix == _DROP_IN and path.parent in drop_ins
@@ -139,7 +140,7 @@ class ConfigurationWatch:
                     self.on_reload()
 
     async def _look_at_pair(self) -> None:
-        """A good new pair is announced; a bad one is logged, and the server keeps the one it has."""
+        """Publish a valid new pair. An invalid one is logged, and server keeps its pair."""
         request = pair_request(self._config)
         report = await asyncio.to_thread(ensure_pair_in_child, request)
         for line in report.problems:
@@ -149,12 +150,12 @@ class ConfigurationWatch:
             self._certificates.put("serving", certificate_state(self._config, report), "pair changed on disk")
 
     async def reload(self) -> bool:
-        """Bring the configuration as it is now into force; False if it is refused, which is reported."""
+        """Bring the present configuration into force; return False if it is refused, which is reported."""
         async with self._evaluating:
             return await self._look_at_configuration(apply=True)
 
     async def _look_at_configuration(self, apply: bool) -> bool:
-        """Whether the configuration is valid."""
+        """Check the configuration, apply it if `apply`, and return whether it is valid."""
         try:
             if apply:
                 self._config = await asyncio.to_thread(reload, self._startup, self._config)

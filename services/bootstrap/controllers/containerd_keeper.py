@@ -1,10 +1,11 @@
-"""The program `containerd` of supervisord: the one keeper of the embedded containerd.
+"""Runs supervisord's program `containerd`, the keeper of the embedded containerd.
 
-Takes the lock `containerd` and watches the containerd that runs, or removes what a power cut has damaged of libcni's
-files, writes the configuration that its version reads, starts one and notes its identity in the run directory. Killed,
-or followed by the keeper of a newer supervisord, it leaves containerd running. TERM ends containerd, by SIGKILL after
-15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper again, with the files
-bootstrap wrote. Exits 0, which supervisord takes for good, only where no containerd is configured.
+The keeper takes the lock `containerd` and watches the containerd that runs. Where none runs, it removes files of libcni
+that a power cut has damaged, writes the configuration that containerd's version reads, starts containerd and saves its
+identity in the run directory. If the keeper is killed, or replaced by that of a newer supervisord, containerd keeps
+running. TERM ends containerd, by SIGKILL after 15 s, but not its shims, and so not the pods. HUP ends it, and
+supervisord starts the keeper again, with the files that bootstrap wrote. It exits with 0, after which supervisord does
+not restart it, only where no containerd is configured.
 """
 
 import asyncio
@@ -34,13 +35,13 @@ from shared.process.identity import started_at
 
 log = logging.getLogger(__name__)
 
-_LARGEST_OUTPUT = 16 * 2**20
-_NAMES = 5  # of removed files, in the log
-_LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, nor report how much it is
+_MAX_OUTPUT_BYTES = 16 * 2**20
+_MAX_NAMES = 5  # of removed files, in the log
+_LOOK_AT_OUTPUT = 60.0  # seconds between checks of the size of its output, which containerd does not rotate
 
 
 async def keep(service_log: LogFile) -> int:
-    """The work of the process until its end; returns the exit code: 0 where no containerd is configured, else 1."""
+    """Do the work of the process, and return the exit code: 0 where no containerd is configured, else 1."""
     signals = Signals(on_second=lambda: os._exit(1))
     signals.install()
     run_dir = Path(find_places().run_dir)
@@ -110,14 +111,12 @@ async def _one(
             await _end(process)
     if signals.ending.is_set():
         return None
-    if damaged := cni_results.remove_damaged(started_at(1)):  # the boot began with process 1
-        log.warning(
-            "a power cut left %d files without content in %s; they are removed: %s",
-            len(damaged), cni_results.DIRECTORY, ", ".join(damaged[:_NAMES]),
-        )  # fmt: skip
+    if damaged := cni_results.remove_damaged(started_at(1)):  # process 1 shows when the machine booted
+        what, names = "a power cut left %d files without content in %s; they are removed: %s", damaged[:_MAX_NAMES]
+        log.warning(what, len(damaged), cni_results.DIRECTORY, ", ".join(names))
     try:
         write_containerd_files(config)
-    except OSError as error:  # a full disk: bootstrap has written them, and the program is most likely the same
+    except OSError as error:  # such as a full disk; bootstrap has written them, most likely for the same version
         log.error("%s cannot be written: %s; the earlier one is used", error.filename, error.strerror)
     process = ContainerdProcess.start(embedded, output)
     log.info("containerd runs as process %s, its output is in %s", process.pid, output)
@@ -139,7 +138,7 @@ def _load(run_dir: Path) -> EffectiveConfig:
 def _limit(output: Path) -> None:
     """Keep one earlier file. containerd appends, so its descriptor goes on at the start of the emptied file."""
     try:
-        if output.stat().st_size > _LARGEST_OUTPUT:
+        if output.stat().st_size > _MAX_OUTPUT_BYTES:
             shutil.copyfile(output, output.with_name(f"{output.name}.1"))
             os.truncate(output, 0)
     except OSError as error:

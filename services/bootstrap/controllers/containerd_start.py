@@ -1,4 +1,4 @@
-"""Has supervisord run the program `containerd`, and repeats the request until it does."""
+"""Requests from supervisord to run the program `containerd`, until it does."""
 
 import asyncio
 import logging
@@ -8,11 +8,12 @@ from services.bootstrap.adapters import supervisord
 
 log = logging.getLogger(__name__)
 
-_RETRY = 5.0  # seconds; nothing reports that supervisord can start a program again
+_RETRY = 5.0  # seconds; no event reports that supervisord can start a program again
 
 
 async def ensure_containerd(trouble: Callable[[str | None], None]) -> None:
-    """Have supervisord run the program `containerd`; return once it does. Call `trouble` with a line, or None."""
+    """Request from supervisord to run the program `containerd`, until it does. `trouble` is called with a line, or
+    None."""
     while not await asyncio.to_thread(start_containerd):
         trouble("the embedded containerd was not started by supervisord")
         await asyncio.sleep(_RETRY)
@@ -20,7 +21,7 @@ async def ensure_containerd(trouble: Callable[[str | None], None]) -> None:
 
 
 def start_containerd() -> bool:
-    """Have supervisord run the program `containerd`. Return False, after a line in the log, when it did not."""
+    """Request from supervisord to run the program `containerd`. Log a line and return False if it did not."""
     parent = supervisord.Supervisord.of_environment()
     if parent is None:
         log.warning("no supervisord here: start `python -P -m services.bootstrap.containerd` by hand")

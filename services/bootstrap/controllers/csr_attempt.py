@@ -1,6 +1,6 @@
-"""One CertificateSigningRequest, from its creation to the certificate; and the report of attempts that fail.
+"""Runs one CertificateSigningRequest from its creation to the certificate, and reports attempts that fail.
 
-Knows no store and no schedule of rotation: `certificate_rotation` and `tls_bootstrap` do.
+It depends on no store and no schedule of rotation; these are in `certificate_rotation` and `tls_bootstrap`.
 """
 
 import logging
@@ -20,21 +20,21 @@ from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
 
-FAILURES = (ApiError, OperatorError, ProblemError, OSError)  # of an attempt; each is one line
+FAILURES = (ApiError, OperatorError, ProblemError, OSError)  # that an attempt may raise; the text of each is one line
 
 
 class RefusedError(Exception):
-    """A signer or an approver refused, or the answer cannot be used: asking again at once does not help."""
+    """A signer or an approver refused, or the answer cannot be used, so that repeating it at once does not help."""
 
     def __init__(self, line: str, request: signing_api.SubmittedRequest | None = None) -> None:
         super().__init__(line)
-        self.request = request  # whose deletion permits another request
+        self.request = request  # when it is deleted, another request may be sent
 
 
 @dataclass
 class CsrAttempt:
-    """The parts of an attempt that differ: `accepted` saves that the API server has the request, `stranger` returns
-    what is wrong with an object that had the name before ("" = it is ours), `waits` gets what it waits for."""
+    """One attempt. `accepted` saves that the API server has the request; `stranger` returns the problem of an object
+    that had the name before, "" = it is ours; `waits` receives what the attempt waits for."""
 
     wall: Callable[[], float]
     accepted: Callable[[PendingRequest], Awaitable[None]]
@@ -42,8 +42,8 @@ class CsrAttempt:
     waits: Callable[[str], None]
 
     async def certificate(self, api: ApiClient, pending: PendingRequest) -> str:
-        """The certificates that were issued, PEM. Raises ApiError, OSError, RefusedError, and ProblemError for a
-        request that may be made again at once."""
+        """Send the request, wait, and return the issued certificates, PEM. Raises ApiError, OSError, RefusedError, and
+        ProblemError for a request that may be repeated at once."""
         if not pending.uid:
             made = await signing_api.send(
                 api, pending.name, pending.request, pending.template, encipherment=pending.encipherment
@@ -71,7 +71,8 @@ class CsrAttempt:
 
 
 class CsrFailures:
-    """The log lines, the trouble and the pauses of one certificate's attempts; `name` begins its lines."""
+    """Reports the failed attempts of one certificate in the log and in the beat, and decides the pauses between them.
+    `name` begins its lines."""
 
     def __init__(self, context: Context, name: str, chance: Callable[[], float]) -> None:
         self._context, self._name, self._chance = context, name, chance
@@ -92,7 +93,7 @@ class CsrFailures:
         self._report(line, logging.INFO)
 
     def good(self) -> None:
-        """The attempt succeeded: clear the trouble."""
+        """Clear the trouble, because an attempt succeeded."""
         self._failures, self._last = 0, ""
         self._context.bus.trouble(self._name, None)
 

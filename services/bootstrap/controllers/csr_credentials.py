@@ -20,42 +20,42 @@ from shared.kube.interface import ApiClient
 
 log = logging.getLogger(__name__)
 
-REQUESTING = "requesting"  # below the run directory: the credentials that ask for the first certificate
+REQUESTING = "requesting"  # a directory below the run directory with the credentials for the first certificate
 _TIMEOUT = 30.0  # seconds of one request
 
 Connect = Callable[[Path], ApiClient]  # run directory -> client
 
 
 def connect(run_dir: Path) -> ApiClient:
-    """A client with the library's own rate limit (config.md 6.1)."""
+    """Return a client with the library's own rate limit (config.md 6.1)."""
     return kube_client(run_dir, qps=0, burst=0, timeout=_TIMEOUT)
 
 
 class NodeCsrCredentials:
-    """Asks with the node's own credentials, whatever they are."""
+    """Selects the node's own credentials, whatever they are."""
 
     def __init__(self, run_dir: Path, connect: Connect = connect) -> None:
         self._run_dir, self._connect = run_dir, connect
         self._client: ApiClient | None = None
 
     async def open(self, _: CertificateFacts | None) -> ApiClient:
-        """The client."""
+        """Return the client with the node's credentials."""
         self._client = self._client or self._connect(self._run_dir)
         return self._client
 
     async def refused(self) -> None:
-        """Others bring new credentials into force."""
+        """Do nothing, because other parts bring new credentials into force."""
 
     async def served(self) -> None:
-        """Connections are not needed for a long time."""
+        """Close the connections, which are not needed for a long time."""
         client, self._client = self._client, None
         if client is not None:
             await client.close()
 
 
 class ClientCsrCredentials:
-    """Asks for the client certificate: with the present one while it is valid, else with the bootstrap kubeconfig,
-    else with what the kubeconfig has besides."""
+    """Selects the credentials for the client certificate: the present certificate while it is valid, else the bootstrap
+    kubeconfig, else the other credentials of the kubeconfig."""
 
     def __init__(
         self,
@@ -96,19 +96,19 @@ class ClientCsrCredentials:
         return await self._other.open(facts)
 
     async def refused(self) -> None:
-        """The next attempt is made with the bootstrap kubeconfig, where there is one, and after that with the node's
-        own again: a server that answers 401 for a while, and a bootstrap token that has ended, are no end."""
+        """Use the bootstrap kubeconfig for the next attempt, where there is one, and the node's own credentials for the
+        one after it: a server may answer 401 only for a while, and a bootstrap token may have expired."""
         self._own_refused = not self._own_refused
 
     async def served(self) -> None:
-        """The new certificate is used from now on; drop the credentials that took its place."""
+        """Drop the other credentials, because the new certificate is used from now on."""
         self._own_refused = False
         await self._own.served()
         await self._other.served()
         await self._in_thread(shutil.rmtree, self._files.directory.parent, ignore_errors=True)
 
     def _has_own(self) -> bool:
-        """Whether services have a certificate, though the store has lost it."""
+        """Return whether services still have a certificate, although the store has lost it."""
         if not self._config.rotate_certificates:
             return False
         present = CredentialFiles(Path(self._config.run_dir)).present()

@@ -1,10 +1,11 @@
-"""Follows the kubeconfig, the files it names and the end of what a plugin gave; brings new credentials into force.
+"""Follows the kubeconfig, the files that it names and the end of a plugin's credentials; brings new credentials into
+force.
 
-A plugin is also run again when a service reports that the API server refused what it gave (RenewCredentials); then the
-rotation of certificates looks as well, as the certificate may have ended while the machine slept.
+A plugin is also run again when a service reports that the API server refused its credentials (RenewCredentials); then
+the rotation of certificates is woken as well, because the certificate may have ended while the machine slept.
 
-A bad edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again. So it
-is where there are none yet, because a plugin failed at the first start.
+An invalid edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again.
+The same holds while there are no credentials, because a plugin failed at the first start.
 """
 
 import asyncio
@@ -26,14 +27,14 @@ from services.frame.launch import Context
 
 log = logging.getLogger(__name__)
 
-_SETTLE = 0.2  # seconds without a further change before the files are looked at
-_LOST = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT  # the directory of that name has to be watched again
+_SETTLE = 0.2  # seconds without a further change before the files are read
+_LOST = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT  # events after which a directory has to be watched again
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE | _LOST
 
 
 class KubeconfigFollower:
-    """One loop; `startup` has resolved the kubeconfig once, or kept earlier credentials. `on_refused` is called when
-    the API server refused the credentials in force."""
+    """Follows the credentials in one loop. `startup` has resolved the kubeconfig once, or kept earlier credentials;
+    `on_refused` is called when the API server refused the credentials in force."""
 
     def __init__(self, context: Context, startup: BootstrapStartup, on_refused: Callable[[], None]) -> None:
         self._context, self._startup, self._on_refused = context, startup, on_refused
@@ -50,15 +51,15 @@ class KubeconfigFollower:
         self._changed = asyncio.Event()
         self._pace, self._rerun = RefusalPace(), False  # _rerun: a run after a 401 is waited for
         context.bus.answer(RenewCredentials, self._renew)
-        self._missing: set[Path] = set()  # directories that are not there
-        self._lost = False  # a directory is another one than the one we watch
+        self._missing: set[Path] = set()  # directories that do not exist
+        self._lost = False  # a directory was replaced, and the new one is not watched yet
 
     def wake(self) -> None:
         """Look again: something changed that inotify may not report."""
         self._changed.set()
 
     async def _renew(self, request: RenewCredentials) -> CredentialsRenewal:
-        """Act on a refusal of the credentials in force by the API server; one of earlier credentials means nothing."""
+        """Act on a refusal of the credentials in force by the API server; that of earlier credentials is ignored."""
         present = await asyncio.to_thread(self._startup.credentials.files.present)
         if present is None or present.version != request.version:
             return CredentialsRenewal(due=False)
@@ -78,7 +79,7 @@ class KubeconfigFollower:
         self._changed.set()
 
     async def run(self) -> None:
-        """Forever."""
+        """Follow the credentials until cancelled."""
         while True:
             with Inotify() as inotify:
                 self._lost = False
@@ -93,7 +94,7 @@ class KubeconfigFollower:
                     await asyncio.gather(listening, return_exceptions=True)
 
     def _files(self) -> set[Path]:
-        """Names and what they point to: a certificate is often a link to its newest file."""
+        """Return the named files and the targets of links: a certificate is often a link to its newest file."""
         named = {Path(self._kubeconfig), *map(Path, self._report.files)}
         return named | {Path(os.path.realpath(file)) for file in named}
 
@@ -123,7 +124,7 @@ class KubeconfigFollower:
                 self._changed.set()
 
     async def _wait(self) -> None:
-        """Until a file changes, or it is time to renew or to try again."""
+        """Wait until a file changes, or it is time to renew or to try again."""
         self._context.bus.progress("kubeconfig")
         wall = self._context.clock.wall()
         delay = None if self._awaited else retry_delay(self._failures, without=not self._in_force)
@@ -160,7 +161,7 @@ class KubeconfigFollower:
         self._failures, self._awaited, self._last_problems = 0, False, ()
 
     def _keep(self, report: KubeconfigReport) -> None:
-        """The credentials in force stay; the files of the good kubeconfig stay watched."""
+        """Keep the credentials in force, and keep watching the files of the valid kubeconfig."""
         self._failures += 1
         self._awaited = report.awaited
         if report.problems != self._last_problems:

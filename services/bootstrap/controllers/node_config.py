@@ -52,14 +52,15 @@ log = logging.getLogger(__name__)
 
 NODE = "node"
 CONFIG_MAP = "NodeConfigMap"  # the kind that sources reads for us
-RETRY_SECONDS = 10.0  # after a step that failed, as the kubelet
-_SETTLE = 0.1  # seconds: bounds how often the starts of services are read
+RETRY_SECONDS = 10.0  # after a step that failed, as in the kubelet
+_SETTLE = 0.1  # seconds between two reads of the starts of services
 _TROUBLE = "node config"
 _SYNC_ERROR = "failed to sync: {}"
 
 
 class NodeConfig:
-    """`reload` brings what is on disk into force, and returns whether it could; `status` is our stream."""
+    """Follows the Node's configuration. `reload` brings the configuration on disk into force, and returns whether that
+    succeeded; `status` is our stream."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class NodeConfig:
         self._wake = asyncio.Event()
         self._checkpoints = Checkpoints()
         self._evaluated: Checkpoints | None = None
-        self._is_refused = False  # the last evaluation brought nothing into force
+        self._is_refused = False  # the last evaluation brought no configuration into force
         self._is_synced = False  # the Node was read, and its spec can be used
         self._reference: SourceReference | None = None
-        self._version = ""  # that the API server has of the ConfigMap; "" = not known
+        self._version = ""  # of the ConfigMap in the API server; "" = not known
         self._sync_error = ""
         self._failed_step: type[Step] | None = None  # whose failure `_sync_error` reports
         self._retry_at = 0.0
@@ -136,7 +137,7 @@ class NodeConfig:
             except OSError as error:
                 where = error.filename or self._context.config.dynamic_config_dir
                 self._failed(INTERNAL_ERROR, f"{where}: {error.strerror}", step)
-                if isinstance(step, Reject):  # `retry_at` holds back the others
+                if isinstance(step, Reject):  # the other steps wait for `retry_at`
                     await asyncio.sleep(RETRY_SECONDS)
             else:
                 if type(step) is self._failed_step:
@@ -204,7 +205,7 @@ class NodeConfig:
                 await self._save_rejection(None)
             kept = {source, self._checkpoints.last_known_good, self._startup.config.config_source}
             await asyncio.to_thread(self._store.keep_only, kept)
-        if self._version == version_before:  # else a newer version was published meanwhile, and is read next
+        if self._version == version_before:  # otherwise a newer version was published meanwhile, and is read next
             self._version = source.resource_version
 
     async def _save_rejection(self, rejection: Rejection | None) -> None:
@@ -244,7 +245,8 @@ class NodeConfig:
             self._wake.set()
 
     def _failed(self, error: str, line: str, step: Step | None = None) -> None:
-        """The step failed, or without one the read of the Node or the disk: report it, and hold the next step back."""
+        """Report that the step failed, or without a step the read of the Node or of the disk, and delay the next
+        step."""
         self._failed_step = None if step is None else type(step)
         self._retry_at = self._context.clock.monotonic() + RETRY_SECONDS
         if error != self._sync_error:

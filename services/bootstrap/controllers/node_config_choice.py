@@ -1,7 +1,7 @@
 """Evaluates the configurations that may be in force, and chooses the first one that can be used (config.md 4.3).
 
-Blocks: evaluation runs children. At a start of the agent the local configuration must be valid, also when it is not the
-one in force. Later a change of the source, and a return to an earlier one, do not depend on it.
+It blocks, because evaluation runs children. At a start of the agent the local configuration must be valid, even if it
+is not the one in force. Later changes of the source do not depend on it.
 """
 
 import logging
@@ -29,8 +29,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Choice:
-    """The records on disk when the choice was made, and why it is not the assigned source; "" = it is. `local_refused`:
-    what is wrong with the local configuration, which is not the one that was chosen."""
+    """A choice: the records on disk when it was made, and why it is not the assigned source, "" = it is.
+    `local_refused`: the problems of the local configuration, which was not chosen."""
 
     checkpoints: Checkpoints
     error: str = ""
@@ -44,7 +44,7 @@ def choose(
     in_force: EffectiveConfig | None = None,
     rejection: Rejection | None = None,
 ) -> tuple[T, Choice | None]:
-    """The result of `complete` for the first configuration that it accepts.
+    """Return the result of `complete` for the first configuration that it accepts.
 
     `in_force`: the configuration until now; with it the local configuration may be invalid while the Node names
     another one. `rejection`: one that may not be on disk. `complete` raises ConfigurationRefusedError; that of the
@@ -81,15 +81,13 @@ def choose(
 
 
 def uses_node_config(config: EffectiveConfig) -> bool:
-    """Whether the Node may name the configuration."""
+    """Return whether the Node may name the configuration."""
     return bool(config.dynamic_config_dir) and not config.run_once
 
 
 def reject_crashing(config: EffectiveConfig, generation: str) -> Rejection | None:
-    """The rejection of the source in force, if it makes a service crash. It is saved, unless no disk takes it.
-
-    For the start of bootstrap: it may be the service that crashes.
-    """
+    """Reject the source in force if it makes a service crash, and return the rejection. It is saved, unless all disks
+    are full. It is called at the start of bootstrap, which may be the service that crashes."""
     if config.config_source is None:
         return None
     store = NodeConfigStore(config)
@@ -113,7 +111,7 @@ def reject_crashing(config: EffectiveConfig, generation: str) -> Rejection | Non
 
 
 def _evaluate_local(arguments: list[str], in_force: EffectiveConfig | None) -> tuple[Resolved | None, tuple[str, ...]]:
-    """The local configuration; or None and what is wrong with it, where another one may be used. Raises
+    """Evaluate the local configuration. Return it, or None and its problems where another one may be used. Raises
     ConfigurationRefusedError."""
     try:
         return evaluate(arguments), ()
@@ -124,12 +122,12 @@ def _evaluate_local(arguments: list[str], in_force: EffectiveConfig | None) -> t
 
 
 def service_starts(run_dir: str, generation: str) -> Mapping[str, tuple[float, ...]]:
-    """The starts of each service since it last ended on request, in CLOCK_MONOTONIC seconds."""
+    """Return the starts of each service since it last ended on request, in CLOCK_MONOTONIC seconds."""
     return {service: read_starts(Path(run_dir), service, generation) for service in SERVICES}
 
 
 def with_since(config: EffectiveConfig, old: EffectiveConfig | None, now: float) -> EffectiveConfig:
-    """The configuration with the time since which its source is in force. `now` is CLOCK_MONOTONIC seconds."""
+    """Return the configuration with the time since which its source is in force. `now`: CLOCK_MONOTONIC seconds."""
     if config.config_source is None:
         return config
     stays = old is not None and old.config_source == config.config_source

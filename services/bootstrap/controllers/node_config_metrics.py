@@ -15,7 +15,7 @@ ERROR = gauge("kubelet_node_config_error", "1 if status.config of the Node has a
 
 
 class NodeConfigMetrics:
-    """One series of each family at a time."""
+    """The metrics of the configuration; each family has one series at a time."""
 
     def __init__(self, context: Context) -> None:
         metrics = context.metrics

@@ -1,4 +1,4 @@
-"""A reload: checks the configuration as it is now, brings it into force, and lists the services that restart and why.
+"""Reloads: checks the present configuration, brings it into force, and lists the services that restart and why.
 
 config.json is the only record: each service that has to be restarted for a change in it ends by itself
 (`services.frame.configuration_in_force`), bootstrap as well. A kill before the file is replaced leaves all of them with
@@ -31,7 +31,7 @@ def reload(begun: BootstrapStartup, old: EffectiveConfig) -> EffectiveConfig:
     """
 
     def prepare(config: EffectiveConfig) -> None:
-        report(old, config)  # raises for what a reload does not change
+        report(old, config)  # it raises for settings that a reload cannot change
         make_layout(config)
 
     server = ServiceLock(Path(old.run_dir), "server").holder
@@ -56,7 +56,7 @@ def reload(begun: BootstrapStartup, old: EffectiveConfig) -> EffectiveConfig:
 
 
 def report(old: EffectiveConfig, new: EffectiveConfig) -> tuple[str, ...]:
-    """One line for each changed setting with the services that restart for it, and a last line with all of these.
+    """Return one line for each changed setting with the services that restart for it, and a last line with all of them.
 
     Raises ConfigurationRefusedError for settings that are not changed while the agent runs.
     """
@@ -64,7 +64,7 @@ def report(old: EffectiveConfig, new: EffectiveConfig) -> tuple[str, ...]:
     if fixed := [change.name for change in found if change.fixed]:
         what = "is not changed by a reload (restart the agent, or undo the change)"
         raise ConfigurationRefusedError(tuple(f"{name}: {what}" for name in fixed))
-    lines = (f"reload: {each.name} has changed: {_restarts(each.services)}" for each in found)
+    lines = (f"reload: {change.name} has changed: {_restarts(change.services)}" for change in found)
     return (*lines, f"reload: {_restarts(restarted_by(found))}")
 
 
@@ -75,5 +75,5 @@ def _restarts(services: frozenset[str]) -> str:
 
 
 def _credentials(config: EffectiveConfig) -> tuple[object, ...]:
-    """The settings that select the credentials for the API server."""
+    """Return the settings that select the credentials for the API server."""
     return config.kubeconfig, config.bootstrap_kubeconfig, config.rotate_certificates, config.cert_dir

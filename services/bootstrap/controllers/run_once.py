@@ -1,4 +1,4 @@
-"""Follows the pods of a run once, records what became of each, and ends supervisord when all are done.
+"""Follows the pods of a run once, records the outcome of each, and ends supervisord when all are done.
 
 The record is on disk before the end is requested: a bootstrap that is killed in between requests it again.
 """
@@ -20,11 +20,11 @@ from shared.model.run_once import RunOnceRecord
 
 log = logging.getLogger(__name__)
 
-_TURN = 5.0  # seconds: the time that a pod has to start passes without an event
+_TURN = 5.0  # seconds between two checks, because no event shows that a pod's time to start is over
 
 
 class RunOnce:
-    """`generation` is of the supervisord that started us."""
+    """Runs a run once. `generation`: of the supervisord that started us."""
 
     def __init__(self, context: Context, generation: str) -> None:
         self._context, self._run_dir = context, Path(context.config.run_dir)
@@ -68,7 +68,7 @@ class RunOnce:
         self._record = record
 
     def _end(self) -> bool:
-        """Whether supervisord was requested to end. Blocks."""
+        """Request supervisord to end, and return whether that succeeded. Blocks."""
         if (parent := supervisord.Supervisord.of_environment()) is None:
             return True
         try:
@@ -83,7 +83,7 @@ class RunOnce:
 
     def _take_beat(self, beat: Beat) -> None:
         if beat.service != "sources" or not self._desired.complete:
-            return  # what it reports of manifests counts once it has read all of them
+            return  # its reports about manifests count once it has read all of them
         config = self._context.config
         places = [place for place in (config.static_pod_path, config.static_pod_url and "staticPodURL") if place]
         problems = tuple(sorted(line for line in beat.troubles if any(place in line for place in places)))

@@ -1,7 +1,7 @@
-"""From flags and files to config.json, manifest.json and the containerd's files; or to lines with the reasons.
+"""Evaluates flags and files, and writes config.json, manifest.json and containerd's files, or reports why not.
 
-Decides whether a bad configuration ends the start or leaves the last good one in force. Runs before bootstrap has a
-bus, in a thread.
+It decides whether an invalid configuration ends the start or leaves the last valid one in force. It runs before
+bootstrap has a bus, in a thread.
 """
 
 import logging
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A configuration that can be worked with, and what was found on the way."""
+    """A valid configuration, and the results of its evaluation."""
 
     resolved: Resolved
     pair: PairReport
@@ -58,9 +58,10 @@ def evaluate_all(
     in_force: EffectiveConfig | None = None,
     rejection: Rejection | None = None,
 ) -> Evaluation:
-    """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found.
+    """Evaluate the configuration and everything that it depends on. Raises ConfigurationRefusedError with every
+    problem.
 
-    `prepare` is called with a configuration that is good in itself, before anything is written or asked for it. It
+    `prepare` is called with a configuration that is valid in itself, before anything is written or requested for it. It
     raises OperatorError, or ConfigurationRefusedError. `in_force` and `rejection`: see `choose`.
     """
     try:
@@ -92,7 +93,7 @@ def _complete(
 
 
 def certificate_state(config: EffectiveConfig, pair: PairReport) -> CertificateState:
-    """The message about a pair that was found good."""
+    """Return the message about a valid pair."""
     return CertificateState(
         certificate_file=config.tls_cert_file,
         private_key_file=config.tls_private_key_file,
@@ -102,7 +103,7 @@ def certificate_state(config: EffectiveConfig, pair: PairReport) -> CertificateS
 
 
 class BootstrapStartup:
-    """`services.frame.launch.Startup` of bootstrap; `pair` and `refused` then hold the results."""
+    """The startup of bootstrap for `services.frame.launch`; `pair` and `refused` then contain the results."""
 
     def __init__(self) -> None:
         self._places: AgentPaths = find_places()
@@ -112,24 +113,24 @@ class BootstrapStartup:
         self.evaluated_at = 0.0  # wall seconds; a file that changed later has not been read; 0 = no file was read
         self.pair = PairReport()
         self.credentials = StartupCredentials(self._run_dir)
-        self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
+        self._in_force: tuple[EffectiveConfig, bytes] | None = None  # the configuration, and its bytes in config.json
         self._is_locked = False  # the lock file was taken; a second call would wait for the first one
-        self._writing = threading.Lock()  # a reload and a restoration each write what `_in_force` then is
-        self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
+        self._writing = threading.Lock()  # so that a reload and a restoration do not write at the same time
+        self.refused: tuple[str, ...] = ()  # why the last valid configuration is in force instead of the present one
         self.remarked = frozenset[str]()  # the lines of the last `remark`
         self.choice: Choice | None = None  # of the last evaluation; None = none was made, or the Node names none
 
     def configure(self) -> EffectiveConfig:
-        """The configuration that our supervisord began with; at the first call under it, evaluate and write it.
+        """Return the configuration in force under our supervisord; at the first call under it, evaluate and write it.
 
-        All services of one supervisord work by the same configuration, whenever each of them is started.
+        All services of one supervisord use the same configuration, whenever each of them is started.
         """
         begun = self._saved(lambda generation: generation == self._generation)
         rejection = reject_crashing(begun, self._generation) if begun is not None else None
         if begun is not None and rejection is None:
             self._go_on_with(begun)
             return begun
-        removed = begun is None and self._services_work()  # looked at now: once the file is written, they begin
+        removed = begun is None and self._services_work()  # checked now, because services start once it is written
         self.evaluated_at = time.time()
         try:
             server = ServiceLock(self._run_dir, "server").holder
@@ -155,12 +156,13 @@ class BootstrapStartup:
 
     @property
     def config(self) -> EffectiveConfig:
-        """The configuration in force; `configure` comes first."""
+        """Return the configuration in force. Call `configure` first."""
         assert self._in_force is not None
         return self._in_force[0]
 
     def replace_config(self, config: EffectiveConfig) -> None:
-        """Bring a checked configuration into force: the services follow config.json. Raises OperatorError."""
+        """Bring a checked configuration into force by replacing config.json, which services follow. Raises
+        OperatorError."""
         with self._writing:
             try:
                 self._write_config(config)
@@ -181,7 +183,7 @@ class BootstrapStartup:
             log.info("a self-signed serving certificate was made, valid until %s", evaluation.pair.not_after)
 
     def _go_on_with(self, config: EffectiveConfig) -> None:
-        """Work by a configuration that was evaluated earlier; `refused` gets what has become bad since."""
+        """Use a configuration that was evaluated earlier; `refused` gets the problems that it has now."""
         self._prepare(config)
         self.pair = ensure_pair_in_child(pair_request(config))
         try:
@@ -198,11 +200,12 @@ class BootstrapStartup:
             raise _unwritable(error, self.credentials.files.directory) from error
 
     def log_dir(self) -> str:
-        """Where the log goes when the configuration was refused: the default, for no flag can be trusted."""
+        """Return the directory of the log when the configuration was refused: the default, because no flag is valid
+        then."""
         return self._places.log_dir
 
     def _prepare(self, config: EffectiveConfig) -> None:
-        """What comes before a kubelet writes or asks anything (config.md 5.1). Raises OperatorError."""
+        """Do what a kubelet does before it writes or requests anything (config.md 5.1). Raises OperatorError."""
         watchdog_interval(os.environ, self.supervisor_process)
         if not self._is_locked:
             take_lock(config.lock_file)
@@ -251,7 +254,7 @@ class BootstrapStartup:
         return new_manifest(self._run_dir, config_file=str(self._run_dir / CONFIG_NAME), embedded_containerd=embedded)
 
     def own_files(self) -> tuple[Path, Path]:
-        """config.json and manifest.json."""
+        """Return the paths of config.json and manifest.json."""
         return self._run_dir / CONFIG_NAME, self._run_dir / MANIFEST_FILE
 
     def restore_files(self) -> list[str]:
@@ -281,11 +284,11 @@ class BootstrapStartup:
         return restored
 
     def _last_good(self) -> EffectiveConfig | None:
-        """The configuration in force, if it was given under our supervisord or others still work by it."""
+        """Return the configuration in force, if it was written under our supervisord or other services still use it."""
         return self._saved(lambda found: same_supervisord(found, self._generation) or self._orphans_work())
 
     def _saved(self, holds: Callable[[str], bool]) -> EffectiveConfig | None:
-        """The configuration in config.json, if it is for a generation that `holds`; None without a supervisord."""
+        """Return the configuration in config.json, if `holds` accepts its generation; None without a supervisord."""
         try:
             config, generation = load_generation(str(self._run_dir))
         except (OSError, OperatorError):
@@ -293,12 +296,13 @@ class BootstrapStartup:
         return config if self._generation and holds(generation) else None
 
     def _services_work(self) -> bool:
-        """Whether a service of our own generation runs, which so had a configuration before."""
+        """Return whether a service of our own generation runs, so that there was a configuration before."""
         holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES if service != "bootstrap")
         return bool(self._generation) and any(holder and holder.supervisord == self._generation for holder in holders)
 
     def _restart_all(self) -> None:
-        """config.json was removed while bootstrap did not run: the others may work by another configuration."""
+        """Restart all services, because config.json was removed while bootstrap did not run, and they may use another
+        configuration."""
         log.error("%s was removed: all services are restarted", self._run_dir / CONFIG_NAME)
         if parent := supervisord.Supervisord.of_environment():
             try:
@@ -307,7 +311,7 @@ class BootstrapStartup:
                 log.error("%s (restart the agent by hand)", error)
 
     def _orphans_work(self) -> bool:
-        """Whether a service runs that an earlier supervisord started."""
+        """Return whether a service runs that an earlier supervisord started."""
         holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES)
         return any(holder is not None and is_orphan(holder) for holder in holders)
 
@@ -327,7 +331,8 @@ def report_kept(lines: tuple[str, ...]) -> None:
 
 
 def changed_since(path: Path, wall: float) -> bool:
-    """Whether the file was touched since; in doubt (time stamps are some milliseconds behind) yes."""
+    """Return whether the file was touched since; True if that is not certain, as time stamps are some milliseconds
+    late."""
     try:
         return path.stat().st_ctime > wall - 0.05
     except OSError:

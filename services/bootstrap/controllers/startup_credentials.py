@@ -1,7 +1,7 @@
-"""The node's credentials at a start: reads them in a thread beside everything else, then brings them into force.
+"""Reads the node's credentials at a start, in a thread beside everything else, and brings them into force.
 
-Blocks; called in a thread before there is a bus. Refuses only what an operator has to correct: a plugin that
-fails, or a certificate that has to be asked for, never delays static pods.
+It blocks, and is called in a thread before there is a bus. It refuses only what an operator has to correct: a plugin
+that fails, or a certificate that has to be requested, never delays static pods.
 """
 
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class StartupCredentials:
-    """`report`, `plan`, `bootstrap` and `rotate_at_once` hold the results for the service."""
+    """Reads the credentials; `report`, `plan`, `bootstrap` and `rotate_at_once` are the results for the service."""
 
     def __init__(self, run_dir: Path) -> None:
         self.files = CredentialFiles(run_dir)
@@ -54,7 +54,7 @@ class StartupCredentials:
             beside.shutdown(wait=False)
 
     def bring_into_force(self, config: EffectiveConfig, kept: EffectiveConfig | None) -> None:
-        """Bring what was found into force. `kept` is the configuration that services may be running by.
+        """Bring the credentials into force. `kept`: the configuration that services may be using.
 
         Raises ConfigurationRefusedError, OperatorError, OSError.
         """
@@ -81,8 +81,8 @@ class StartupCredentials:
         report_not_renewed(self.report, in_force=same and self.files.present() is not None)
 
     def _make_ready(self, config: EffectiveConfig) -> None:
-        """The files that rotation begins with: the kubeconfig that names the store, and in it what is written out in
-        the kubeconfig, as kubeadm does."""
+        """Write the files that rotation needs: the kubeconfig that names the store, and into the store the pair that
+        the kubeconfig contained, as kubeadm does."""
         changed = False
         if self.plan is ClientPlan.BOOTSTRAP_ONCE:
             make_directory(Path(config.kubeconfig).parent)  # it is watched

@@ -1,4 +1,4 @@
-"""Notifies systemd: READY once all services have sent a beat, and the watchdog's pings; watches the lock file.
+"""Notifies systemd by READY, once all services have sent a beat, and by the watchdog's pings; watches the lock file.
 
 `core.agent_health` decides whether the agent is healthy.
 """
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Systemd:
-    """`generation` and `process` (its process id) are of the supervisord that started us."""
+    """Notifies systemd. `generation`, `process`: generation and PID of the supervisord that started us."""
 
     def __init__(self, context: Context, generation: str, process: int) -> None:
         self._context, self._generation = context, generation
@@ -68,7 +68,7 @@ class Systemd:
             await asyncio.sleep(pause)
 
     async def _give_way(self, contention: LockContention) -> None:
-        """A clean end of the whole agent, but not before it has started."""
+        """End the whole agent cleanly when the lock file is contended, but not before the agent has started."""
         await contention.wait()
         await self._all_started.wait()
         parent = supervisord.Supervisord.of_environment()

@@ -1,8 +1,8 @@
-"""Without rotation: asks once for the client certificate with the bootstrap kubeconfig, then writes the kubeconfig.
+"""Requests the client certificate once with the bootstrap kubeconfig, then writes the kubeconfig; without rotation.
 
-The key is kept in `<cert-dir>/kubelet-client.key.tmp` and the request's name follows from it, so that a kill at any
-point leads back to the same request (config.md 5.4). A kubelet does this before anything else; here it is in
-the background, for static pods must not wait.
+The key is kept in `<cert-dir>/kubelet-client.key.tmp` and the request's name follows from it, so that the same request
+is found after a kill at any point (config.md 5.4). A kubelet does this before anything else; here it is done in the
+background, because static pods must not wait.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _ISSUANCE = 3600.0  # seconds
 
 
 class TlsBootstrap:
-    """`bootstrap`: the cluster of the bootstrap kubeconfig."""
+    """Requests the client certificate. `bootstrap`: the cluster of the bootstrap kubeconfig."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class TlsBootstrap:
         self._attempts = CsrFailures(context, "client certificate", (chance or random.SystemRandom()).random)
 
     async def run(self) -> None:
-        """Until the kubeconfig is written."""
+        """Request the certificate, and return once the kubeconfig is written."""
         while True:
             try:
                 await self._ask()
@@ -97,7 +97,7 @@ class TlsBootstrap:
         )
 
         async def accepted(_: PendingRequest) -> None:
-            """Nothing to remember: the key leads back to the request."""
+            """Save nothing, because the request's name follows from the key."""
 
         async def stranger(found: Object) -> str:
             same_signer = signer_of(found) == template.signer
@@ -110,7 +110,7 @@ class TlsBootstrap:
         await self._take(pending, certificate)
 
     def _made_request(self) -> CertificateRequest:
-        """The request, by the key there is or by a new one, which is on disk before it is used."""
+        """Return the request, made with the existing key or with a new one, which is on disk before it is used."""
         template = client_template(self._config.node_name)
         self._store.recover()
         if self._store.current.exists() and (pair := self._store.read()) is not None:

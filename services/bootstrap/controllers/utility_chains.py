@@ -1,7 +1,7 @@
 """Keeps the utility chains of iptables for IPv4 and IPv6 (makeIPTablesUtilChains), also after a flush of the rules.
 
-The kernel has no event of a flush: once a minute the canary of the table mangle is searched. A restart finds what
-exists and adds what is missing; nothing is removed at an end, as with the kubelet.
+The kernel reports no flush, so the canary of the table mangle is searched once a minute. A restart finds existing
+chains and adds missing ones; nothing is removed at the end, as with the kubelet.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _CANARIES = tuple(Chain(table, CANARY) for table in CANARY_TABLES)
 
 
 class UtilityChains:
-    """`programs`: one for each address family. `sleep` takes seconds."""
+    """Keeps the chains. `programs`: one for each address family; `sleep` takes seconds."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class UtilityChains:
         self._programs, self._sleep = programs, sleep
 
     async def run(self) -> None:
-        """Until cancelled; returns where no program can be used."""
+        """Keep the chains until cancelled; return at once where no program can be used."""
         usable = [program for program in self._programs if await program.is_usable()]
         if not usable:
             log.info("No iptables support on this system; not creating the KUBE-IPTABLES-HINT chain")
@@ -46,7 +46,7 @@ class UtilityChains:
             log.info("%s", structured("The rules of iptables were flushed", protocol=program.protocol))
 
     async def _set_up(self, program: Iptables) -> None:
-        """Rules first, then canaries. What fails is logged once, and tried again each minute."""
+        """Make the rules, then the canaries. A failure is logged once, and tried again each minute."""
         logged = ""
         while True:
             try:

@@ -1,21 +1,21 @@
-"""Decides whether the agent is healthy enough to ping systemd's watchdog, as bootstrap sees it.
+"""Decides for bootstrap whether the agent is healthy, so that systemd's watchdog is pinged.
 
-A service that ends is restarted by supervisord and no reason to restart the agent. So two things count: whether
+A service that ends is restarted by supervisord, and is no reason to restart the agent. So two things count: whether
 supervisord itself still answers, and whether podsync's loop turns. Times are CLOCK_MONOTONIC seconds.
 """
 
 from collections.abc import Collection, Mapping
 
-_SYNC_LOOP_AT_LEAST = 300.0  # seconds the sync loop may stop, or twice the sync frequency if that is more
-_LONGEST_TIMEOUT = 10.0  # seconds
+_MIN_SYNC_LOOP_SECONDS = 300.0  # that a turn of the sync loop may take, or twice the sync frequency if that is more
+_MAX_TIMEOUT_SECONDS = 10.0
 
 
 class AgentHealth:
-    """The beats and answers so far, and the decision. `sync_frequency`: seconds."""
+    """Keeps the beats and supervisord's answers, and decides. `sync_frequency`: seconds."""
 
     def __init__(self, services: Collection[str], sync_frequency: float) -> None:
         self._missing = set(services)
-        self._sync_loop_limit = max(2 * sync_frequency, _SYNC_LOOP_AT_LEAST)
+        self._sync_loop_limit = max(2 * sync_frequency, _MIN_SYNC_LOOP_SECONDS)
         self._sync_loop_turned: float | None = None
         self.supervisord_answers = True
 
@@ -34,5 +34,6 @@ class AgentHealth:
 
 
 def poll_times(interval: float) -> tuple[float, float]:
-    """Seconds between two questions to supervisord, and for an answer: a silence is known before the next ping."""
-    return interval / 2, min(_LONGEST_TIMEOUT, interval / 2)
+    """Return the seconds between two calls of supervisord, and those for an answer, so that a missing answer is known
+    before the next ping."""
+    return interval / 2, min(_MAX_TIMEOUT_SECONDS, interval / 2)

@@ -1,6 +1,6 @@
-"""What a certificate is to hold, and whether one does: names and usages as the control plane's signers want them.
+"""Decides which names and usages a certificate needs, as the control plane's signers expect, and whether one has them.
 
-Rules: config.md 5.4-5.6. Pure; knows no key and no encoding.
+Rules: config.md 5.4-5.6. Pure; it depends on no key and no encoding.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ _FIRST_WITHOUT_ENCIPHERMENT = (1, 27)  # older signers want the usage from every
 
 @dataclass(frozen=True, kw_only=True)
 class Template:
-    """What to ask for. Names and addresses are sorted and without doubles."""
+    """The certificate to request. Names and addresses are sorted and without duplicates."""
 
     signer: str
     common_name: str
@@ -28,7 +28,7 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFacts:
-    """The content of a leaf certificate. Times in wall seconds."""
+    """The content of a leaf certificate. Times are wall seconds."""
 
     not_before: float
     not_after: float
@@ -39,14 +39,14 @@ class CertificateFacts:
 
 
 def client_template(node_name: str) -> Template:
-    """The node's client certificate."""
+    """Return the template of the node's client certificate."""
     return Template(signer=CLIENT_SIGNER, common_name=f"system:node:{node_name}", purpose="client auth")
 
 
 def serving_template(
     node_name: str, addresses: Iterable[Mapping[str, Any]], *, dns_only_allowed: bool
 ) -> Template | None:
-    """The serving certificate for `node.status.addresses`; None while there is nothing it could be made for."""
+    """Return the template of the serving certificate for `node.status.addresses`; None while there are no addresses."""
     names, ips = set(), set()
     for address in addresses:
         kind, text = address.get("type"), str(address.get("address") or "")
@@ -67,7 +67,7 @@ def serving_template(
 
 
 def _ip(text: str) -> str:
-    """The address as certificates have it, "" for what is none."""
+    """Return the address as certificates have it, "" if it is invalid."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
@@ -80,7 +80,7 @@ def _ip(text: str) -> str:
 
 
 def covers(facts: CertificateFacts, template: Template) -> bool:
-    """Whether the certificate holds all that the template names; what it holds besides does not matter."""
+    """Return whether the certificate contains everything that the template names; it may contain more."""
     return (
         facts.common_name == template.common_name
         and set(template.organizations) <= set(facts.organizations)
@@ -90,18 +90,19 @@ def covers(facts: CertificateFacts, template: Template) -> bool:
 
 
 def usages(template: Template, *, encipherment: bool) -> tuple[str, ...]:
-    """The usages to request, in the order that the names of deterministic requests are made from."""
+    """Return the usages to request, in the order from which the names of deterministic requests are made."""
     return ("digital signature", *(("key encipherment",) if encipherment else ()), template.purpose)
 
 
 def demands_key_encipherment(version: Mapping[str, Any]) -> bool:
-    """Whether signers of a server that answers so to /version demand `key encipherment` from ECDSA keys, too."""
+    """Return whether signers of a server with this answer to /version demand `key encipherment` also from ECDSA
+    keys."""
     major, minor = (_number(version.get(part)) for part in ("major", "minor"))
     return major > 0 and (major, minor) < _FIRST_WITHOUT_ENCIPHERMENT
 
 
 def _number(text: Any) -> int:
-    """The digits that a version's part begins with: providers write `20+`."""
+    """Return the number with which a part of a version begins; providers write `20+`."""
     digits = ""
     for character in str(text or ""):
         if not ("0" <= character <= "9"):

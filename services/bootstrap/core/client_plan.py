@@ -1,10 +1,10 @@
-"""What a start does to get a client certificate: the table of config.md 5.4. Pure."""
+"""Decides what a start does to get a client certificate, by the table of config.md 5.4. Pure."""
 
 from enum import StrEnum
 
 
 class ClientPlan(StrEnum):
-    """What to do about the node's own credentials."""
+    """What a start does about the node's own credentials."""
 
     AS_IS = "use the kubeconfig as it is"
     MANAGED = "ask for certificates with the kubeconfig's credentials, and use only those certificates"
@@ -13,13 +13,14 @@ class ClientPlan(StrEnum):
 
 
 def plan_client(*, rotate: bool, bootstrap_given: bool, still_valid: bool) -> ClientPlan:
-    """`still_valid`: the kubeconfig can be used and holds a client certificate that has not ended."""
+    """Return the plan of a start. `still_valid`: the kubeconfig can be used, and contains a client certificate that has
+    not ended."""
     if not bootstrap_given or still_valid:
         return ClientPlan.MANAGED if rotate else ClientPlan.AS_IS
     return ClientPlan.BOOTSTRAP_MANAGED if rotate else ClientPlan.BOOTSTRAP_ONCE
 
 
 def asks_as_node(*, own_valid: bool, own_refused: bool, bootstrap_usable: bool) -> bool:
-    """Whether the next certificate is asked for with the present one. A present one that the API server does not know
-    (its authority was replaced) makes way for the bootstrap kubeconfig, where there is one."""
+    """Return whether the next certificate is requested with the present one. If the API server refuses the present one,
+    because its authority was replaced, the bootstrap kubeconfig is used instead, where there is one."""
     return own_valid and not (own_refused and bootstrap_usable)

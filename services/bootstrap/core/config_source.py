@@ -1,6 +1,6 @@
 """Reads a ConfigMap and the Node's reference to it, and the record of one version of it (config.md 4.1, 4.2). Pure.
 
-What the API server sends and what a file holds is not trusted: names become names of files only after a check.
+Objects of the API server and contents of files are not trusted: names become names of files only after a check.
 """
 
 import json
@@ -17,9 +17,9 @@ ALL_NIL_ERROR = "invalid NodeConfigSource, exactly one subfield must be non-nil,
 DOWNLOAD_ERROR = "failed to download config, see Kubelet log for details"
 INTERNAL_ERROR = "internal failure, see Kubelet log for details"
 
-LARGEST_CONFIG_MAP = 2 * 2**20  # bytes of all values; the API server stores at most 1 MiB
-_MOST_KEYS = 1000
-_LONGEST_NAME = 255  # bytes of a file's name
+MAX_CONFIG_MAP_BYTES = 2 * 2**20  # of all values; the API server stores at most 1 MiB
+_MAX_KEYS = 1000
+_MAX_FILE_NAME_BYTES = 255  # bytes of a file's name
 _API_VERSION, _KIND = "kubelet.config.k8s.io/v1beta1", "SerializedNodeConfigSource"
 _FIELDS = {  # of the API, by field of ConfigSource
     "namespace": "namespace",
@@ -31,7 +31,7 @@ _FIELDS = {  # of the API, by field of ConfigSource
 
 
 class ConfigSourceError(Exception):
-    """It cannot be used. `error` is the text for status.config.error, `str()` the line for the log."""
+    """A source cannot be used. `error`: the text for status.config.error; `str()`: the line for the log."""
 
     def __init__(self, error: str, line: str) -> None:
         self.error = error
@@ -40,19 +40,20 @@ class ConfigSourceError(Exception):
 
 @dataclass(frozen=True)
 class SourceReference:
-    """`spec.configSource` of a Node: a ConfigMap at no particular version."""
+    """The `spec.configSource` of a Node: a ConfigMap without a version."""
 
     namespace: str
     name: str
     kubelet_config_key: str
 
     def is_of(self, source: ConfigSource | None) -> bool:
-        """Whether the source is a version of this ConfigMap, with the same key."""
+        """Return whether the source is a version of this ConfigMap, with the same key."""
         return source is not None and self == SourceReference(source.namespace, source.name, source.kubelet_config_key)
 
 
 def referenced_source(node: Object) -> SourceReference | None:
-    """What a Node names; None = nothing, which means the local configuration. Raises ConfigSourceError."""
+    """Return the ConfigMap that a Node names; None = none, and the local configuration is used. Raises
+    ConfigSourceError."""
     spec = node.get("spec")
     source = spec.get("configSource") if isinstance(spec, dict) else None
     if source is None:
@@ -68,7 +69,7 @@ def referenced_source(node: Object) -> SourceReference | None:
 
 
 def config_map_files(reference: SourceReference, config_map: Object) -> tuple[ConfigSource, dict[str, bytes]]:
-    """The version of the ConfigMap, and the content of each key of its data. Raises ConfigSourceError."""
+    """Return the version of the ConfigMap, and the content of each key of its data. Raises ConfigSourceError."""
     metadata = config_map.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     versions = [metadata.get(name) for name in ("uid", "resourceVersion")]
@@ -79,8 +80,8 @@ def config_map_files(reference: SourceReference, config_map: Object) -> tuple[Co
     files = {key: value.encode(errors="surrogatepass") for key, value in data.items() if isinstance(value, str)}
     if len(files) < len(data) or not all(map(is_file_name, files)):
         raise ConfigSourceError(INTERNAL_ERROR, "a key of the ConfigMap cannot be the name of a file")
-    if len(files) > _MOST_KEYS or sum(map(len, files.values())) > LARGEST_CONFIG_MAP:
-        line = f"the ConfigMap has more than {_MOST_KEYS} keys or {LARGEST_CONFIG_MAP // 2**20} MiB"
+    if len(files) > _MAX_KEYS or sum(map(len, files.values())) > MAX_CONFIG_MAP_BYTES:
+        line = f"the ConfigMap has more than {_MAX_KEYS} keys or {MAX_CONFIG_MAP_BYTES // 2**20} MiB"
         raise ConfigSourceError(DOWNLOAD_ERROR, line)
     source = ConfigSource(
         namespace=reference.namespace,
@@ -93,13 +94,13 @@ def config_map_files(reference: SourceReference, config_map: Object) -> tuple[Co
 
 
 def is_file_name(text: str) -> bool:
-    """Whether the text can be the name of a file in a directory."""
+    """Return whether the text can be the name of a file in a directory."""
     is_text = text.isprintable() and "/" not in text and text not in ("", ".", "..")
-    return is_text and len(text.encode(errors="replace")) <= _LONGEST_NAME
+    return is_text and len(text.encode(errors="replace")) <= _MAX_FILE_NAME_BYTES
 
 
 def encode_source(source: ConfigSource | None) -> bytes:
-    """The record of a source; empty = the local configuration."""
+    """Return the record of a source; empty = the local configuration."""
     if source is None:
         return b""
     lines = (f"    {name}: {json.dumps(getattr(source, field))}" for field, name in sorted(_FIELDS.items()))
@@ -108,14 +109,14 @@ def encode_source(source: ConfigSource | None) -> bytes:
 
 
 def decode_source(record: Any) -> ConfigSource:
-    """The source of a record that was read from YAML. Raises ValueError."""
+    """Return the source of a record that was read from YAML. Raises ValueError."""
     if not isinstance(record, Mapping) or (record.get("apiVersion"), record.get("kind")) != (_API_VERSION, _KIND):
         raise ValueError(f"it is no {_KIND} of {_API_VERSION}")
     return source_of(record.get("source"))
 
 
 def source_of(source: Any) -> ConfigSource:
-    """The source of a NodeConfigSource of the API. Raises ValueError."""
+    """Return the source of a NodeConfigSource of the API. Raises ValueError."""
     config_map = source.get("configMap") if isinstance(source, Mapping) else None
     config_map = config_map if isinstance(config_map, Mapping) else {}
     values = {field: config_map.get(name) for field, name in _FIELDS.items()}

@@ -1,7 +1,7 @@
-"""The configuration of the embedded containerd and its pod network: config.toml and the CNI list. Pure.
+"""Renders the configuration of the embedded containerd and its pod network: config.toml and the CNI list. Pure.
 
-Configuration version 2 for containerd 1.6 and 1.7, which read no later one, and version 3 for 2.x, whose CRI is two
-plugins. Knows the machine only as `Machine`.
+It writes configuration version 2 for containerd 1.6 and 1.7, which read no later one, and version 3 for 2.x, whose CRI
+consists of two plugins. It depends on the machine only through `Machine`.
 """
 
 import ipaddress
@@ -13,13 +13,13 @@ from typing import Any
 
 from shared.config.effective import EmbeddedContainerd
 
-_SHIM_ANSWERS_WITHIN = 30  # seconds; one that never answers keeps the runtime away for as long, once per container
-_STATE_WITHIN = 10  # seconds, as many as the whole look at a container may take when containerd starts
+_SHIM_ANSWERS_WITHIN = 30  # seconds; a shim that never answers blocks the runtime for so long, once per container
+_STATE_WITHIN = 10  # seconds, as many as the load of one container may take when containerd starts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What the configuration of containerd needs to know of the machine."""
+    """The facts of the machine on which the configuration of containerd depends."""
 
     may_lower_oom_score: bool  # CAP_SYS_RESOURCE
     overlay_works: bool  # the root directory may hold an overlay's upper layer
@@ -147,14 +147,14 @@ def _render_handler(plugin: str, name: str, systemd_cgroup: bool) -> str:
 
 
 def snapshotter_of(machine: Machine) -> str:
-    """Name of the snapshotter of images and containers."""
+    """Return the name of the snapshotter of images and containers."""
     return "overlayfs" if machine.overlay_works else "native"
 
 
 def render_network(embedded: EmbeddedContainerd, machine: Machine) -> str:
-    """The CNI list: a bridge whose addresses host-local gives out. containerd adds the loopback by itself.
+    """Return the CNI list: a bridge whose addresses host-local assigns. containerd adds the loopback by itself.
 
-    Addresses are remembered in the state directory, which a reboot empties together with the pods.
+    Assigned addresses are kept in the state directory, which a reboot empties together with the pods.
     """
     network = ipaddress.IPv4Network(embedded.pod_cidr)
     bridge: dict[str, Any] = {

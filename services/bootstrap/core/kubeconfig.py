@@ -1,4 +1,4 @@
-"""The current context of a kubeconfig, and every error in its fields (config.md 6.2). Pure."""
+"""Reads the current context of a kubeconfig, and finds every error in its fields (config.md 6.2). Pure."""
 
 import posixpath
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class CurrentContext:
-    """The current context. Problems are lines `what (remedy)`; the rest holds only where there are none."""
+    """The current context. Problems are lines `what (remedy)`; the other fields are valid only where there are none."""
 
     problems: tuple[str, ...] = ()
-    is_empty: bool = False  # nothing in it that could name a cluster
+    is_empty: bool = False  # it contains nothing that could name a cluster
     cluster: dict[str, Any] = field(default_factory=dict)  # keys without a value are left out
     user: dict[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()  # absolute paths that cluster and user name
@@ -48,7 +48,7 @@ def read_current_context(document: Any, directory: str) -> CurrentContext:
         _check_cluster(cluster, problems)
         _check_user(user, problems)
     named = [cluster.get(key) for key in _CLUSTER_FILES] + [user.get(key) for key in _USER_FILES]
-    files = tuple(posixpath.normpath(posixpath.join(directory, one)) for one in named if isinstance(one, str))
+    files = tuple(posixpath.normpath(posixpath.join(directory, path)) for path in named if isinstance(path, str))
     return CurrentContext(problems=tuple(problems), cluster=cluster, user=user, files=files)
 
 
@@ -60,7 +60,7 @@ def _current(document: dict[str, Any], problems: list[str]) -> Any:
 
 
 def _named(document: dict[str, Any], part: str, key: str, name: Any, what: str, problems: list[str]) -> dict[str, Any]:
-    """The inner mapping of the entry called `name`, without keys that have no value."""
+    """Return the inner mapping of the entry called `name`, without keys that have no value."""
     if problems:
         return {}
     entries = document.get(part) or []

@@ -1,4 +1,4 @@
-"""The kubeconfig that is written once there is a client certificate of our own (config.md 5.4). Pure."""
+"""Makes the kubeconfig that is written once there is a client certificate of our own (config.md 5.4). Pure."""
 
 import posixpath
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ _COPIED = ("server", "insecure-skip-tls-verify", "tls-server-name", "proxy-url",
 
 
 def written_kubeconfig(cluster: Mapping[str, Any], directory: str, pair_file: str) -> dict[str, Any]:
-    """The document: the cluster of the bootstrap kubeconfig, whose `directory` its relative paths begin at, and a user
-    whose certificate and key are both in `pair_file`."""
+    """Return the kubeconfig with the cluster of the bootstrap kubeconfig, whose relative paths begin at `directory`,
+    and with a user whose certificate and key are both in `pair_file`."""
     kept = {key: cluster[key] for key in _COPIED if key in cluster}
     if "certificate-authority" in cluster and "certificate-authority-data" not in cluster:
         kept["certificate-authority"] = posixpath.normpath(posixpath.join(directory, cluster["certificate-authority"]))

@@ -12,7 +12,7 @@ from services.bootstrap.core.config_source import SourceReference
 from shared.model.config_source import ConfigSource
 
 TRIAL_SECONDS = 600.0
-MOST_STARTS = 3  # of one service, without an end on request, in the trial; the next one shows that it crashes
+MAX_TRIAL_STARTS = 3  # of one service during the trial, without an end on request; one more counts as crashing
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """What is on disk. None = the local configuration."""
+    """The records on disk. None = the local configuration."""
 
     assigned: ConfigSource | None = None
     last_known_good: ConfigSource | None = None
@@ -34,23 +34,23 @@ class Checkpoints:
 
     @property
     def candidates(self) -> tuple[ConfigSource | None, ...]:
-        """The sources to try, in this order; the last one is None, the local configuration."""
+        """Return the sources to try, in this order; the last one is None, the local configuration."""
         if self.assigned is None and not self.is_damaged:
             return (None,)
         rejected = self.rejection.source if self.rejection else None
         named = (self.assigned, self.last_known_good)
-        return (*dict.fromkeys(each for each in named if each not in (None, rejected)), None)
+        return (*dict.fromkeys(source for source in named if source not in (None, rejected)), None)
 
     @property
     def rejection_error(self) -> str:
-        """Why the assigned source is not used; "" = it was not rejected."""
+        """Return why the assigned source is not used; "" = it was not rejected."""
         is_rejected = self.rejection is not None and self.rejection.source == self.assigned
         return self.rejection.error if self.rejection and is_rejected else ""
 
 
 @dataclass(frozen=True)
 class InForce:
-    """The source of the configuration in force, and since when (CLOCK_MONOTONIC seconds)."""
+    """The source of the configuration in force, and the moment since when (CLOCK_MONOTONIC seconds)."""
 
     source: ConfigSource | None = None
     since: float = 0.0
@@ -58,16 +58,16 @@ class InForce:
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """All that the next step depends on."""
+    """The inputs of the next step."""
 
     now: float  # CLOCK_MONOTONIC seconds
     checkpoints: Checkpoints
     in_force: InForce
-    evaluated: Checkpoints | None  # those of the last evaluation by this process
+    evaluated: Checkpoints | None  # the records at the last evaluation by this process
     is_synced: bool = False  # the Node was read, and its spec can be used
-    reference: SourceReference | None = None  # that the Node names
+    reference: SourceReference | None = None  # the ConfigMap that the Node names
     version: str = ""  # the resourceVersion that the ConfigMap has at the API server; "" = not known, or it is gone
-    retry_at: float = 0.0  # CLOCK_MONOTONIC seconds: no sync before, for the last one failed
+    retry_at: float = 0.0  # CLOCK_MONOTONIC seconds before which no sync begins, because the last one failed
     starts: Mapping[str, Sequence[float]] = field(default_factory=dict)  # by service, CLOCK_MONOTONIC seconds
 
 
@@ -104,7 +104,7 @@ class Promote:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing to do for so many seconds, None = until something changes."""
+    """Do nothing for some seconds, None = until something changes."""
 
     seconds: float | None = None
 
@@ -135,7 +135,8 @@ def next_step(given: Situation) -> Step:
 
 
 def trial_left(checkpoints: Checkpoints, in_force: InForce, now: float) -> float | None:
-    """Seconds until the assigned source in force counts as good; None = it is not in force, or good already."""
+    """Return the seconds until the assigned source in force counts as good; None = it is not in force, or it is good
+    already."""
     assigned = checkpoints.assigned
     if assigned is None or in_force.source != assigned or checkpoints.last_known_good == assigned:
         return None
@@ -145,19 +146,20 @@ def trial_left(checkpoints: Checkpoints, in_force: InForce, now: float) -> float
 def crash_rejection(
     checkpoints: Checkpoints, in_force: InForce, starts: Mapping[str, Sequence[float]]
 ) -> Rejection | None:
-    """The rejection of the source in force, if it is on trial and a service has crashed again and again since."""
+    """Return the rejection of the source in force, if it is on trial and a service has crashed repeatedly since; None =
+    it is not rejected."""
     if trial_left(checkpoints, in_force, in_force.since) is None or checkpoints.rejection_error:
         return None
     for service, times in sorted(starts.items()):
         count = sum(at >= in_force.since for at in times)
-        if count > MOST_STARTS and in_force.source is not None:
+        if count > MAX_TRIAL_STARTS and in_force.source is not None:
             error = f"failed to run config: {service} crashed {count - 1} times, see Kubelet log for details"
             return Rejection(in_force.source, error)
     return None
 
 
 def _is_current(given: Situation) -> bool:
-    """Whether the assigned source is the version that the API server has of what the Node names."""
+    """Return whether the assigned source is the version of the named ConfigMap that the API server has."""
     assigned = given.checkpoints.assigned
     if given.reference is None or assigned is None or not given.reference.is_of(assigned):
         return False

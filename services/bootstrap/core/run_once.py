@@ -1,7 +1,7 @@
-"""Decides what became of the pods of a run once, and when the run is complete (config.md 5.7). Pure.
+"""Decides the outcomes of the pods of a run once, and when the run is complete (config.md 5.7). Pure.
 
-A pod with restartPolicy Always is done when it is Ready, and any other one when it has ended. Release 1.20 waits for
-the start alone, and gives up after the same time.
+A pod with restartPolicy Always is done when it is Ready, and any other one when it has ended. Release 1.20 only waits
+for the start, and gives up after the same time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ from shared.model.objects import Object
 from shared.model.run_once import FINAL, Outcome, PodResult, RunOnceRecord
 
 START_SECONDS = 1023.0  # that a pod has to start: ten pauses of 1.20, of 1 s, 2 s, 4 s and so on
-_LONGEST_MESSAGE = 1024  # characters
+_MAX_MESSAGE_CHARACTERS = 1024
 
 
 def advance(
@@ -23,7 +23,7 @@ def advance(
     problems: tuple[str, ...],
     now: float,
 ) -> RunOnceRecord:
-    """The record after a look at complete streams. `now` is CLOCK_MONOTONIC seconds. A final outcome stays."""
+    """Return the record after a look at complete streams. `now`: CLOCK_MONOTONIC seconds. A final outcome stays."""
     known = {pod.uid: pod for pod in record.pods}
     late = now - record.began >= START_SECONDS
     results = []
@@ -38,7 +38,7 @@ def advance(
 
 
 def progress(before: RunOnceRecord, after: RunOnceRecord) -> tuple[str, ...]:
-    """One line for each pod with another outcome, and one for each new problem."""
+    """Return one line for each pod with another outcome, and one for each new problem."""
     known = {pod.uid: pod.outcome for pod in before.pods}
     done = sum(pod.outcome in FINAL for pod in after.pods)
     lines = []
@@ -53,7 +53,9 @@ def progress(before: RunOnceRecord, after: RunOnceRecord) -> tuple[str, ...]:
 def _result(pod: DesiredPod, status: Object, late: bool) -> PodResult:
     namespace, name = _names(pod.pod)
     outcome, message = _outcome(pod.pod.get("spec") or {}, status, late)
-    return PodResult(namespace=namespace, name=name, uid=pod.uid, outcome=outcome, message=message[:_LONGEST_MESSAGE])
+    return PodResult(
+        namespace=namespace, name=name, uid=pod.uid, outcome=outcome, message=message[:_MAX_MESSAGE_CHARACTERS]
+    )
 
 
 def _outcome(spec: Object, status: Object, late: bool) -> tuple[Outcome, str]:
@@ -75,7 +77,7 @@ def _outcome(spec: Object, status: Object, late: bool) -> tuple[Outcome, str]:
 
 
 def _reason(status: Object) -> str:
-    """Why the pod failed, or what its first waiting container waits for; "" = nothing is known."""
+    """Return why the pod failed, or what its first waiting container waits for; "" = that is not known."""
     if status.get("reason") or status.get("message"):
         return ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
     for container in (*_list(status, "initContainerStatuses"), *_list(status, "containerStatuses")):

@@ -1,4 +1,4 @@
-"""A CertificateSigningRequest: what is sent, its name, and the later states of the object. Pure.
+"""Makes a CertificateSigningRequest and its name, and reads the later states of the object. Pure.
 
 Rules: config.md 5.4 (names, waiting) and 5.6 (what the control plane expects).
 """
@@ -12,12 +12,12 @@ from enum import StrEnum
 from services.bootstrap.core.certificate_template import Template, usages
 from shared.model.objects import Object, name, uid
 
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of which the API server makes the ends of generated names
-_SHOWN = 200  # characters of what an approver wrote
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # from which the API server makes the ends of generated names
+_SHOWN = 200  # characters of an approver's text
 
 
 class CsrOutcome(StrEnum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     PENDING = "pending"
     ISSUED = "issued"
@@ -28,7 +28,7 @@ class CsrOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class CsrState:
-    """`certificate` is the PEM text of an issued one; `line` has the event and its remedy."""
+    """The state of a request. `certificate`: the PEM text of an issued one; `line`: the event and its remedy."""
 
     outcome: CsrOutcome
     certificate: str = ""
@@ -36,15 +36,16 @@ class CsrState:
 
 
 def generated_name(choices: Sequence[int]) -> str:
-    """A name as the API server makes it for `generateName: csr-`, from five random numbers.
+    """Return a name as the API server makes it for `generateName: csr-`, from five random numbers.
 
-    Chosen here and saved before the request is sent, it finds the request again after a crash or a lost answer.
+    It is chosen here and saved before the request is sent, so that the request is found again after a crash or a lost
+    answer.
     """
     return "csr-" + "".join(_LETTERS[number % len(_LETTERS)] for number in choices[:5])
 
 
 def deterministic_name(public_key: bytes, template: Template, *, encipherment: bool) -> str:
-    """The name for a key (DER, PKIX) and a subject: the same request has the same name when it is made again."""
+    """Return the name for a key (DER, PKIX) and a subject, so that a request that is made again has the same name."""
     parts = [public_key, template.common_name.encode(), *(one.encode() for one in template.organizations)]
     parts += [usage.encode() for usage in usages(template, encipherment=encipherment)]
     digest = hashlib.new("sha512_256", b"".join(_unpadded(part) + b"|" for part in parts), usedforsecurity=False)
@@ -56,7 +57,7 @@ def _unpadded(content: bytes) -> bytes:
 
 
 def request_object(request_name: str, request: str, template: Template, *, encipherment: bool, version: str) -> Object:
-    """The object to create; `request` is the PEM text of the PKCS#10 request, `version` v1 or v1beta1."""
+    """Return the object to create. `request`: the PEM text of the PKCS#10 request; `version`: v1 or v1beta1."""
     return {
         "apiVersion": f"certificates.k8s.io/{version}",
         "kind": "CertificateSigningRequest",
@@ -70,17 +71,18 @@ def request_object(request_name: str, request: str, template: Template, *, encip
 
 
 def request_text(csr: Object) -> str:
-    """The PKCS#10 request in an object, PEM text; "" for what is none."""
+    """Return the PKCS#10 request in an object, PEM text; "" where it has none."""
     return _decoded((csr.get("spec") or {}).get("request"))
 
 
 def signer_of(csr: Object) -> str:
-    """The signer it is for."""
+    """Return the name of the signer."""
     return str((csr.get("spec") or {}).get("signerName") or "")
 
 
 def is_well_formed(csr: object) -> bool:
-    """Whether it has the shape of a CertificateSigningRequest, as far as it is read here: proxies answer, too."""
+    """Return whether an answer, which may come from a proxy, has the fields of a CertificateSigningRequest that are
+    read here."""
     if not isinstance(csr, dict) or not all(isinstance(csr.get(key) or {}, dict) for key in ("spec", "status")):
         return False
     metadata, conditions = csr.get("metadata"), (csr.get("status") or {}).get("conditions") or []

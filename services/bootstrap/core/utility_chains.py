@@ -1,4 +1,4 @@
-"""The chains and rules of iptables that other components of a node may rely on (config.md 5.8). Pure.
+"""Defines the chains and rules of iptables that other components of a node may depend on (config.md 5.8). Pure.
 
 The hint chain shows whether a node uses iptables-legacy or iptables-nft. The canaries show that the rules of a table
 were flushed: nothing refers to them. The firewall rule drops packets to 127.0.0.0/8 that come from another host.
@@ -35,7 +35,7 @@ class Rule:
 
 
 def utility_rules(*, ipv6: bool) -> tuple[Chain | Rule, ...]:
-    """What must exist, in the order in which it is made."""
+    """Return the chains and rules that must exist, in the order in which they are made."""
     hint = Chain(MANGLE, _HINT)
     if ipv6:  # its loopback network is one address, which the kernel never routes
         return (hint,)

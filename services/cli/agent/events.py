@@ -20,7 +20,7 @@ from shared.time.timestamps import local_text, parse_rfc3339
 Write = Callable[[str], None]
 Event = dict[str, Any]
 _MAX_IDENTITIES = 2 * KEPT * len(SERVICES)  # of events that were printed and are in no stream any more
-_LONGEST_WAIT = 3600.0  # seconds; a beat ends the wait long before
+_MAX_WAIT_SECONDS = 3600.0  # seconds; a beat ends the wait long before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
             printed = dict.fromkeys(kept[-_MAX_IDENTITIES:]) | shown
             for event in choice.of(sorted(new, key=_time)):
                 out(_watched(event, form))
-        agent.client.wait_for_beat(has_more, _LONGEST_WAIT)
+        agent.client.wait_for_beat(has_more, _MAX_WAIT_SECONDS)
 
 
 def events_of_agent(agent: Agent) -> tuple[list[Event], tuple[str, ...]]:

@@ -16,7 +16,7 @@ from shared.errors import OperatorError
 
 ANSWER = 10.0  # seconds until the head of an answer
 _REMEDY = "bulkhead status shows the processes"
-_LONGEST_REFUSAL = 4096  # bytes of a refusal that are shown
+_MAX_REFUSAL_BYTES = 4096  # bytes of a refusal that are shown
 _BLOCK = 256 << 10  # bytes
 
 Query = Sequence[tuple[str, str]]
@@ -35,7 +35,7 @@ def answer(run_dir: str, path: str, query: Query) -> Iterator[Iterator[bytes]]:
     url = f"{path}?{urlencode(query)}" if query else path
     with closing(connected), closing(_response(connected, str(where), url)) as response:
         if response.status != 200:
-            refusal = _part(lambda: response.read(_LONGEST_REFUSAL), str(where)).decode(errors="replace").strip()
+            refusal = _part(lambda: response.read(_MAX_REFUSAL_BYTES), str(where)).decode(errors="replace").strip()
             if not refusal:
                 raise OperatorError(
                     f"server answers {response.status} without a text", where=str(where), remedy=_REMEDY

@@ -11,7 +11,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # A shell completes them. Whether there is such a file, and may be read, is found out later.
 FILE = click.Path(allow_dash=True, readable=False)
 DIRECTORY = click.Path(file_okay=False, readable=False)
-_LONGEST = 10 * 365 * 86_400.0  # seconds of --since
+_MAX_SINCE_SECONDS = 10 * 365 * 86_400.0  # seconds of --since
 
 
 def since_option(help_text: str) -> Callable[[F], F]:
@@ -24,7 +24,7 @@ def since_option(help_text: str) -> Callable[[F], F]:
             found = parse_duration(given)
         except ValueError:
             raise click.BadParameter(f"{given!r} is not a duration such as 90s, 5m or 1h30m") from None
-        if not 0 < found <= _LONGEST:
+        if not 0 < found <= _MAX_SINCE_SECONDS:
             raise click.BadParameter("must be longer than 0s, and at most 87600h")
         return found
 

@@ -26,8 +26,8 @@ Record = tuple[str, int, str]  # time as time_of returns it, number of the servi
 
 TIME_FORMAT = "%Y%m%d %H:%M:%S.%f"
 _HEADER = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) ")
-_LONGEST = 1 << 20  # bytes of a line; the rest becomes a line of its own
-_LONGEST_RECORD = 1000  # lines
+_MAX_LINE_BYTES = 1 << 20  # bytes of a line; the rest becomes a line of its own
+_MAX_RECORD_LINES = 1000  # lines
 _OLDEST = 9  # number of a rotated file
 
 
@@ -122,13 +122,13 @@ class ServiceLog:
     def _records(self, file: BufferedReader) -> Iterator[Record]:
         lines: list[bytes] = []
         now = datetime.now().astimezone()
-        for line in iter(lambda: file.readline(_LONGEST), b""):
-            if not line.endswith(b"\n") and len(line) < _LONGEST:
+        for line in iter(lambda: file.readline(_MAX_LINE_BYTES), b""):
+            if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
                 self._rest += line
                 break
             line, self._rest = self._rest + line, b""
             time = time_of(line, now)
-            if lines and (time or len(lines) == _LONGEST_RECORD):
+            if lines and (time or len(lines) == _MAX_RECORD_LINES):
                 yield self._record(lines)
                 lines = []
             self._time = time or self._time

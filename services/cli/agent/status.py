@@ -27,7 +27,7 @@ from shared.text.plain_text import plain
 
 Write = Callable[[str], None]
 READY, FAILED, NOT_READY = 0, 1, 3  # exit codes
-_MOST_WAITING = 20  # pods that a terminal shows: the verdict above them stays in sight
+_MAX_SHOWN_PODS = 20  # pods that a terminal shows: the verdict above them stays in sight
 INTERVAL = 2.0  # seconds between two reports of --watch
 _BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
 
@@ -214,6 +214,6 @@ def _pods(found: Report, wide: bool, width: int) -> list[str]:
     shown = found.pods if wide else tuple(row for row in found.pods if row.waits_for)
     if not shown:
         return lines
-    most = len(shown) if wide or not width else _MOST_WAITING
+    most = len(shown) if wide or not width else _MAX_SHOWN_PODS
     more = f"{len(shown) - most} more pods wait (bulkhead pods lists them)" if len(shown) > most else ""
     return lines + pod_table(shown[:most], width, time.time()) + ([shortened(more, width)] if more else [])

@@ -34,11 +34,13 @@ from shared.story.files import directory_of, read_conditions
 Write = Callable[[str], None]
 Part = tuple[str, Callable[[], str]]  # name in the archive, and what reads it
 
-MOST_BYTES = 20 << 20  # of the archive
-_MOST_TEXT = 19 << 20  # bytes of all parts before compression, which never makes them larger than the archive may be
-_MOST_OF_LOG = 1 << 20  # bytes of each log, the newest
-_MOST_OF_STORIES = 4 << 20
-_MOST_OF_PART = 2 << 20
+MAX_ARCHIVE_BYTES = 20 << 20  # of the archive
+_MAX_TEXT_BYTES = (
+    19 << 20
+)  # bytes of all parts before compression, which never makes them larger than the archive may be
+_MAX_LOG_BYTES = 1 << 20  # bytes of each log, the newest
+_MAX_STORIES_BYTES = 4 << 20
+_MAX_PART_BYTES = 2 << 20
 _LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd")  # other programs may log to the same directory
 _URL, _URL_FLAG = "staticPodURL", "manifest-url"
 _STACKS = 5.0  # seconds that a process has to show its stacks
@@ -74,7 +76,7 @@ def parts(agent: Agent) -> Iterator[Part]:
         yield f"stacks/{service}.txt", _stacks(agent, service)
     yield "metrics.txt", lambda: _metrics(agent.run_dir)
     yield from _logs(config.log_dir, "log")
-    left = _MOST_OF_STORIES
+    left = _MAX_STORIES_BYTES
     stories = ((*_changed_and_size(path), path) for path in directory_of(config.root_dir).glob("*.jsonl"))
     for _, size, path in sorted(stories, reverse=True):
         if (left := left - size) >= 0:
@@ -86,7 +88,7 @@ def _logs(directory: str, ending: str) -> Iterator[Part]:
     for name in _LOGS:
         path = Path(directory) / f"{name}.{ending}"
         if path.exists():
-            yield f"logs/{path.name}", _end_of(path, _MOST_OF_LOG)
+            yield f"logs/{path.name}", _end_of(path, _MAX_LOG_BYTES)
 
 
 def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
 def _write(path: Path, directory: str, found: Iterator[Part]) -> None:
     """Write all parts that fit below `directory` of a new archive, which is readable by its owner alone."""
     problems: list[str] = []
-    left = _MOST_TEXT - _MOST_OF_PART
+    left = _MAX_TEXT_BYTES - _MAX_PART_BYTES
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -126,15 +128,15 @@ def _write(path: Path, directory: str, found: Iterator[Part]) -> None:
                     problems.append(f"{name}: {type(error).__name__}: {error}")
                     continue
                 content = text.encode("utf-8", "backslashreplace")
-                if len(content) > _MOST_OF_PART:
-                    problems.append(f"{name}: {len(content)} bytes, of which the first {_MOST_OF_PART} are here")
-                    content = content[:_MOST_OF_PART]
+                if len(content) > _MAX_PART_BYTES:
+                    problems.append(f"{name}: {len(content)} bytes, of which the first {_MAX_PART_BYTES} are here")
+                    content = content[:_MAX_PART_BYTES]
                 if (left := left - len(content) - _OVERHEAD) < 0:
                     problems.append(f"{name} and what follows: left out, the bundle is full")
                     break
                 _add(archive, f"{directory}/{name}", content)
             lines = without_credentials("\n".join([*problems, ""])).encode("utf-8", "backslashreplace")
-            _add(archive, f"{directory}/problems.txt", lines[:_MOST_OF_PART])
+            _add(archive, f"{directory}/problems.txt", lines[:_MAX_PART_BYTES])
     except OSError as error:
         path.unlink(missing_ok=True)
         raise OperatorError(
@@ -185,9 +187,9 @@ def _metrics(run_dir: str) -> str:
     with answer(run_dir, "/metrics", ()) as blocks:
         for block in blocks:
             content += block
-            if len(content) > _MOST_OF_PART:
+            if len(content) > _MAX_PART_BYTES:
                 break
-    return content[:_MOST_OF_PART].decode("utf-8", "replace")
+    return content[:_MAX_PART_BYTES].decode("utf-8", "replace")
 
 
 def _changed_and_size(path: Path) -> tuple[float, int]:

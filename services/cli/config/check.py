@@ -21,7 +21,7 @@ from shared.config.resolve import Resolved
 Write = Callable[[str], None]
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")
 _HEADERS = "header"  # staticPodURLHeader, also misspelt
-_WIDEST = 100  # characters of a line that are shown
+_MAX_LINE_CHARACTERS = 100  # characters of a line that are shown
 _USUAL_ROOT = "/var/lib/kubelet"
 
 
@@ -158,8 +158,8 @@ class QuotableLines:
         line = "".join(c if c.isprintable() else " " for c in self.line(file, number))
         if not line.strip():
             return []
-        start = max(0, min(column - 1 - _WIDEST // 2, len(line) - _WIDEST))
-        part = line[start : start + _WIDEST]
+        start = max(0, min(column - 1 - _MAX_LINE_CHARACTERS // 2, len(line) - _MAX_LINE_CHARACTERS))
+        part = line[start : start + _MAX_LINE_CHARACTERS]
         return [part.rstrip(), " " * (column - 1 - start) + "^"]
 
 

@@ -14,7 +14,7 @@ from shared.errors import OperatorError
 _HOST = "http://bulkhead"  # part of a URL; a Unix socket has no host
 _UPGRADE_REQUIRED = "Upgrade request required"
 _CLOSE = 1.0  # seconds that the other side has to end a session that is given up
-_LONGEST_MESSAGE = 32 << 20  # bytes of a WebSocket message
+_MAX_MESSAGE_BYTES = 32 << 20  # bytes of a WebSocket message
 
 
 @asynccontextmanager
@@ -29,7 +29,7 @@ async def local_websocket(
         try:
             async with asyncio.timeout(ANSWER):
                 socket = await client.ws_connect(
-                    _HOST + path, params=query, protocols=(protocol,), max_msg_size=_LONGEST_MESSAGE, timeout=ends
+                    _HOST + path, params=query, protocols=(protocol,), max_msg_size=_MAX_MESSAGE_BYTES, timeout=ends
                 )
         except aiohttp.WSServerHandshakeError as error:
             raise await asyncio.to_thread(_refusal, run_dir, path, query, error.status) from error

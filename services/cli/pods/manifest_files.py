@@ -9,18 +9,18 @@ from typing import Any
 from shared.errors import OperatorError
 from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
-MOST_BYTES = 64 << 20  # of one file
+MAX_FILE_BYTES = 64 << 20  # of one file
 
 Document = dict[str, Any]
 
 
-def read_files(files: Sequence[str], most_bytes: int = MOST_BYTES) -> Iterator[Document]:
+def read_files(files: Sequence[str], most_bytes: int = MAX_FILE_BYTES) -> Iterator[Document]:
     """The documents of all files ("-" = standard input), items of lists included. `most_bytes`: of one file, and of
     what the aliases in it expand to. Raises OperatorError."""
     return (document for file in files for document in read_manifest_file(file, most_bytes))
 
 
-def read_manifest_file(file: str, most_bytes: int = MOST_BYTES) -> Iterator[Document]:
+def read_manifest_file(file: str, most_bytes: int = MAX_FILE_BYTES) -> Iterator[Document]:
     """The documents of one file, as `read_files`. Raises OperatorError."""
     try:
         content = _read(file, most_bytes)

@@ -16,7 +16,7 @@ from services.cli.agent.local_server import connect
 from services.cli.pods.manifest_files import Document, read_files
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
-from shared.agent.manifests_api import LARGEST, PATH, SOCKET
+from shared.agent.manifests_api import MAX_SUBMISSION_BYTES, PATH, SOCKET
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8, plain
 
@@ -124,8 +124,9 @@ class _Api:
     def send(self, method: str, path: str, document: Document | None = None) -> Document:
         """The answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
         body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
-        if body is not None and len(body) > LARGEST:  # the agent would end the connection, and not get the others
-            raise _RefusedError(f"larger than the {LARGEST} bytes an object may have")
+        # The agent would end the connection without reading the objects that follow.
+        if body is not None and len(body) > MAX_SUBMISSION_BYTES:
+            raise _RefusedError(f"larger than the {MAX_SUBMISSION_BYTES} bytes an object may have")
         try:
             self._connection.request(method, path, body)
             response = self._connection.getresponse()

@@ -24,10 +24,10 @@ from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_enviro
 from shared.model.objects import Object
 
 PAGE = 250  # pods of one answer
-_MOST_PAGES = 20
-_LARGEST = 64 << 20  # bytes of one answer
+_MAX_PAGES = 20
+_MAX_ANSWER_BYTES = 64 << 20  # bytes of one answer
 _CONNECTION = re.compile(r"^<?[\w.]*Connection\w*[^:]*?(?:\(.*?\)|at 0x[0-9a-f]+>): ")
-_BEYOND = 0.5  # seconds after the deadline in which urllib3 itself notices it, and names the reason
+_EXTRA_SECONDS = 0.5  # seconds after the deadline in which urllib3 itself notices it, and names the reason
 _MESSAGE = 500  # characters of a message of the API server that are shown
 _LINE = 200  # characters of an error that are shown
 
@@ -79,14 +79,14 @@ class ApiServer:
         """The pods that are bound to the node, at most 5000. Raises ReadError."""
         query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PAGE)}
         found: list[Object] = []
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = self.get(f"/api/v1/pods?{urlencode(query)}")
             found += items_of(page)
             following = (page.get("metadata") or {}).get("continue")
             if not following:
                 return found
             query["continue"] = str(following)
-        raise ReadError(f"there are more than {_MOST_PAGES * PAGE} pods")
+        raise ReadError(f"there are more than {_MAX_PAGES * PAGE} pods")
 
     def volume_of(self, namespace: str, claim: str) -> Object | None:
         """The spec of the PersistentVolume that the claim is bound to; None = it is bound to none. Raises ReadError."""
@@ -109,7 +109,7 @@ class ApiServer:
         # urllib3 bounds the time between two pieces of an answer: a server that sends one byte at a time takes hours.
         reading = threading.Thread(target=read, name=f"GET {path}", daemon=True)
         reading.start()
-        reading.join(max(self._deadline - time.monotonic(), 0.0) + _BEYOND)
+        reading.join(max(self._deadline - time.monotonic(), 0.0) + _EXTRA_SECONDS)
         found = ended[0] if ended else ReadError("does not answer: the answer takes too long")
         if isinstance(found, Exception):
             raise found
@@ -149,8 +149,8 @@ class ApiServer:
         while part := answer.read(1 << 16):
             parts.append(part)
             size += len(part)
-            if size > _LARGEST:
-                raise ReadError(f"answers with more than {_LARGEST >> 20} MiB")
+            if size > _MAX_ANSWER_BYTES:
+                raise ReadError(f"answers with more than {_MAX_ANSWER_BYTES >> 20} MiB")
             if time.monotonic() > self._deadline:
                 raise ReadError("does not answer: the answer takes too long")
         return b"".join(parts)

@@ -13,7 +13,7 @@ from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object, namespace
 from shared.podspec.references import claim_name
 
-_MOST_CLAIMS = 500
+_MAX_CLAIMS = 500
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
 
@@ -99,7 +99,7 @@ def _with_claims(found: NodePods, api: ApiServer) -> NodePods:
         volumes = (pod.get("spec") or {}).get("volumes") or ()
         wanted |= {(namespace(pod), claim): None for volume in volumes if (claim := claim_name(pod, volume))}
     claims: dict[str, Object] = {}
-    for space, claim in list(wanted)[:_MOST_CLAIMS]:
+    for space, claim in list(wanted)[:_MAX_CLAIMS]:
         try:
             volume = api.volume_of(space, claim)
         except ReadError as error:
@@ -110,8 +110,8 @@ def _with_claims(found: NodePods, api: ApiServer) -> NodePods:
             return replace(found, claims=claims, findings=(*found.findings, finding))
         if volume is not None:
             claims[f"{space}/{claim}"] = volume
-    if len(wanted) > _MOST_CLAIMS:
-        what = f"{len(wanted)} claims are in use; the first {_MOST_CLAIMS} were checked"
+    if len(wanted) > _MAX_CLAIMS:
+        what = f"{len(wanted)} claims are in use; the first {_MAX_CLAIMS} were checked"
         return replace(found, claims=claims, findings=(*found.findings, _finding(Severity.WARNING, what)))
     return replace(found, claims=claims)
 

@@ -26,7 +26,7 @@ from shared.host.device_checkpoint import DeviceCheckpoint
 from shared.model.objects import Object
 
 T = TypeVar("T")
-_BEYOND = 5.0  # seconds that a check may take beyond the time of its own requests
+_EXTRA_SECONDS = 5.0  # seconds that a check may take beyond the time of its own requests
 _ORDER = {section: number for number, section in enumerate(Section)}
 
 
@@ -47,7 +47,7 @@ def examine(options: Options) -> Report:
         "the configuration",
         Section.CONFIGURATION,
         lambda: read_configuration(options.unit, options.flags, options.timeout),
-    ).result(options.timeout + _BEYOND)
+    ).result(options.timeout + _EXTRA_SECONDS)
     resolved = configuration.value.resolved if configuration.value is not None else None
     usable = resolved.config if resolved is not None else None
     machine = _Check("the machine", Section.MACHINE, lambda: machine_findings(usable))
@@ -67,7 +67,7 @@ def examine(options: Options) -> Report:
             _Check("the disk", Section.DISK, lambda: disk_findings(config)),
         ]
     reading = _Check("the pods", Section.PODS, lambda: _pods(options, usable))
-    until = time.monotonic() + 2 * options.timeout + _BEYOND
+    until = time.monotonic() + 2 * options.timeout + _EXTRA_SECONDS
     for check in checks:
         done = check.result(until - time.monotonic())
         findings += [*(done.value or ()), *done.findings]
@@ -76,7 +76,7 @@ def examine(options: Options) -> Report:
     if read.value is not None:
         support = _support(usable, read.value)
         checked = _Check("the fields of the pods", Section.PODS, partial(verdicts, read.value.pods, support))
-        done_pods = checked.result(options.timeout + _BEYOND)
+        done_pods = checked.result(options.timeout + _EXTRA_SECONDS)
         pods = done_pods.value or ()
         findings += done_pods.findings
         findings += read.value.findings

@@ -17,8 +17,8 @@ from shared.model.eviction import threshold_amount
 
 _NEEDED = frozenset(("cpu", "memory", "pids"))
 _PINNING = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static"}  # which bind containers by a cpuset
-_LEAST_BYTES = 64 << 20
-_LEAST_INODES = 1000
+_MIN_FREE_BYTES = 64 << 20
+_MIN_FREE_INODES = 1000
 _KUBELET = "kubelet"  # the name of the process, of the Go kubelet and of ours
 
 
@@ -129,8 +129,8 @@ def _room(what: str, path: str, config: EffectiveConfig) -> Iterator[Finding]:
     shown = f"{size}{f' and {inodes} inodes' if disk.f_files else ''} free"
     if disk.f_flag & os.ST_RDONLY:
         yield _disk(Severity.PROBLEM, where, "is on a filesystem that is mounted read-only", "mount it writable")
-    elif free < _LEAST_BYTES or (disk.f_files and inodes < _LEAST_INODES):
-        yield _disk(Severity.PROBLEM, where, shown, f"free {_LEAST_BYTES >> 20} MiB and {_LEAST_INODES} inodes")
+    elif free < _MIN_FREE_BYTES or (disk.f_files and inodes < _MIN_FREE_INODES):
+        yield _disk(Severity.PROBLEM, where, shown, f"free {_MIN_FREE_BYTES >> 20} MiB and {_MIN_FREE_INODES} inodes")
     elif not os.access(there, os.W_OK):
         yield _disk(Severity.WARNING, where, f"{shown}; this user may not write there", "run this command as root")
     else:

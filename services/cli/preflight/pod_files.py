@@ -10,8 +10,8 @@ from shared.errors import OperatorError
 from shared.model.objects import Object
 from shared.podspec.static_pod import InvalidPod, static_pod
 
-_MOST_FILES = 1000  # of a directory
-_MOST_PODS = 5000
+_MAX_FILES = 1000  # of a directory
+_MAX_PODS = 5000
 
 Found = tuple[list[Object], list[Finding]]
 
@@ -33,9 +33,9 @@ def named_pods(place: str) -> Found:
             else:
                 what = f"holds an object of kind {str(document.get('kind'))[:80]}, which is no pod"
                 findings.append(_finding(Severity.WARNING, file, what))
-    if len(pods) > _MOST_PODS:
-        findings.append(_problem(place, f"has more than {_MOST_PODS} pods"))
-    return pods[:_MOST_PODS], findings
+    if len(pods) > _MAX_PODS:
+        findings.append(_problem(place, f"has more than {_MAX_PODS} pods"))
+    return pods[:_MAX_PODS], findings
 
 
 def static_pods(place: str, node_name: str) -> Found:
@@ -62,7 +62,7 @@ def _files(place: str) -> list[str]:
     if place == "-" or not Path(place).is_dir():
         return [place]
     names = sorted(entry.name for entry in os.scandir(place) if not entry.name.startswith(".") and entry.is_file())
-    return [str(Path(place, name)) for name in names[:_MOST_FILES]]
+    return [str(Path(place, name)) for name in names[:_MAX_FILES]]
 
 
 def _documents(file: str) -> tuple[list[Object], list[Finding]]:

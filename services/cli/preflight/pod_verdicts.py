@@ -12,7 +12,7 @@ from shared.podspec.references import claim_name
 from shared.podspec.schema import plain_copy, type_errors
 from shared.podspec.support import Effect, Unsupported, unsupported, unsupported_persistent_volume
 
-_MOST_REASONS = 20  # of one pod
+_MAX_REASONS = 20  # of one pod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
     if not uid(pod):  # a manifest: the API server has not given it its defaults
         apply_defaults(pod)
     found = unsupported(pod, node.devices, static_cpus=node.static_cpus, static_memory=node.static_memory)
-    reasons = (*found, *_of_claims(pod, node.claims))[:_MOST_REASONS]
+    reasons = (*found, *_of_claims(pod, node.claims))[:_MAX_REASONS]
     return _named(pod, _verdict(pod, phase, reasons), running=phase == "Running", reasons=reasons)
 
 

@@ -10,7 +10,7 @@ from shared.agent.places import PLACE_VARIABLES
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8
 
-_LONGEST = 1 << 20  # bytes of an environment file; systemd reads longer ones
+_MAX_FILE_BYTES = 1 << 20  # bytes of an environment file; systemd reads longer ones
 
 
 def unit_variables(unit: ServiceUnit) -> dict[str, str]:
@@ -61,9 +61,9 @@ def _text(path: str, unit: str) -> str:
     refuses, and OperatorError for what is not read to its end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is empty
     with os.fdopen(descriptor, "rb") as file:
-        content = file.read(_LONGEST + 1) or b""
-    if len(content) > _LONGEST:
-        what = f"its environment file {path} has more than {_LONGEST >> 20} MiB, and is not read"
+        content = file.read(_MAX_FILE_BYTES + 1) or b""
+    if len(content) > _MAX_FILE_BYTES:
+        what = f"its environment file {path} has more than {_MAX_FILE_BYTES >> 20} MiB, and is not read"
         raise OperatorError(what, where=unit, remedy="make it shorter")
     if b"\0" in content:
         raise ValueError("it has a zero byte")

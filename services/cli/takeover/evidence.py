@@ -16,7 +16,7 @@ from shared.text.plain_text import plain
 
 _FILE_CLOCK_LAG_SECONDS = 0.1  # the clock that the kernel stamps files with is up to a tick behind
 _TAIL = 64 << 10  # bytes of each log file that are read
-_LONGEST = 300  # characters of the line that is shown
+_MAX_LINE_CHARACTERS = 300  # characters of the line that is shown
 _ERRORS = ("E", "F")  # with which a line of klog begins
 _ERROR = re.compile(r"[EF]\d{4} |bulkhead \w+: ")  # in the journal: of klog, or with which a process ends
 
@@ -76,7 +76,7 @@ def last_line_of_journal(name: str, since: float) -> LastLine:
 
 def _shown(where: str, line: str, *, is_error: bool = False) -> LastLine:
     """Without what looks like a credential: the reason goes to a record and to the output for programs."""
-    shown = plain(without_credentials(line.strip()))[:_LONGEST]
+    shown = plain(without_credentials(line.strip()))[:_MAX_LINE_CHARACTERS]
     return LastLine(f"the last line of {where} is: {shown}" if shown else "", is_error)
 
 

@@ -16,8 +16,8 @@ from shared.process.crash import crash_point
 Write = Callable[[str], None]
 DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes
 
-LEAST = 120.0  # seconds that the unit's own kubelet has in a roll-back, and an earlier kubelet for its end
-MOST_RELOADS = 3  # of one direction: some units show NeedDaemonReload= after each of them
+MIN_WAIT_SECONDS = 120.0  # seconds that the unit's own kubelet has in a roll-back, and an earlier kubelet for its end
+MAX_RELOADS = 3  # of one direction: some units show NeedDaemonReload= after each of them
 
 
 class Node(Protocol):
@@ -140,7 +140,7 @@ class Operation:
         """Do the steps. Return "", or why the intent is not reached."""
         node, restarted = self._node, False
         self._began = None
-        timeout = max(self._timeout, LEAST) if intent is Intent.ROLL_BACK else self._timeout
+        timeout = max(self._timeout, MIN_WAIT_SECONDS) if intent is Intent.ROLL_BACK else self._timeout
         deadline = node.now() + timeout
         self._record = replace(self._record, intent=intent, done=False)
         acts: dict[Step, Callable[[], None]] = {
@@ -156,10 +156,10 @@ class Operation:
         reload_due = may_precede_reload(self._record.step)
         while True:
             seen = node.observe(self._record, restarted=restarted)
-            if reloads >= MOST_RELOADS:
+            if reloads >= MAX_RELOADS:
                 seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
             if seen.ending and self._began is not None:  # the time of the wanted kubelet has not begun
-                deadline = max(deadline, min(node.now(), self._began + LEAST) + timeout)
+                deadline = max(deadline, min(node.now(), self._began + MIN_WAIT_SECONDS) + timeout)
             late = node.now() >= deadline
             step = next_step(intent, seen, late=late, starts_again=starts_again, reload_due=reload_due)
             if step is Step.DONE:

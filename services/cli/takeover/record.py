@@ -14,7 +14,7 @@ from services.cli.takeover.plan import Intent, Step
 from shared.errors import OperatorError
 from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
-_LONGEST = 8 << 20  # bytes of a record that are read
+_MAX_RECORD_BYTES = 8 << 20  # bytes of a record that are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class RecordFile:
         """The record; None = there is none. Raises OperatorError for one that cannot be read."""
         try:
             with self.path.open("rb") as file:
-                return msgspec.json.decode(file.read(_LONGEST), type=Record)
+                return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=Record)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -24,8 +24,8 @@ from shared.podspec.support import unsupported
 Write = Callable[[str], None]
 
 ADMITTED, NOT_ADMITTED, WRONG_USAGE, NO_ANSWER = 0, 1, 2, 3  # exit codes
-MOST_BYTES = 16 << 20  # of one file, and of what its aliases expand to: a pod has at most 8 MiB
-MOST_PODS = 500
+MAX_FILE_BYTES = 16 << 20  # of one file, and of what its aliases expand to: a pod has at most 8 MiB
+MAX_PODS = 500
 SECONDS = 5.0  # for an answer of podsync, which waits for the runtime and sources, and for one of sources
 _OBJECTS = ("ConfigMap", "Secret", "PersistentVolumeClaim")
 _OPTIONAL = {"configMap", "secret", "configMapRef", "secretRef", "configMapKeyRef", "secretKeyRef"}
@@ -36,12 +36,12 @@ def print_what_if(
 ) -> int:
     """Print what would become of each pod of the files ("-" = standard input). Return the exit code."""
     try:
-        documents = [(file, document) for file in files for document in read_manifest_file(file, MOST_BYTES)]
+        documents = [(file, document) for file in files for document in read_manifest_file(file, MAX_FILE_BYTES)]
         asked = [(file, one) for file, one in documents if one.get("kind") in KINDS]
         if not asked:
             raise OperatorError(f"no pod: kind is none of {', '.join(KINDS)}", where=files[0], remedy="name others")
-        if len(asked) > MOST_PODS:
-            raise OperatorError(f"{len(asked)} pods, {MOST_PODS} are the most", where=files[0], remedy="divide them")
+        if len(asked) > MAX_PODS:
+            raise OperatorError(f"{len(asked)} pods, {MAX_PODS} are the most", where=files[0], remedy="divide them")
     except OperatorError as error:
         err(str(error))
         return WRONG_USAGE

@@ -8,7 +8,7 @@ from services.pleg.core.probe_worker import Verdict
 from shared.http_get.dialing import DialError
 from shared.http_get.exchange import BodyError, exchange, go_error_text
 from shared.http_get.received import AnswerError
-from shared.http_get.request import MOST_REDIRECTS, BadRequestError, redirected, target_of
+from shared.http_get.request import MAX_REDIRECTS, BadRequestError, redirected, target_of
 from shared.http_get.response import MalformedAnswerError, ResponseHead
 
 _AWAITING = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
@@ -30,13 +30,13 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
         target = target_of(handler.scheme, host, port, handler.path, handler.headers, USER_AGENT)
         url = target.url
         async with asyncio.timeout(timeout):
-            for _ in range(MOST_REDIRECTS):
+            for _ in range(MAX_REDIRECTS):
                 url = target.url
                 head, body = await exchange(target, body_limit)
                 if (there := redirected(target, head.status, head.headers.get("location", ""))) is None:
                     return _outcome(head.status, text_of(body))
                 target = there
-        problem, url = f"stopped after {MOST_REDIRECTS} redirects", target.url
+        problem, url = f"stopped after {MAX_REDIRECTS} redirects", target.url
     except TimeoutError:
         if reading:
             return Outcome(Verdict.ERROR, _READING, state="failure")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from shared.model.objects import Object
-from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError
+from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpace, TooLongError
 from shared.podspec.expansion import expand
 from shared.podspec.ports import container_port
 from shared.podspec.resources import is_sidecar
@@ -140,11 +140,11 @@ def _command(listed: object, container: Mapping[str, Any], space: ExecSpace) -> 
         try:
             word = expand(str(part), environment)
         except TooLongError:
-            return f"exec.command[{index}] is too long: the kernel takes {LONGEST_STRING} bytes of one argument"
+            return f"exec.command[{index}] is too long: the kernel takes {MAX_STRING_BYTES} bytes of one argument"
         try:
             space.take(word)
         except TooLongError:
-            return f"exec.command[{index}] does not fit: the exec probes of a pod have {LARGEST_SPACE} bytes together"
+            return f"exec.command[{index}] does not fit: the exec probes of a pod have {MAX_SPACE_BYTES} bytes together"
         words.append(word)
     return tuple(words)
 

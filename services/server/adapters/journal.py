@@ -10,7 +10,7 @@ from contextlib import suppress
 from shared.process.child_process import OutputTooLargeError, process_end, run_child
 
 _PIECE = 64 << 10  # bytes read at a time
-_MOST_UNITS = 4 << 20  # bytes of the list of all units
+_MAX_UNIT_LIST_BYTES = 4 << 20  # bytes of the list of all units
 _REAP_SECONDS = 5.0
 
 
@@ -18,7 +18,7 @@ async def units(seconds: float) -> str:
     """Return the names of the units that the journal has entries of, "" where there is no journal."""
     command = ("journalctl", "--field", "_SYSTEMD_UNIT")
     try:
-        found = await run_child(command, b"", os.environ, time_limit=seconds, largest_output=_MOST_UNITS)
+        found = await run_child(command, b"", os.environ, time_limit=seconds, largest_output=_MAX_UNIT_LIST_BYTES)
     except (OSError, TimeoutError, OutputTooLargeError):
         return ""
     return found.output.decode(errors="replace")

@@ -21,7 +21,7 @@ from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLo
 log = logging.getLogger(__name__)
 
 RECHECK = 1.0  # seconds; a follower looks again this often even when nothing wakes it
-LONGEST_STREAM = 4 * 3600.0  # seconds; the kubelet's write timeout (server.md 1)
+MAX_STREAM_SECONDS = 4 * 3600.0  # seconds; the kubelet's write timeout (server.md 1)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ async def stream_log(
     response = await begin(request)
     reader = LogReader(stream.log, threads)
     try:
-        async with asyncio.timeout(LONGEST_STREAM):
+        async with asyncio.timeout(MAX_STREAM_SECONDS):
             await reader.open(stream.tail_lines)
             if stream.follow:
                 with watch.waking(stream.wake, str(Path(reader.path).parent)):
@@ -53,7 +53,7 @@ async def stream_log(
     except (LogReadError, UnsupportedLogFormatError) as error:
         await response.write(str(error).encode("utf-8", "surrogateescape"))
     except TimeoutError:
-        log.info("log stream of %s ended after %d h", stream.log.path, LONGEST_STREAM // 3600)
+        log.info("log stream of %s ended after %d h", stream.log.path, MAX_STREAM_SECONDS // 3600)
     finally:
         reader.close()
     await response.write_eof()

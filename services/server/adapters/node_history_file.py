@@ -13,7 +13,7 @@ from shared.files.atomic import remove_unfinished, write_atomically
 
 log = logging.getLogger(__name__)
 
-_LARGEST = 1 << 20  # bytes; an hour of all series has 70 KiB
+_MAX_FILE_BYTES = 1 << 20  # bytes; an hour of all series has 70 KiB
 
 
 class NodeHistoryFile:
@@ -27,8 +27,8 @@ class NodeHistoryFile:
         try:
             remove_unfinished(self._path)
             with self._path.open("rb") as file:
-                content = file.read(_LARGEST + 1)
-            return orjson.loads(content) if len(content) <= _LARGEST else None
+                content = file.read(_MAX_FILE_BYTES + 1)
+            return orjson.loads(content) if len(content) <= _MAX_FILE_BYTES else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:

@@ -21,7 +21,7 @@ _STDIN, _RESIZE, _CHANNELS = 0, 4, 5
 _CLOSE = 0xFF  # followed by the channel that the client is through with
 IDLE = 4 * 3600.0  # seconds without a message in either direction, pings aside; the kubelet's
 _CREATE = 30.0  # seconds for the runtime to accept the streams
-_ERROR_LIMIT = 1 << 20  # bytes of the error stream
+_MAX_ERROR_BYTES = 1 << 20  # bytes of the error stream
 _WITHOUT_RESIZE = ("channel.k8s.io", "v2.channel.k8s.io")
 
 
@@ -84,7 +84,7 @@ class RemoteCommand:
                         case Data():
                             ended = frame.fin
                             if frame.stream == self._error_stream:
-                                self._error += frame.payload[: _ERROR_LIMIT - len(self._error)]
+                                self._error += frame.payload[: _MAX_ERROR_BYTES - len(self._error)]
                             elif frame.stream in channels and frame.payload:
                                 self._moved = monotonic()
                                 await self._socket.send_bytes(channels[frame.stream] + frame.payload)

@@ -8,7 +8,7 @@ from services.server.core.upgrade import ResponseHead, StreamingServer, UpgradeE
 
 DIAL = 30.0  # seconds until the runtime accepts, and again until it answers
 _REFUSAL = 10.0  # seconds for the body of an answer that is no upgrade
-_REFUSAL_LIMIT = 1 << 20  # bytes of it
+_MAX_REFUSAL_BYTES = 1 << 20  # bytes of it
 BUFFER = 128 << 10  # bytes; asyncio stops reading at twice that
 CHUNK = 256 << 10  # bytes handed on at a time
 
@@ -30,7 +30,7 @@ class Backend:
     async def refusal(self) -> bytes:
         """The body of an answer that is no upgrade, as far as it comes in time; decoded if it was chunked."""
         chunked = "chunked" in self.head.get("Transfer-Encoding").lower()
-        wanted = _REFUSAL_LIMIT if self.head.length is None else min(self.head.length, _REFUSAL_LIMIT)
+        wanted = _MAX_REFUSAL_BYTES if self.head.length is None else min(self.head.length, _MAX_REFUSAL_BYTES)
         body = b""
         try:
             async with asyncio.timeout(_REFUSAL):

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 SYSTEM_LOGS = Path("/var/log")
-MOST_ENTRIES = 10_000  # of a directory; the rest is left out
+MAX_ENTRIES = 10_000  # of a directory; the rest is left out
 _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -30,9 +30,9 @@ class OpenedLog:
         return stat.S_ISDIR(self.status.st_mode)
 
     def entries(self) -> list[tuple[str, bool]]:
-        """Return names and whether each is a directory, links aside; at most MOST_ENTRIES. Raises OSError."""
+        """Return names and whether each is a directory, links aside; at most MAX_ENTRIES. Raises OSError."""
         with os.scandir(self.descriptor) as found:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, MOST_ENTRIES)]
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(found, MAX_ENTRIES)]
 
     def read(self, start: int, count: int) -> bytes:
         """Return at most `count` bytes from `start`. Raises OSError."""

@@ -24,7 +24,7 @@ from services.server.core.upgrade import (
 
 log = logging.getLogger(__name__)
 
-_MESSAGE_LIMIT = 32 << 20  # bytes
+_MAX_MESSAGE_BYTES = 32 << 20  # bytes
 _PROTOCOL_HEADER = "X-Stream-Protocol-Version"
 _CLOSING = 5.0  # seconds for the client to answer our close
 _STATUS_CHANNEL = b"\x03"
@@ -82,7 +82,7 @@ async def tunnel(request: web.BaseRequest, url: str, protocols: tuple[str, ...])
 
 def _socket(protocol: str) -> web.WebSocketResponse:
     return web.WebSocketResponse(
-        protocols=(protocol,), max_msg_size=_MESSAGE_LIMIT, compress=False, timeout=_CLOSING, autoclose=True
+        protocols=(protocol,), max_msg_size=_MAX_MESSAGE_BYTES, compress=False, timeout=_CLOSING, autoclose=True
     )
 
 

@@ -37,7 +37,7 @@ SAVED_EVERY = 6  # samples: what a killed process loses of the charts is a minut
 MAX_PAGES = 64  # open streams; a client opens one only while it has fewer than are free
 HEARTBEAT = 10.0  # seconds without a change, until a page gets an event all the same
 SLOWEST = 30.0  # seconds in which a page takes an event, or the end of its stream
-LONGEST = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
+MAX_STREAM_SECONDS = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
 _BEGIN = b"retry: 1000\n\n"  # milliseconds until a browser connects again
 _UNCHANGED = b"event: unchanged\ndata: {}\n\n"  # a browser shows no comments to a page
 
@@ -146,7 +146,7 @@ class NodePage:
         """Send events until the page is to connect again, or is too slow. No write is cancelled and followed by another
         one: aiohttp would close the connection, and keep what it has not sent."""
         number, clock = 0, asyncio.get_running_loop()
-        ends = clock.time() + LONGEST
+        ends = clock.time() + MAX_STREAM_SECONDS
         await response.write(_BEGIN)
         while not self._closed and (left := ends - clock.time()) > 0:
             changed = self._changed

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 _PROTOCOL = "base64url.bearer.authorization.k8s.io."
 
 
-LONGEST = 16 << 10  # bytes of a token; the tokens of an API server have one or two KiB
+MAX_TOKEN_BYTES = 16 << 10  # bytes of a token; the tokens of an API server have one or two KiB
 
 
 class BearerError(Exception):
@@ -41,8 +41,8 @@ def protocol_token(protocols: Iterable[str]) -> str:
 
 
 def _checked(token: str) -> str:
-    if len(token) > LONGEST:
-        raise BearerError(f"a token of more than {LONGEST} bytes")
+    if len(token) > MAX_TOKEN_BYTES:
+        raise BearerError(f"a token of more than {MAX_TOKEN_BYTES} bytes")
     if not (token.isascii() and token.isprintable()):
         raise BearerError("a token with characters that are not printable ASCII")
     return token

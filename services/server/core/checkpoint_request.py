@@ -4,13 +4,13 @@ from datetime import datetime
 
 from services.server.core.go_text import parse_int64, parse_query
 
-LONGEST = 4 * 3600  # seconds; no request takes longer
+MAX_TIMEOUT_SECONDS = 4 * 3600  # seconds; no request takes longer
 
 
 def checkpoint_timeout(query: str) -> int:
     """Return the last `timeout` of a raw query in seconds, 0 = the runtime's. Raise ValueError for no integer."""
     values = parse_query(query).get("timeout", ["0"])
-    return min(max(parse_int64(values[-1]), 0), LONGEST)
+    return min(max(parse_int64(values[-1]), 0), MAX_TIMEOUT_SECONDS)
 
 
 def archive_name(namespace: str, pod: str, container: str, now: datetime) -> str:

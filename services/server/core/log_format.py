@@ -13,7 +13,7 @@ import orjson
 
 from services.server.core.log_query import parse_rfc3339
 
-LONGEST_LINE = 32 << 20  # bytes; a longer one is skipped, so that a file without newlines cannot fill the memory
+MAX_LINE_BYTES = 32 << 20  # bytes; a longer one is skipped, so that a file without newlines cannot fill the memory
 
 _TIME = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)"
 _CRI_LINE = re.compile(rb"^(" + _TIME + rb") (stdout|stderr) ([^ \n]*) ([^\n]*\n?)", re.MULTILINE)
@@ -47,7 +47,7 @@ class LogDecoder:
         self._bytes_left = wanted.limit_bytes
         self._held: list[bytes] = []  # the beginning of a line whose end has not been read
         self._held_size = 0
-        self._skipping = False  # inside a line longer than LONGEST_LINE
+        self._skipping = False  # inside a line longer than MAX_LINE_BYTES
         self._docker: bool | None = None  # None until the first line was seen
         self._at_line_start = True  # the last fragment ended a logical line
         self.finished = wanted.lines == 0
@@ -82,7 +82,7 @@ class LogDecoder:
             return
         self._held.append(part)
         self._held_size += len(part)
-        if self._held_size > LONGEST_LINE:
+        if self._held_size > MAX_LINE_BYTES:
             self._held, self._held_size, self._skipping = [], 0, True
 
     def _decode(self, text: bytes) -> bytes:

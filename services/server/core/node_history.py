@@ -10,7 +10,7 @@ from typing import Any
 INTERVAL = 10  # seconds between two samples
 LENGTH = 360  # samples: one hour
 _HOUR = INTERVAL * LENGTH
-_MOST_SERIES = 64  # of a saved history
+_MAX_SERIES = 64  # of a saved history
 
 Values = Mapping[str, float | None]  # series -> value; None = it could not be read
 
@@ -57,7 +57,7 @@ class NodeHistory:
         if moments[-1] > wall + INTERVAL + 1:
             return False
         series = [one for one in values.values() if isinstance(one, list) and len(one) == len(moments)]
-        if len(series) != len(values) or len(series) > _MOST_SERIES:
+        if len(series) != len(values) or len(series) > _MAX_SERIES:
             return False
         if not all(value is None or type(value) in (int, float) for one in series for value in one):
             return False

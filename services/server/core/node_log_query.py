@@ -9,10 +9,10 @@ import orjson
 
 from services.server.core.go_text import parse_int64, parse_query, quote
 
-MOST_SERVICES = 4
-LONGEST_SERVICE = 256  # characters
-MOST_LINES = 100_000
-LONGEST_PATTERN = 4096  # characters
+MAX_SERVICES = 4
+MAX_SERVICE_CHARACTERS = 256  # characters
+MAX_LINES = 100_000
+MAX_PATTERN_CHARACTERS = 4096  # characters
 _SERVICE = re.compile(r"[a-zA-Z\-_.:0-9@]*")
 _First = Callable[[str], str]  # the first value of a key, "" without one
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
@@ -89,8 +89,8 @@ def parse_node_log_query(raw: str) -> NodeLogQuery | None:
 
 def _refused(query: NodeLogQuery, files: list[str]) -> list[str]:
     errors = [error for service in query.services if (error := _bad_service(service))]
-    if len(query.services) > MOST_SERVICES:
-        errors.append(f"query: Too many: {len(query.services)}: must have at most {MOST_SERVICES} items")
+    if len(query.services) > MAX_SERVICES:
+        errors.append(f"query: Too many: {len(query.services)}: must have at most {MAX_SERVICES} items")
     if not files and not query.services:
         errors.append("query: Required value: cannot be empty with options")
     elif files and query.services:
@@ -104,16 +104,17 @@ def _refused(query: NodeLogQuery, files: list[str]) -> list[str]:
         errors.append(f"untilTime: Invalid value: {_printed(query.until)}: must be after `sinceTime`")
     if query.boot is not None and query.boot > 0:
         errors.append(f"boot: Invalid value: {query.boot}: must be less than 1")
-    if query.tail_lines is not None and not 0 <= query.tail_lines <= MOST_LINES:
-        errors.append(f"tailLines: Invalid value: {query.tail_lines}: must be between 0 and {MOST_LINES}, inclusive")
+    if query.tail_lines is not None and not 0 <= query.tail_lines <= MAX_LINES:
+        errors.append(f"tailLines: Invalid value: {query.tail_lines}: must be between 0 and {MAX_LINES}, inclusive")
     if reason := _bad_pattern(query.pattern):
-        errors.append(f"pattern: Invalid value: {quote(query.pattern[:LONGEST_PATTERN])}: {reason}")
+        errors.append(f"pattern: Invalid value: {quote(query.pattern[:MAX_PATTERN_CHARACTERS])}: {reason}")
     return errors
 
 
 def _bad_service(service: str) -> str | None:
-    if len(service) > LONGEST_SERVICE:
-        return f"query: Invalid value: {quote(service[:LONGEST_SERVICE])}: length must be less than {LONGEST_SERVICE}"
+    if len(service) > MAX_SERVICE_CHARACTERS:
+        shown = quote(service[:MAX_SERVICE_CHARACTERS])
+        return f"query: Invalid value: {shown}: length must be less than {MAX_SERVICE_CHARACTERS}"
     if not _SERVICE.fullmatch(service):
         return f"query: Invalid value: {quote(service)}: input contains unsupported characters"
     return None
@@ -122,8 +123,8 @@ def _bad_service(service: str) -> str | None:
 def _bad_pattern(pattern: str) -> str | None:
     """Return why the pattern is none. It is read as UTF-8 bytes, for journalctl compiles it again: of characters,
     each class that leaves ASCII becomes a table of 65536 entries, and 600 of them would take seconds."""
-    if len(pattern) > LONGEST_PATTERN:
-        return f"may not be more than {LONGEST_PATTERN} characters"
+    if len(pattern) > MAX_PATTERN_CHARACTERS:
+        return f"may not be more than {MAX_PATTERN_CHARACTERS} characters"
     if "\0" in pattern:
         return "error parsing regexp: contains a NUL character"
     try:

@@ -16,7 +16,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 CACHE_ENTRIES = 8192
-_LONGEST_CACHED = 10_000  # bytes of a question's strings: longer ones are asked each time
+_MAX_CACHED_BYTES = 10_000  # bytes of a question's strings: longer ones are asked each time
 
 _AUTHENTICATED = "system:authenticated"
 
@@ -130,7 +130,7 @@ def cacheable(question: Attributes) -> bool:
     user = question.user
     texts = [question.verb, question.subresource, question.node, user.name, user.uid, *user.groups]
     texts += [text for key, values in user.extra.items() for text in (key, *values)]
-    return sum(map(len, texts)) < _LONGEST_CACHED
+    return sum(map(len, texts)) < _MAX_CACHED_BYTES
 
 
 def _texts(values: Any) -> tuple[str, ...]:

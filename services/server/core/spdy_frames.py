@@ -12,7 +12,7 @@ from services.server.core.spdy_dictionary import SPDY_DICTIONARY
 MAX_PAYLOAD = (1 << 24) - 1  # bytes in one frame, as its 24 bit length allows
 
 _VERSION = 3
-_CONTROL_LIMIT = 1 << 20  # bytes of a control frame, and of the headers it unpacks to
+_MAX_CONTROL_BYTES = 1 << 20  # bytes of a control frame, and of the headers it unpacks to
 _FIN, _UNIDIRECTIONAL = 0x01, 0x02
 _HEAD = struct.Struct("!II")
 _U32 = struct.Struct("!I")
@@ -186,7 +186,7 @@ class FrameDecoder:
                 continue
             if first >> 16 & 0x7FFF != _VERSION:
                 raise SpdyProtocolError(f"control frame of version {first >> 16 & 0x7FFF}")
-            if length > _CONTROL_LIMIT:
+            if length > _MAX_CONTROL_BYTES:
                 raise SpdyProtocolError(f"control frame of {length} bytes")
             if end - at < _HEAD.size + length:
                 break
@@ -230,7 +230,7 @@ class FrameDecoder:
 
     def _unpack(self, packed: bytes) -> Pairs:
         try:
-            block = self._zlib.decompress(packed, _CONTROL_LIMIT)
+            block = self._zlib.decompress(packed, _MAX_CONTROL_BYTES)
         except zlib.error as error:
             raise SpdyProtocolError(f"header block: {error}") from error
         if self._zlib.unconsumed_tail or not block:

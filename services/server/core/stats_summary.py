@@ -20,7 +20,7 @@ from shared.time.timestamps import rfc3339
 
 DEFAULT_INTERFACE = "eth0"
 NANOSECONDS = 1_000_000_000
-MOST_DEPTH = 16  # levels of a document
+MAX_DEPTH = 16  # levels of a document
 
 
 def summary(found: FoundUsage, node_name: str, *, only_cpu_and_memory: bool) -> Object:
@@ -34,7 +34,7 @@ def summary(found: FoundUsage, node_name: str, *, only_cpu_and_memory: bool) -> 
 
 def with_one_space(text: bytes) -> bytes:
     """Return JSON that is indented by two spaces a level with one space a level."""
-    for depth in range(MOST_DEPTH, 0, -1):  # NUL marks a line that is done: no text in JSON contains it
+    for depth in range(MAX_DEPTH, 0, -1):  # NUL marks a line that is done: no text in JSON contains it
         text = text.replace(b"\n" + b"  " * depth, b"\0" + b" " * depth)
     return text.replace(b"\0", b"\n")
 

@@ -7,7 +7,7 @@ const AWAY_SECONDS = 3; // until it is after one of a proxy: the node does not a
 const BROKEN_SECONDS = 3; // without a connection until the page counts as out of date
 const LATE_SECONDS = 25; // without an event until it does: the node sends one at least every ten
 const LOST_SECONDS = 45; // without an event until the stream is opened again: its other end may be gone without a sign
-const MOST_WAITS = 8; // pods in the list at the begin of the page
+const MAX_SHOWN_PODS = 8; // pods in the list at the begin of the page
 
 let state = null; // the newest state of the node
 let received = 0; // when the ages in it were right, milliseconds
@@ -157,7 +157,7 @@ function showWaits(all) { // what an operator came for: the pods that are not we
   const shown = all.filter(([, pod]) => !isWell(pod)).sort(([, one], [, other]) => byName(one, other));
   const list = byId("waits");
   const focused = list.contains(document.activeElement) ? document.activeElement.dataset.pod : null;
-  const items = shown.slice(0, MOST_WAITS).map(([uid, pod]) => {
+  const items = shown.slice(0, MAX_SHOWN_PODS).map(([uid, pod]) => {
     const button = element("button", pod.name);
     button.type = "button";
     button.dataset.pod = uid;
@@ -167,11 +167,11 @@ function showWaits(all) { // what an operator came for: the pods that are not we
     if (pod.waits_for) item.append(element("span", `waits for ${pod.waits_for}`, "reason"));
     return item;
   });
-  if (shown.length > MOST_WAITS) {
-    const rest = element("a", `and ${shown.length - MOST_WAITS} more`);
+  if (shown.length > MAX_SHOWN_PODS) {
+    const rest = element("a", `and ${shown.length - MAX_SHOWN_PODS} more`);
     rest.href = "#pods-title";
     items.push(element("li"));
-    items[MOST_WAITS].append(rest);
+    items[MAX_SHOWN_PODS].append(rest);
   }
   byId("waits-section").hidden = shown.length === 0;
   const lines = (of) => of.map((item) => `${item.firstChild.dataset.pod} ${item.textContent}`).join("\n"); // another pod may have the name

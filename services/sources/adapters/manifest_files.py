@@ -1,4 +1,4 @@
-"""Reads the static pod path: the manifest files and their content, blocking; decides nothing."""
+"""Reads the manifest files of the static pod path; blocking. It decides nothing."""
 
 import errno
 import fcntl
@@ -15,15 +15,16 @@ log = logging.getLogger(__name__)
 
 
 class ManifestFiles:
-    """The static pod path: a directory of manifests (not recursive) or one manifest."""
+    """Reads the static pod path, which is a directory of manifests (not recursive) or one manifest."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(os.path.normpath(path))
         self._ignored: set[str] = set()  # logged once each
 
     def look(self) -> dict[str, ManifestFile]:
-        """All manifests by absolute path; none when the path does not exist. Symlinks are followed; names starting with
-        a dot, subdirectories and special files are passed over. Raises OSError when the path cannot be listed."""
+        """Return all manifests by absolute path; none when the path does not exist. Symlinks are followed; names
+        starting with a dot, subdirectories and special files are ignored. Raises OSError when the path cannot be
+        listed."""
         try:
             if not self._path.is_dir():
                 file = self._read(self._path)
@@ -68,16 +69,17 @@ class ManifestFiles:
 
 
 def _read_settled(path: Path) -> tuple[bytes, bool]:
-    """Content (one byte more than the limit at most) and whether some process has the file open for writing.
+    """Return the content (one byte more than the limit at most), and whether some process has the file open for
+    writing.
 
     A read lease is granted only while no process has the file open for writing, and makes a writer wait until it is
-    released: content read under it is complete. Filesystems without leases are read without.
+    released, so content that is read under it is complete. Files on file systems without leases are read without one.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         being_written = False
         try:
-            # A writer that comes meanwhile is announced by a signal: not by SIGIO, which would end the process.
+            # A writer that opens the file meanwhile causes a signal; the default, SIGIO, would end the process.
             fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
             fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         except OSError as error:

@@ -1,6 +1,6 @@
 """Serves HTTP on a Unix socket to the root user of this machine: bounds requests and checks who sends them.
 
-Decides nothing about their content.
+It decides nothing about their content.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from services.sources.core.submitted import LARGEST
+from shared.agent.manifests_api import MAX_SUBMISSION_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +24,14 @@ BODIES_AT_ONCE = 4
 ROOT = 0
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
-# Method, path and body (LARGEST bytes and one more at most) to the status code and the JSON object of the answer.
+# Takes the method, the path and the body, of at most MAX_SUBMISSION_BYTES bytes and one more; returns the status code
+# and the JSON object of the answer.
 Handle = Callable[[str, str, bytes], Awaitable[tuple[int, dict[str, Any]]]]
 
 
 class ManifestSocket:
-    """The socket at `path`, for the user of this process alone: by its mode, and by the peer's credentials."""
+    """Serves the socket at `path`, only to root and the user of this process, by its mode and by the peer's
+    credentials."""
 
     def __init__(self, path: Path, handle: Handle) -> None:
         self._path, self._handle = path, handle
@@ -47,7 +49,7 @@ class ManifestSocket:
             temporary.chmod(0o600)
             self._listening = await asyncio.get_running_loop().create_unix_server(self._web, sock=listener)
             temporary.rename(self._path)
-        except BaseException:  # also when the process is stopped meanwhile
+        except BaseException:  # BaseException, because the task may be cancelled meanwhile
             if self._listening is not None:
                 self._listening.close()
                 self._listening = None
@@ -56,7 +58,7 @@ class ManifestSocket:
             raise
 
     async def close(self) -> None:
-        """Stop listening and end the connections. The path stays: it may be a successor's."""
+        """Stop listening and end the connections. The path stays, because it may belong to a later process."""
         if self._listening is not None:
             self._listening.close()
         await self._web.shutdown(timeout=0.1)
@@ -88,7 +90,7 @@ def _bind(listener: socket.socket, path: Path) -> None:
 
 
 def failure(message: str, reason: str, code: int) -> dict[str, Any]:
-    """A Kubernetes Status, as a JSON object."""
+    """Return a Kubernetes Status as a JSON object."""
     named = {"message": message, "reason": reason, "code": code}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", **named}
 
@@ -102,7 +104,8 @@ def _response(code: int, answer: dict[str, Any]) -> web.Response:
 
 async def _body(request: web.BaseRequest) -> bytes:
     body = bytearray()
-    while len(body) <= LARGEST and (chunk := await request.content.read(LARGEST + 1 - len(body))):
+    limit = MAX_SUBMISSION_BYTES + 1
+    while len(body) < limit and (chunk := await request.content.read(limit - len(body))):
         body += chunk
     return bytes(body)
 

@@ -1,4 +1,4 @@
-"""Reads the static pod URL: one bounded GET; decides nothing."""
+"""Reads the static pod URL by one bounded GET; it decides nothing."""
 
 from collections.abc import Mapping
 
@@ -9,15 +9,15 @@ from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_enviro
 
 TIMEOUT = 10.0  # seconds for everything from the connection to the last byte, as in the kubelet
 MAX_REDIRECTS = 10
-_LONGEST_REASON = 100  # characters after a status code
+_MAX_REASON_CHARACTERS = 100  # of the text after a status code
 
 
 class ManifestUrlError(Exception):
-    """The URL gave no document. `str()` is one line, without the URL and its headers: both may hold secrets."""
+    """The URL returned no document. `str()` is one line without the URL and its headers, which may contain secrets."""
 
 
 class ManifestUrl:
-    """`headers`: each name with its values; all are sent."""
+    """Reads the URL. `headers`: each name with its values; all are sent."""
 
     def __init__(self, url: str, headers: Mapping[str, tuple[str, ...]], timeout: float = TIMEOUT) -> None:
         self._url = url
@@ -25,8 +25,8 @@ class ManifestUrl:
         self._timeout = aiohttp.ClientTimeout(total=timeout)
 
     async def read(self) -> bytes:
-        """The body of a 200, at most 10 MiB. Follows redirects, and uses the proxy that the environment names. Raises
-        ManifestUrlError."""
+        """Return the body of a 200, of at most 10 MiB. It follows redirects, and uses the proxy that the environment
+        names. Raises ManifestUrlError."""
         headers = [("Accept-Encoding", "identity"), *self._headers]  # a small compressed body may be a large one
         try:
             proxy = proxy_of_environment(self._url) or None
@@ -35,7 +35,7 @@ class ManifestUrl:
                 session.get(self._url, headers=headers, max_redirects=MAX_REDIRECTS, proxy=proxy) as response,
             ):
                 if response.status != 200:
-                    reason = "".join(filter(str.isprintable, (response.reason or "")[:_LONGEST_REASON]))
+                    reason = "".join(filter(str.isprintable, (response.reason or "")[:_MAX_REASON_CHARACTERS]))
                     raise ManifestUrlError(f"the server answers with {response.status} {reason}".rstrip())
                 return await _bounded(response.content)
         except TimeoutError as error:

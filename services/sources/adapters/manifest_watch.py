@@ -1,6 +1,7 @@
-"""Notices changes of the static pod path through inotify; reports that there is one, not which."""
+"""Detects changes of the static pod path through inotify; it reports that there is a change, not which."""
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from asyncinotify import Inotify, Mask
 
 log = logging.getLogger(__name__)
 
-# A file counts once its writer has closed it: MODIFY would show every half-copied state. CREATE is for links, which are
-# not written.
+# A file is read once its writer has closed it, because MODIFY would show every half-copied state. CREATE is for links,
+# which are not written.
 _CONTENT = (
     Mask.CLOSE_WRITE
     | Mask.CREATE
@@ -25,8 +26,8 @@ _CONTENT = (
 
 
 class ManifestWatch:
-    """Watches the path itself and the nearest directory above it that exists, so that it may appear, vanish and be
-    replaced. `on_change` is called in the event loop once for each event that may matter."""
+    """Watches the path itself and the nearest existing directory above it, so that the path may appear, vanish and be
+    replaced. `on_change` is called in the event loop for each event that may matter."""
 
     def __init__(self, path: str, on_change: Callable[[], None]) -> None:
         self._path = Path(os.path.normpath(path))
@@ -36,8 +37,8 @@ class ManifestWatch:
         self._armed = asyncio.Event()
 
     def arm(self) -> str | None:
-        """Watch the path where it is now; called before every look, so that no change after the look is missed.
-        Returns one line when inotify is not available: then only the periodic look notices changes."""
+        """Watch the path where it is now. Call it before every look, so that no change after the look is missed. Return
+        one line when inotify is not available: then only the periodic look detects changes."""
         try:
             if self._inotify is None:
                 self._inotify = Inotify()
@@ -46,10 +47,10 @@ class ManifestWatch:
                 wanted: dict[int, str | None] = {self._inotify.add_watch(parent, _CONTENT).wd: name}
                 watched, (parent, name) = parent, self._nearest_parent()
                 if parent == watched:
-                    break  # else a directory was made before the watch, which then has no event of it
+                    break  # otherwise a directory was made before the watch, which then has no event of it
             if self._path.is_dir():
                 wanted[self._inotify.add_watch(self._path, _CONTENT).wd] = None
-        except (FileNotFoundError, NotADirectoryError):  # went away between the look at it and the watch
+        except (FileNotFoundError, NotADirectoryError):  # it was removed between the look and the watch
             self._on_change()
             return None
         except OSError as error:
@@ -92,7 +93,5 @@ class ManifestWatch:
     def _forget(self, inotify: Inotify, wd: int) -> None:
         for watch in inotify.watches:
             if watch.wd == wd:
-                try:
+                with contextlib.suppress(OSError):  # it has ended with the directory that it watched
                     inotify.rm_watch(watch)
-                except OSError:  # gone with the directory it watched
-                    pass

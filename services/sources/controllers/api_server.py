@@ -1,12 +1,13 @@
-"""The state of the API server for sources: one outage at a time, reported once; its end wakes what waits for it.
+"""Keeps the state of the API server for sources: reports each outage once, and wakes waiting requests at its end.
 
-An outage is a failure of the network: refused, reset, no answer at the socket. A request that is answered late, with
-429 or 5xx is none: it fails alone, and no watch is disturbed. Open watches continue through an outage as long as their
-connections do (the kernel breaks dead ones), and resume from their versions.
+An outage is a failure of the network: refused, reset, no answer at the socket. A request that is answered late, or with
+429 or 5xx, is no outage: it fails alone, and no watch is disturbed. Open watches continue through an outage as long as
+their connections do (the kernel breaks dead ones), and resume from their versions.
 
-A store that was restored or emptied shows in its versions: a list from the newest state that is older than what was
-seen before it was asked for is of another history, and everything is listed again. Versions of resources that an API
-server keeps in different stores cannot be compared; there the lists only come too often, or too late as in any client.
+A store that was restored or emptied shows in its versions: if a list of the newest state is older than the newest
+version that was seen before the request, the store has another history, and everything is listed again. Versions of
+resources that an API server keeps in different stores cannot be compared; then lists are only repeated too often, or
+too late as in any client.
 """
 
 import asyncio
@@ -29,16 +30,16 @@ OUTAGE = "API server"
 
 
 class RetryRequestError(Exception):
-    """Send the request again now."""
+    """The wait has ended early: the request is to be sent again now."""
 
 
 class WaitEnd(Flag):
-    """What ends a wait for the API server early."""
+    """The events that end a wait for the API server early."""
 
     FAILURE = auto()  # the first request that failed
     OUTAGE = auto()  # the network failed
     OUTAGE_OVER = auto()  # the API server answered a request after an outage
-    WENT_BACK = auto()  # its store is of another history than what was seen before
+    WENT_BACK = auto()  # its store was restored or emptied
 
 
 @dataclass(eq=False)
@@ -49,32 +50,32 @@ class _Waiting:
 
 @dataclass(eq=False)
 class ApiServer:
-    """The clients, and whether the API server answers. `chance` returns random numbers in [0, 1)."""
+    """Keeps whether the API server answers, and the clients. `chance` returns random numbers in [0, 1)."""
 
     clients: Clients
     bus: Bus
     clock: Clock
     chance: Callable[[], float] = random.random
-    newest: str = field(default="", init=False)  # of the versions seen; "" = none
+    newest: str = field(default="", init=False)  # the newest version that was seen; "" = none
     history: int = field(default=0, init=False)  # how often the store went back
-    outages: int = field(default=0, init=False)  # how many there were
-    away: str = field(default="", init=False)  # what is wrong while no request is answered; "" = nothing
+    outages: int = field(default=0, init=False)  # the number of outages
+    away: str = field(default="", init=False)  # why no request is answered; "" = requests are answered
     _away_since: float | None = field(default=None, init=False)
-    is_outage: bool = field(default=False, init=False)  # the network failed; else it only does not answer
+    is_outage: bool = field(default=False, init=False)  # the network failed; False while it only does not answer
     _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _waiting: set[_Waiting] = field(default_factory=set, init=False)
-    _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was requested -> trouble reported
+    _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was requested -> the reported trouble
 
     def answered(self, what: str) -> None:
-        """The API server answered a request for `what`, with success."""
+        """Note that a request for `what` succeeded."""
         self.is_there()
         if self._refused.pop(what, None) is not None:
             log.info("%s: read from the API server again", what)
             self.bus.trouble(_named(what), None)
 
     def failed(self, what: str, error: ApiError, *, may_pass: bool = False) -> None:
-        """A request for `what` failed. An outage is one line in the log, however many requests it fails; a refusal one
-        line for each kind of answer to each `what`, and none while it `may_pass` within moments."""
+        """Note that a request for `what` failed. An outage is one line in the log, however many requests fail; a
+        refusal is one line for each kind of answer to each `what`, and none while it `may_pass` within moments."""
         if isinstance(error, ApiUnreachableError):
             self._is_away(error)
             return
@@ -109,19 +110,19 @@ class ApiServer:
         if error.is_outage:
             self._end(WaitEnd.OUTAGE)
 
-    def no_longer_asked(self, what: str) -> None:
-        """No pod needs `what` any more."""
+    def forget(self, what: str) -> None:
+        """Forget the troubles with `what`, which is not requested any more."""
         if self._refused.pop(what, None) is not None:
             self.bus.trouble(_named(what), None)
 
     def saw(self, version: str) -> None:
-        """A list or a watch brought this version."""
+        """Note that a list or a watch brought this version."""
         if not self.newest or is_older(self.newest, version):
             self.newest = version
 
-    def compared(self, version: str, newest_before: str) -> int:
-        """A list from the newest state has this version; `newest_before` was the newest seen when it was asked for.
-        Return the number of the history that the list is of."""
+    def compare_history(self, version: str, newest_before: str) -> int:
+        """Compare the version of a list of the newest state with the newest one that was seen before the request, and
+        return the number of the history that the list belongs to."""
         if is_older(version, newest_before):
             log.warning("the API server's store went back from version %s to %s: reading all", newest_before, version)
             self.newest = version
@@ -130,8 +131,8 @@ class ApiServer:
         return self.history
 
     async def pause(self, seconds: float | None, *, interruptible: bool, spread: float = 0.0) -> bool:
-        """Wait, None = for ever; if `interruptible`, at most until an outage is over, and then a random part of
-        `spread` seconds. Return whether the end of an outage ended it."""
+        """Wait for some seconds, None = forever. If `interruptible`, wait at most until an outage is over, and then for
+        a random part of `spread` seconds. Return whether the end of an outage ended the wait."""
         back = self._back
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -143,7 +144,7 @@ class ApiServer:
 
     @contextlib.asynccontextmanager
     async def waiting(self, until: WaitEnd) -> AsyncIterator[None]:
-        """Wait in it for something from the API server. Raises AskAgainError when one of `until` happens."""
+        """Wait for the API server in its body. Raises RetryRequestError when one of `until` happens."""
         limit = asyncio.timeout(None)
         waiting = _Waiting(limit, until)
         try:
@@ -157,7 +158,7 @@ class ApiServer:
             raise RetryRequestError from None
 
     def is_there(self) -> None:
-        """The API server answered a request. Ends an outage."""
+        """Note that the API server answered a request, which ends an outage."""
         if self._away_since is None:
             return
         log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
@@ -166,7 +167,7 @@ class ApiServer:
         self.bus.trouble(OUTAGE, None)
         self._back.set()
         self._back = asyncio.Event()
-        if was_outage:  # what was sent before may never be answered; a server that was only slow answers it now
+        if was_outage:  # requests that were sent before it may never be answered; a slow server answers them now
             self._end(WaitEnd.OUTAGE_OVER)
 
     def _end(self, what: WaitEnd) -> None:

@@ -1,4 +1,4 @@
-"""Everything sources reads from the API server: what runs, who is answered, in one place for the node in a cluster."""
+"""Runs everything that sources reads from the API server on a node in a cluster, and answers requests from it."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.cluster_pods import ClusterPods
 from services.sources.controllers.csi_objects import CSI_KINDS, CsiObjects
 from services.sources.controllers.desired_set import DesiredSet
-from services.sources.controllers.listed_objects import RuntimeClassReads, ServiceReads
+from services.sources.controllers.listed_objects import ListedObjects, ServiceReads
 from services.sources.controllers.live_read import live_read
 from services.sources.controllers.node_config_map import CONFIG_MAP, NodeConfigMap
 from services.sources.controllers.node_watch import NodeWatch
@@ -33,7 +33,7 @@ from shared.time.clock import Clock
 
 
 class Cluster:
-    """The reading side of the API server. `run` it; ask it."""
+    """Reads from the API server while `run` runs, and answers requests."""
 
     def __init__(
         self,
@@ -52,42 +52,50 @@ class Cluster:
         self._api = ApiServer(clients, bus, clock)
         self._node = NodeWatch(self._api, node, config.node_name)
         self._services = ServiceReads(self._api)
-        self._runtime_classes = RuntimeClassReads(self._api)
+        self._runtime_classes = ListedObjects(self._api, "runtime classes", paths.RUNTIME_CLASSES)
         self._objects = ReferencedObjects(config, self._api, changed, self._node)
         self._claims = VolumeClaims(config, self._api, changed)
         self._csi = CsiObjects(self._api, changed)
         self._trust_bundles = TrustBundles(self._api, changed)
         self._certificate_requests = PodCertificateRequests(self._api, changed, config.node_name)
         self._node_config_map = NodeConfigMap(self._api, changed)
-        on_complete = self._objects.all_taken
         self._pods = ClusterPods(
-            config, self._api, desired, mirrors, troubles, before=self._on_pod, on_complete=on_complete
+            config,
+            self._api,
+            desired,
+            mirrors,
+            troubles,
+            before=self._on_pod,
+            on_complete=self._objects.note_all_pods,
         )
 
     async def run(self) -> None:
-        """Until cancelled; ends with an error when a part of it does."""
+        """Read until cancelled. It ends with an error when a part of it does."""
         try:
             async with asyncio.TaskGroup() as parts:
                 parts.create_task(self._node.run(), name="node")
                 parts.create_task(self._services.listed.run(), name="services")
                 parts.create_task(self._pods.run(self._node.synced), name="cluster-pods")
         finally:
-            await self._objects.close()
-            await self._claims.close()
-            await self._csi.close()
-            await self._trust_bundles.close()
-            await self._certificate_requests.close()
-            await self._node_config_map.close()
-            await self._runtime_classes.close()
-            await self._clients.close()
+            for part in (
+                self._objects,
+                self._claims,
+                self._csi,
+                self._trust_bundles,
+                self._certificate_requests,
+                self._node_config_map,
+                self._runtime_classes,
+                self._clients,
+            ):
+                await part.close()
 
     @property
     def busy_since(self) -> float | None:
-        """CLOCK_MONOTONIC seconds since when a merge of pods has been under way; None while there is nothing to do."""
+        """Return since when (CLOCK_MONOTONIC seconds) a merge of pods has been under way; None = there is none."""
         return self._pods.busy_since
 
     def sweep(self) -> None:
-        """Some seconds have passed."""
+        """Close watches that are not used any more; it is called every few seconds."""
         self._objects.sweep()
 
     async def get_object(self, request: GetObject) -> FoundObject:
@@ -107,7 +115,7 @@ class Cluster:
         if request.kind == "RuntimeClass":
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")
-            return await self._runtime_classes.get(request.name)
+            return await self._runtime_classes.get("runtimeclass.node.k8s.io", request.name)
         if request.kind == "ServiceAccount":
             path = paths.service_account(request.namespace, request.name)
             return await live_read(self._api, self._clients.objects, path, may_lag=True)
@@ -117,13 +125,13 @@ class Cluster:
             return FoundObject(object=None, error=f"only node {self._config.node_name} is read, not {request.name!r}")
         if request.fresh:
             return await live_read(self._api, self._clients.node, paths.node(request.name))
-        return self._node.found()
+        return self._node.get()
 
     def _on_pod(self, change: MergeChange) -> None:
-        """Follow what the pods of the API server name."""
-        self._objects.take(change)
+        """Follow the objects that the pods of the API server name."""
+        self._objects.on_pod(change)
         self._claims.on_pod(change)
 
     async def get_services(self, request: GetServices) -> FoundServices:
         """Answer GetServices."""
-        return self._services.found(request)
+        return self._services.get(request)

@@ -1,4 +1,4 @@
-"""The pods that the API server binds to this node: listed once the node was, watched, merged, saved, published."""
+"""Lists the pods that the API server binds to this node, after the Node; watches, merges, saves and publishes them."""
 
 import asyncio
 import logging
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class ClusterPods:
-    """The source `api`, and the mirror pods. `before` gets each change right before it is published; `on_complete` is
-    called once all pods of the API server are published."""
+    """The source `api` of pods, and the mirror pods. `before` receives each change right before it is published;
+    `on_complete` is called once all pods of the API server are published."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ClusterPods:
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
         self._recorded: dict[str, str] = {}  # UID -> first seen, as on disk
         self._recorded_version = ""  # up to which these were read, as on disk
-        self._saves = True  # the record on disk is not one that only a newer version can read
+        self._saves = True  # False = the record on disk was written by a newer version, and is kept
         self._api, self._clock = api, api.clock
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
 
@@ -68,8 +68,8 @@ class ClusterPods:
         """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
         await node_read.wait()
-        # A record that stays as it is has no version of what is published later. A newest version that is older shows
-        # that the store went back while this process did not run. In both cases the newest state is listed.
+        # A record that stays as it is has no version of what is published later. If the newest version is older than
+        # the record's, the store went back while this process did not run. In both cases the newest state is listed.
         if self._saves and not is_older(self._api.newest, self._recorded_version):
             self._list_watch.reflector.oldest = self._recorded_version
         listing = asyncio.create_task(self._list_watch.run(), name="pods")
@@ -101,7 +101,7 @@ class ClusterPods:
             self.busy_since = None
 
     async def _merge(self) -> None:
-        """Merge everything received so far at once: what arrives while the disk is busy is merged the next time."""
+        """Merge everything that was received so far. What arrives while the disk is busy is merged the next time."""
         for line in self._pods.notices:
             log.warning("%s", line)
         self._pods.notices.clear()
@@ -110,7 +110,7 @@ class ClusterPods:
         version = self._list_watch.reflector.oldest
         changes = self._desired.merge("api", pods)
         if self._recorded_version and not any(isinstance(change, PodDesired | PodRemoved) for change in changes):
-            version = self._recorded_version  # what is to run is the same: no write for each status
+            version = self._recorded_version  # the pods to run are the same, and a status alone is not worth a write
         await self._save([objects.uid(pod) for pod in pods], version or self._recorded_version, complete=complete)
         crash_point("sources.saved")
         for key, mirror in mirrors.items():
@@ -139,10 +139,10 @@ class ClusterPods:
             self._desired.pods.remember(uid, seen)
 
     async def _save(self, uids: list[str], version: str, *, complete: bool) -> None:
-        """Save when the pods were first seen; `version` is the one up to which they were read."""
+        """Save when the pods were first seen, and the `version` up to which they were read."""
         merged = ((uid, self._desired.pods.pod(uid, "api")) for uid in uids)
         seen = {uid: objects.annotations(pod)[SEEN] for uid, pod in merged if pod is not None}
-        if not complete:  # pods that are not understood at the moment keep theirs
+        if not complete:  # pods that cannot be understood at the moment keep their times
             seen = self._recorded | seen
         if (seen, version) == (self._recorded, self._recorded_version) or not self._saves:
             return

@@ -1,4 +1,4 @@
-"""Publishes what all sources of pods together want, and keeps the references of the pods that come from the API."""
+"""Publishes the pods of all sources in `pods.desired`, and the statuses of API pods in `pods.api_status`."""
 
 import logging
 import time
@@ -17,6 +17,7 @@ from services.sources.core.desired_pods import (
     StatusChanged,
 )
 from shared.model import objects
+from shared.model.fields import dictionary, text
 from shared.model.objects import Object
 from shared.podspec.pod_source import seen_text
 from shared.time.clock import Clock
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class DesiredSet:
-    """`pods.desired` and `pods.api_status`: each source hands in what it has, saves what must be on disk, and then has
-    it published."""
+    """The streams `pods.desired` and `pods.api_status`. Each source merges all of its pods, saves what must be on disk,
+    and then publishes the changes."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class DesiredSet:
             stream.mark_complete()
 
     def merge(self, source: str, pods: Iterable[Object]) -> list[MergeChange]:
-        """Take everything a source has; the changes, not yet published."""
+        """Merge all pods of a source, and return the changes, which are not published yet."""
         wall = self._clock.wall()
         return self.pods.merge(source, pods, seen=seen_text(round(wall * 1e9), time.localtime(wall).tm_gmtoff))
 
@@ -57,8 +58,8 @@ class DesiredSet:
         complete: bool,
         before: Callable[[MergeChange], None] = lambda _: None,
     ) -> None:
-        """Publish the changes in order; `before` gets each one first. `complete`: the source passed all of its pods, so
-        that a missing pod is gone."""
+        """Publish the changes in order; `before` is called with each one first. `complete`: the source passed all of
+        its pods, so that a missing pod is gone."""
         for change in changes:
             before(change)
             self._publish(source, change)
@@ -80,7 +81,7 @@ class DesiredSet:
             case PodDesired(desired, added):
                 level = logging.INFO if added or source != "api" else logging.DEBUG
                 log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
-                self._put_api_status(desired)  # first: a follower of both has no status older than the pod
+                self._put_api_status(desired)  # first, so that no follower of both has a status older than the pod
                 with self._tracer.pod_changed(desired.uid, "pod added" if added else "pod changed") as span:
                     span.set("k8s.namespace.name", objects.namespace(desired.pod))
                     span.set("k8s.pod.name", objects.name(desired.pod))
@@ -94,15 +95,12 @@ class DesiredSet:
 
     def _put_api_status(self, desired: DesiredPod) -> None:
         if desired.source == "api":
-            status, version = desired.pod.get("status"), desired.pod["metadata"].get("resourceVersion")
-            known = ApiPodStatus(
-                resource_version=version if isinstance(version, str) else "",
-                status=status if isinstance(status, dict) else {},
-            )
+            version = text(desired.pod["metadata"].get("resourceVersion"))
+            known = ApiPodStatus(resource_version=version, status=dictionary(desired.pod.get("status")))
             self._api_statuses.put(desired.uid, known, "status changed")
 
 
 def failed_validation(message: str, pod: Object | None) -> KubeEvent:
-    """The kubelet's event for a pod that a source offers and the node does not take."""
+    """Return the kubelet's event for a pod of a source that is not accepted."""
     identity = {} if pod is None else {key: pod["metadata"].get(key, "") for key in ("namespace", "name", "uid")}
     return KubeEvent(type="Warning", reason="FailedValidation", message=message, **identity)

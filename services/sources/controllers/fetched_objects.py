@@ -1,5 +1,5 @@
-"""Secrets and ConfigMaps that are read and not watched: the strategies Cache and Get (volumes.md 20), and
-what is too much to watch.
+"""Reads Secrets and ConfigMaps without a watch: by the strategies Cache and Get (volumes.md 20), and where there are
+too many to watch.
 
 Each object has at most one read in progress and one waiting, however many services request it, so the queue is at most
 as long as the list of objects that the pods of this node name. An object that no pod names any more leaves it.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer, RetryRequestError, WaitEnd
 from services.sources.controllers.live_read import FORBIDDEN_RETRIES, WAIT
-from services.sources.controllers.object_store import Changed, not_registered, single
+from services.sources.controllers.object_store import Changed, describe, not_registered
 from services.sources.controllers.read_places import ReadPlaces
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.fetched_object import FetchedObject
@@ -26,10 +26,10 @@ from shared.podspec.references import Reference
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 16  # reads; the rest waits here, in the right order, and not in the client's queue
-KEPT_AFTER = 4.0  # seconds after which a request is answered with the object that is kept, where a failed read would be
+AT_ONCE = 16  # reads at the same time; others wait here, in the right order, and not in the client's queue
+KEPT_AFTER = 4.0  # seconds after which a request is answered with the kept object, as after a failed read
 OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
-ABSENT = 5.0  # seconds for which an absent object is not looked for again where refreshes are spread
+ABSENT = 5.0  # seconds for which an absent object is not read again where refreshes are spread
 
 Answer = asyncio.Future[FoundObject]
 
@@ -37,24 +37,25 @@ Answer = asyncio.Future[FoundObject]
 @dataclass(eq=False)
 class _CachedObject:
     known: FetchedObject = field(default_factory=FetchedObject)
-    waiting: Answer | None = None  # for a read that was not sent yet
-    sent: Answer | None = None  # for the read under way
-    outdated: bool = False  # the read under way may miss what a pod that came since relies on
+    waiting: Answer | None = None  # the answer of a read that was not sent yet
+    sent: Answer | None = None  # the answer of the read under way
+    outdated: bool = False  # the read under way may return an older version than a pod that came since needs
     live: bool = False  # the next read is to be answered from the newest state
     reading: asyncio.Task[None] | None = None
 
 
 @dataclass(frozen=True)
 class Refreshing:
-    """Objects in volumes are read by themselves: at most so many `a_second`, each at most every `period` seconds."""
+    """How often objects in volumes are read without a request: at most `a_second` in all, and each at most once in
+    `period` seconds."""
 
     a_second: float = 0.0  # 0 = nothing is read before it is requested
     period: float = 0.0
 
 
 class FetchedObjects:
-    """`time_to_live`: seconds for which an object read will do, looked up at each read; 0 reads every time. `pods`: the
-    UIDs of those that name an object."""
+    """An `ObjectStore` that reads objects. `time_to_live` returns the seconds for which an object is valid after a
+    read; 0 = it is read at each request. `pods` returns the UIDs of the pods that name an object."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class FetchedObjects:
         self._refreshes = refreshing.a_second > 0
         self._order = ReadOrder(refreshing.a_second, refreshing.period)
         self._kept: dict[Reference, _CachedObject] = {}
-        self.on_idle: Callable[[Reference], None] = lambda _: None  # it was read, and no further read of it waits
-        self._held_until = float("-inf")  # the API server asked for fewer requests
+        self.on_idle: Callable[[Reference], None] = lambda _: None  # called when an object was read and no read waits
+        self._held_until = float("-inf")  # until when the API server has asked to wait
         self._wake = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
     def register(self, reference: Reference) -> None:
-        """The pod may rely on something newer than what is kept."""
+        """Read the object again, because a pod that names it may need a newer version than the kept one."""
         kept = self._kept.setdefault(reference, _CachedObject())
         kept.known.invalidate()
         kept.outdated = kept.sent is not None
@@ -85,7 +86,7 @@ class FetchedObjects:
         self._turn()
 
     def unregister(self, *references: Reference) -> None:
-        """Forget the objects, and whatever waits for them."""
+        """Forget the objects, and answer the requests that wait for them."""
         for reference in references:
             self._forget(reference)
 
@@ -101,10 +102,10 @@ class FetchedObjects:
                 answer.set_result(not_registered(reference))
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
-        """The kept object while it will do, else a new read. Where refreshes are spread a failed read is answered with
-        the object that is kept, as a watch would; else with the error."""
+        """Return the kept object while it is valid, else read it. Where refreshes are spread, a failed read is answered
+        with the kept object, as by a watch; otherwise with the error."""
         kept = self._kept[reference]
-        if not fresh and self._will_do(reference, kept.known):
+        if not fresh and self._is_valid(reference, kept.known):
             return _found(kept.known)
         kept.live = kept.live or fresh
         if kept.sent is not None and not (kept.outdated or fresh):
@@ -128,30 +129,30 @@ class FetchedObjects:
         return found
 
     def is_immutable(self, reference: Reference) -> bool:
-        """It was read, and can never change."""
+        """Return whether the object was read and can never change."""
         return reference in self._kept and self._kept[reference].known.immutable
 
     def is_being_read(self, reference: Reference) -> bool:
-        """A read of it waits for its turn or for its answer."""
+        """Return whether a read of the object waits for its turn or for its answer."""
         kept = self._kept[reference]
         return kept.waiting is not None or kept.sent is not None
 
     def known(self, reference: Reference) -> Object | None:
-        """The object that a request would be answered with at once, if there is one."""
+        """Return the object with which a request would be answered at once; None = it would be read."""
         known = self._kept[reference].known
-        return known.object if self._will_do(reference, known) else None
+        return known.object if self._is_valid(reference, known) else None
 
     @property
     def waiting(self) -> int:
-        """How many reads are under way or wait for their turn."""
+        """Return how many reads are under way or wait for their turn."""
         return len(self._order)
 
     def sends_first_version(self, reference: Reference) -> bool:
-        """Never: nothing is read for the first version alone."""
+        """Return False: nothing is read without a request."""
         return False
 
     def sweep(self) -> None:
-        """Nothing is to be done."""
+        """Do nothing, because there are no watches."""
 
     async def close(self) -> None:
         """Stop reading."""
@@ -161,14 +162,14 @@ class FetchedObjects:
         for reference in list(self._kept):
             self.unregister(reference)
 
-    def _will_do(self, reference: Reference, known: FetchedObject) -> bool:
+    def _is_valid(self, reference: Reference, known: FetchedObject) -> bool:
         ttl = self._time_to_live()
         if self._refreshes and known.object is None:
             ttl = ABSENT
         elif self._refreshes:
             by_itself = known.immutable or self._order.is_refreshed(reference)
             ttl = float("inf") if by_itself else self._order.period(ttl)
-        return known.will_do(self._api.clock.monotonic(), ttl, self._api.history)
+        return known.is_valid(self._api.clock.monotonic(), ttl, self._api.history)
 
     def _turn(self) -> None:
         self._wake.set()
@@ -182,8 +183,9 @@ class FetchedObjects:
             await places.acquire()
             reference = await self._next()
             kept = self._kept[reference]
-            kept.sent, kept.waiting, kept.outdated = kept.waiting or _unasked(), None, False
-            kept.reading = asyncio.create_task(self._read(reference, kept), name=f"read {single(reference)}")
+            kept.sent = kept.waiting or asyncio.get_running_loop().create_future()
+            kept.waiting, kept.outdated = None, False
+            kept.reading = asyncio.create_task(self._read(reference, kept), name=f"read {describe(reference)}")
             kept.reading.add_done_callback(places.begin())
 
     async def _next(self) -> Reference:
@@ -210,13 +212,13 @@ class FetchedObjects:
         try:
             found = await self._ask(reference, kept)
         except Exception as error:
-            log.exception("%s: its read failed", single(reference))
+            log.exception("%s: its read failed", describe(reference))
             found = FoundObject(object=None, error=f"{type(error).__name__}")
         finally:
             kept.sent = kept.reading = None
-            if self._kept.get(reference) is kept:  # else forgotten, and perhaps registered again
+            if self._kept.get(reference) is kept:  # it may be forgotten, and perhaps registered again
                 self._order.done(reference)
-                if found is None:  # put off
+                if found is None:  # the API server has asked to wait
                     kept.waiting = _joined(kept.waiting, answer)
                     self._order.need(reference, self._pods(reference))
                 else:
@@ -227,10 +229,10 @@ class FetchedObjects:
             self._wake.set()
 
     async def _ask(self, reference: Reference, kept: _CachedObject) -> FoundObject | None:
-        """Read it and take what came; None = the API server put it off."""
+        """Read the object and keep the answer; None = the API server has asked to wait."""
         path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
         history = self._api.history
-        # An API server may answer version 0 from its memory, which is all a periodic look needs. That memory may still
+        # An API server may answer version 0 from its memory, which is enough for a periodic read. That memory may still
         # be of the store before it was restored.
         may_lag = kept.known.object is not None and kept.known.history == history
         cached = may_lag and (self._refreshes or self._time_to_live() > 0)
@@ -270,12 +272,8 @@ class FetchedObjects:
             self._changed(reference, metadata_text(known.object, "resourceVersion"))
 
 
-def _unasked() -> Answer:
-    return asyncio.get_running_loop().create_future()
-
-
 def _joined(waiting: Answer | None, put_off: Answer) -> Answer:
-    """One answer for those who wait for the next read and for one that was put off."""
+    """Return one answer for the requests that wait for the next read and for a read that was put off."""
     if waiting is None:
         return put_off
     waiting.add_done_callback(lambda done: None if put_off.done() else put_off.set_result(done.result()))

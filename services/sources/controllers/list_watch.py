@@ -1,4 +1,4 @@
-"""Runs one list and watch against the API server: performs the reflector's steps, passes on the results, never ends."""
+"""Runs one list and watch against the API server: performs the reflector's steps and passes on the results."""
 
 import asyncio
 import contextlib
@@ -15,38 +15,38 @@ from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEven
 log = logging.getLogger(__name__)
 
 LAG = 3  # refusals by the authorizer that are expected right after a pod was bound
-WOKEN_AGAIN = 30.0  # seconds until a pause is ended early again; requests that still fail back off meanwhile
+WOKEN_AGAIN = 30.0  # seconds until a pause may end early again; requests that still fail back off meanwhile
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
 @dataclass(eq=False)
 class ListWatch:
-    """One collection, kept in step. `on_list` gets every item of a complete list, `on_change` a kind of change and its
-    object; both take whatever was sent, decide whether it makes sense, and do not raise."""
+    """Keeps one collection in step. `on_list` receives every item of a complete list, `on_change` a kind of change and
+    its object; both must accept whatever the API server sends, and not raise."""
 
     api: ApiServer
     client: ApiClient
-    what: str  # for people, such as `pods`
+    what: str  # the name in log lines, such as `pods`
     path: str
     selector: str  # fieldSelector, "" = everything
     on_list: Callable[[list[Any]], None]
     on_change: Callable[[str, Any], None]
     reflector: Reflector = field(default_factory=Reflector)
-    on_failure: Callable[[], None] = lambda: None  # the list could not be read
-    selector_needed: bool = True  # False = only a saving: done without where an older API server does not know it
+    on_failure: Callable[[], None] = lambda: None  # called when the list could not be read
+    selector_needed: bool = True  # False = an older API server that does not know the selector is read without it
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
-    _forbidden: int = field(default=0, init=False)  # in a row
-    _history: int = field(default=0, init=False)  # of the API server's store, that our version is of
-    _woken_at: float = field(default=float("-inf"), init=False)  # from a pause, by the end of an outage
-    _outages: int = field(default=0, init=False)  # before our last list
-    _listed_at: float = field(default=float("-inf"), init=False)  # of the list by which the store was compared
+    _forbidden: int = field(default=0, init=False)  # refusals in a row
+    _history: int = field(default=0, init=False)  # the history of the API server's store that our version belongs to
+    _woken_at: float = field(default=float("-inf"), init=False)  # when the end of an outage ended a pause
+    _outages: int = field(default=0, init=False)  # the number of outages before our last list
+    _listed_at: float = field(default=float("-inf"), init=False)  # when the store was last compared by a list
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled."""
         while True:
             if self._is_unproven:
-                # Where some requests are answered and others refused, each answer ends an outage and each refusal
-                # begins one.
+                # Pause, because where some requests are answered and others refused, each answer ends an outage and
+                # each refusal begins one.
                 pause = PROMPT_PAUSE * (1 + self.api.chance()) / 2
                 await asyncio.sleep(max(0.0, self._listed_at + pause - self.api.clock.monotonic()))
             if self._history != self.api.history or self._is_unproven:
@@ -74,12 +74,13 @@ class ListWatch:
 
     @property
     def _was_woken(self) -> bool:
-        """The API server answered a moment ago; where it refuses only this request, its pauses grow on."""
+        """Return whether an outage ended a moment ago. If only this request still fails, its pauses continue to
+        grow."""
         return self.api.clock.monotonic() - self._woken_at < WOKEN_AGAIN
 
     @property
     def _is_unproven(self) -> bool:
-        """There was an outage since the list by which the API server's store is compared."""
+        """Return whether there was an outage since the list by which the API server's store is compared."""
         return self.reflector.probes and self._outages != self.api.outages
 
     @property
@@ -118,7 +119,7 @@ class ListWatch:
         self._history = history
         if self.reflector.probes:
             self._outages, self._listed_at = outages, self.api.clock.monotonic()
-            self._history = self.api.compared(version, newest)
+            self._history = self.api.compare_history(version, newest)
         self.api.saw(version)
         self.on_list(items)
         self.synced.set()
@@ -152,10 +153,8 @@ class ListWatch:
         except ApiError as error:
             now = self.api.clock.monotonic()
             self.reflector.watch_failed(error, now=now, chance=self.api.chance(), opened=opened)
-            if opened or (
-                isinstance(error, ApiStatusError) and error.gone
-            ):  # it will be resumed, or listed; that may well succeed
-                log.debug("%s: the watch ended: %s", self.what, error)
+            if opened or (isinstance(error, ApiStatusError) and error.gone):
+                log.debug("%s: the watch ended: %s", self.what, error)  # no warning, as the next request may succeed
             else:
                 self._report(error)
             return

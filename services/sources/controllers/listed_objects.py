@@ -1,4 +1,4 @@
-"""Small collections of which every object is read: Services for the environment, RuntimeClasses once one is needed."""
+"""Keeps collections of which every object is read: Services from the start, others from the first request on."""
 
 import asyncio
 import contextlib
@@ -15,12 +15,12 @@ from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
-FIRST_SYNC = 1.0  # seconds a read waits for the list
+FIRST_SYNC = 1.0  # seconds for which a request waits for the first list
 
 
 class ListedObjects:
-    """A collection by `<namespace>/<name>`, in step with the API server while `run` runs. Of each object only what
-    `kept` returns stays in memory. `on_change` is called after each change."""
+    """Keeps a collection by `<namespace>/<name>`, in step with the API server while `run` runs or after `sync` was
+    called. Of each object only what `kept` returns stays in memory. `on_change` is called after each change."""
 
     def __init__(
         self,
@@ -44,10 +44,39 @@ class ListedObjects:
             selector_needed=False,
         )
         self.synced = self._list_watch.synced
+        self._running: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled."""
         await self._list_watch.run()
+
+    async def sync(self) -> bool:
+        """Begin the watch if it does not run, wait for at most FIRST_SYNC seconds, and return whether the collection
+        was listed."""
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self.run(), name=self._what)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SYNC):
+                await self.synced.wait()
+        return self.synced.is_set()
+
+    async def get(self, resource: str, name: str, namespace: str = "") -> FoundObject:
+        """Return one object, or the kubelet's error. `resource`: as errors name it, such as
+        `csidriver.storage.k8s.io`."""
+        if not await self.sync():
+            kind = resource.partition(".")[0]
+            error = f"failed to sync {kind} cache: timed out waiting for the condition"
+            return FoundObject(object=None, error=error)
+        found = self.objects.get(f"{namespace}/{name}")
+        if found is None:
+            return FoundObject(object=None, not_found=True, error=f'{resource} "{name}" not found')
+        return FoundObject(object=found)
+
+    async def close(self) -> None:
+        """Stop the watch that `sync` began."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
 
     def _on_list(self, items: list[Any]) -> None:
         named = [item for item in items if metadata_text(item, "name")]
@@ -67,13 +96,13 @@ class ListedObjects:
 
 
 class ServiceReads:
-    """Answers GetServices."""
+    """Answers GetServices from a watch of all Services."""
 
     def __init__(self, api: ApiServer) -> None:
         self.listed = ListedObjects(api, "services", paths.SERVICES, "spec.clusterIP!=None", service_addresses)
 
-    def found(self, request: GetServices) -> FoundServices:
-        """The Services of the namespace and `default/kubernetes`, in the order of their names (pods.md 6.3)."""
+    def get(self, request: GetServices) -> FoundServices:
+        """Return the Services of the namespace and `default/kubernetes`, in the order of their names (pods.md 6.3)."""
         if not self.listed.synced.is_set():
             return FoundServices(synced=False)
         wanted = (
@@ -82,35 +111,6 @@ class ServiceReads:
             if metadata_text(service, "namespace") == request.namespace or key == "default/kubernetes"
         )
         return FoundServices(synced=True, services=tuple(service for service in wanted if _has_cluster_ip(service)))
-
-
-class RuntimeClassReads:
-    """Answers reads of RuntimeClasses; nothing is asked of the API server before the first of them."""
-
-    def __init__(self, api: ApiServer) -> None:
-        self._listed = ListedObjects(api, "runtime classes", paths.RUNTIME_CLASSES)
-        self._running: asyncio.Task[None] | None = None
-
-    async def get(self, name: str) -> FoundObject:
-        """The RuntimeClass; waits a moment for the first list."""
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._listed.run(), name="runtime-classes")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SYNC):
-                await self._listed.synced.wait()
-        if not self._listed.synced.is_set():
-            error = "failed to sync runtimeclass cache: timed out waiting for the condition"
-            return FoundObject(object=None, error=error)
-        found = self._listed.objects.get(f"/{name}")
-        if found is None:
-            return FoundObject(object=None, not_found=True, error=f'runtimeclass.node.k8s.io "{name}" not found')
-        return FoundObject(object=found)
-
-    async def close(self) -> None:
-        """Stop the watch."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
 
 
 def _key(item: Any) -> str:

@@ -1,4 +1,4 @@
-"""One GET from the API server as an answer to another service."""
+"""Sends one GET to the API server as an answer to another service."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,10 +7,11 @@ from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer
 from shared.kube.interface import READ_TIMEOUT, ApiClient, ApiStatusError, ApiUnreachableError
 
-# Seconds in all, also for the rate limit: a read that no asker waits for any more (REQUESTED_READ_TIMEOUT) leaves its
-# queue. A connection whose peer is gone breaks within ten seconds by itself (`shared.kube.dialing`).
+# Seconds in all, the wait for the rate limit included: a read whose caller does not wait any more
+# (REQUESTED_READ_TIMEOUT) leaves its queue. A connection whose peer is gone breaks within ten seconds by itself
+# (`shared.kube.dialing`).
 WAIT = READ_TIMEOUT + 5.0
-RETRIED_FOR = 5.0  # seconds after its beginning within which a read that the API server put off is sent again
+RETRIED_FOR = 5.0  # seconds after its beginning within which a read is repeated if the API server has asked to wait
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
 FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
 
@@ -18,15 +19,14 @@ FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
 async def live_read(
     api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None = None, *, may_lag: bool = False
 ) -> FoundObject:
-    """The object, or why there is none, in the API server's words. `may_lag`: a 403 may pass within moments. An outage
-    that is noticed here is one for every watch; in one nothing is sent."""
+    """Return the object, or why there is none, with the API server's text. `may_lag`: a 403 may pass within moments. An
+    outage that is detected here counts for every watch; during an outage nothing is sent."""
     try:
         async with asyncio.timeout(WAIT):
             return await _read(api, client, path, query, may_lag=may_lag)
     except TimeoutError:
-        return FoundObject(
-            object=None, error=f"{path}: more is asked of the API server than its rate limit lets through"
-        )
+        error = f"{path}: more is asked of the API server than its rate limit lets through"
+        return FoundObject(object=None, error=error)
 
 
 async def _read(
@@ -34,7 +34,7 @@ async def _read(
 ) -> FoundObject:
     retries, began = iter(FORBIDDEN_RETRIES if may_lag else ()), api.clock.monotonic()
     while True:
-        if api.is_outage:  # the watch of our Node probes, and nothing else
+        if api.is_outage:  # during an outage only the watch of our Node sends requests
             return FoundObject(object=None, error=api.away)
         try:
             found = await client.get(path, query, timeout=READ_TIMEOUT)

@@ -1,6 +1,6 @@
-"""The local API that takes, lists and removes manifests: an answer of success means that the file is on disk.
+"""Serves the local API that submits, lists and removes manifests. A success means that the file is on disk.
 
-The files are the state: `StaticPods` follows the directory, so a kill after the write loses nothing.
+The files are the only state: `StaticPods` follows their directory, so a kill after the write loses nothing.
 """
 
 import asyncio
@@ -14,17 +14,16 @@ from services.sources.adapters.manifest_socket import ManifestSocket, failure
 from services.sources.adapters.manifest_store import ManifestStore
 from services.sources.controllers.troubles import Troubles
 from services.sources.core.submitted import (
-    LARGEST,
     Identity,
     RefusedError,
     check_immutable,
+    check_room,
+    check_submission,
     identity,
-    of_file_name,
-    room_for,
-    submitted,
+    parse_file_name,
 )
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
-from shared.agent.manifests_api import PATH, SOCKET
+from shared.agent.manifests_api import MAX_SUBMISSION_BYTES, PATH, SOCKET
 from shared.model.objects import Object
 from shared.process.crash import crash_point
 
@@ -34,7 +33,8 @@ _RETRY = 5.0  # seconds until a socket that cannot be opened is tried again
 
 
 class ManifestEndpoint:
-    """`make_pod` raises InvalidPod for a pod that this node cannot run; its arguments are manifest and path."""
+    """Answers requests on the socket. `make_pod`, whose arguments are manifest and path, raises InvalidPod for a pod
+    that this node cannot run."""
 
     def __init__(
         self, store: ManifestStore, run_dir: str, troubles: Troubles, make_pod: Callable[[object, str], Object]
@@ -45,7 +45,7 @@ class ManifestEndpoint:
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        with contextlib.suppress(OSError):  # such as a disk that is read-only: what is there can be listed
+        with contextlib.suppress(OSError):  # on a read-only disk, for example, the manifests can still be listed
             await asyncio.to_thread(self._store.remove_unfinished)
         try:
             while True:
@@ -63,7 +63,7 @@ class ManifestEndpoint:
             await self._socket.close()
 
     async def handle(self, method: str, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        """The status code and the JSON object of the answer."""
+        """Return the status code and the JSON object of the answer."""
         parts = path.removeprefix(PATH).strip("/").split("/") if path.startswith(PATH) else []
         try:
             match method, parts:
@@ -84,19 +84,21 @@ class ManifestEndpoint:
 
     async def _list(self) -> dict[str, Any]:
         names = sorted(await asyncio.to_thread(self._store.sizes))
-        found = [item for item in map(of_file_name, names) if item is not None]
+        found = [item for item in map(parse_file_name, names) if item is not None]
         return {"kind": "List", "apiVersion": "v1", "items": [_shown(item) for item in found]}
 
     async def _apply(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        if len(body) > LARGEST:
-            raise RefusedError(f"larger than the {LARGEST} bytes an object may have", "RequestEntityTooLarge", 413)
+        if len(body) > MAX_SUBMISSION_BYTES:
+            raise RefusedError(
+                f"larger than the {MAX_SUBMISSION_BYTES} bytes an object may have", "RequestEntityTooLarge", 413
+            )
         found, content = await asyncio.to_thread(self._checked, body)
         async with self._writing:
             before = await asyncio.to_thread(self._store.read, found.file_name)
             if before == content:
                 return 200, _shown(found) | {"result": "unchanged"}
             check_immutable(before, content)
-            room_for(await asyncio.to_thread(self._store.sizes), found.file_name, len(content))
+            check_room(await asyncio.to_thread(self._store.sizes), found.file_name, len(content))
             await asyncio.to_thread(self._store.write, found.file_name, content)
         crash_point("sources.submitted")
         log.info("%s was submitted", found)
@@ -104,7 +106,8 @@ class ManifestEndpoint:
         return (201 if created else 200), _shown(found) | {"result": "created" if created else "configured"}
 
     def _checked(self, body: bytes) -> tuple[Identity, bytes]:
-        return submitted(read_document(body), lambda pod: self._make_pod(pod, str(self._store.directory / "submitted")))
+        path = str(self._store.directory / "submitted")
+        return check_submission(read_document(body), lambda pod: self._make_pod(pod, path))
 
     async def _delete(self, found: Identity) -> tuple[int, dict[str, Any]]:
         async with self._writing:

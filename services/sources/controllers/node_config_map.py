@@ -1,39 +1,33 @@
 """Reads the ConfigMap that our Node names as its configuration, by a watch of that one object (config.md 4.5)."""
 
-import asyncio
-import contextlib
-
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from services.sources.controllers.api_server import ApiServer
-from services.sources.controllers.listed_objects import FIRST_SYNC, ListedObjects
+from services.sources.controllers.listed_objects import ListedObjects
 from services.sources.core.api_objects import metadata_text
 from shared.kube import paths
+from shared.model.fields import dictionary
 from shared.model.objects import Object
 
 CONFIG_MAP = "NodeConfigMap"
 
 
 class NodeConfigMap:
-    """Publishes its version in `objects.changed`. The watch begins with the first request for a ConfigMap, and ends
-    with the first one for another."""
+    """Answers requests for the ConfigMap, and publishes its version in `objects.changed`. The watch begins with the
+    first request for a ConfigMap, and ends with the first one for another."""
 
     def __init__(self, api: ApiServer, changed: OwnedStream[ChangedObject]) -> None:
         self._api, self._changed = api, changed
         self._key = ""  # namespace and name
         self._listed: ListedObjects | None = None
-        self._running: asyncio.Task[None] | None = None
 
     async def get(self, request: GetObject, node: Object | None) -> FoundObject:
         """Return the ConfigMap, or why there is none. Only the one that `node` names is read."""
         key = f"{request.namespace}/{request.name}"
         if key != _named_by(node):
             return FoundObject(object=None, error=f"the Node does not name the ConfigMap {key}")
-        listed = await self._watched(key, request)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SYNC):
-                await listed.synced.wait()
-        if not listed.synced.is_set():
+        listed = await self._watch(key, request)
+        if not await listed.sync():
             return FoundObject(object=None, error=f"ConfigMap {key} was not read yet")
         if (found := listed.objects.get(key)) is None:
             return FoundObject(object=None, not_found=True, error=f'configmap "{request.name}" not found')
@@ -41,20 +35,18 @@ class NodeConfigMap:
 
     async def close(self) -> None:
         """Stop the watch."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        if self._listed is not None:
+            await self._listed.close()
 
-    async def _watched(self, key: str, request: GetObject) -> ListedObjects:
-        """The ConfigMap as far as it was read."""
-        if self._listed is None or self._running is None or self._running.done() or key != self._key:
+    async def _watch(self, key: str, request: GetObject) -> ListedObjects:
+        """Return the watch of the ConfigMap; it replaces that of another one."""
+        if self._listed is None or key != self._key:
             await self.close()
-            if self._key and self._key != key:
+            if self._key:
                 self._changed.delete(f"{CONFIG_MAP}/{self._key}", "the Node names another one")
             path, selector = paths.referenced("ConfigMap", request.namespace), f"metadata.name={request.name}"
-            listed = ListedObjects(self._api, f"ConfigMap {key}", path, selector, on_change=self._publish)
-            self._key, self._listed = key, listed
-            self._running = asyncio.create_task(listed.run(), name="node-config-map")
+            self._listed = ListedObjects(self._api, f"ConfigMap {key}", path, selector, on_change=self._publish)
+            self._key = key
         return self._listed
 
     def _publish(self) -> None:
@@ -64,10 +56,7 @@ class NodeConfigMap:
 
 
 def _named_by(node: Object | None) -> str:
-    """Namespace and name of the ConfigMap that a Node of any shape names; "" = none."""
-    spec = node.get("spec") if node is not None else None
-    source = spec.get("configSource") if isinstance(spec, dict) else None
-    config_map = source.get("configMap") if isinstance(source, dict) else None
-    if not isinstance(config_map, dict):
-        return ""
-    return f"{config_map.get('namespace')}/{config_map.get('name')}"
+    """Return namespace and name of the ConfigMap that a Node of any shape names; "" = none."""
+    source = dictionary(dictionary((node or {}).get("spec")).get("configSource"))
+    config_map = source.get("configMap")
+    return f"{config_map.get('namespace')}/{config_map.get('name')}" if isinstance(config_map, dict) else ""

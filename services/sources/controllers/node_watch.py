@@ -1,4 +1,4 @@
-"""Our own Node as the API server has it: list, watch, publish."""
+"""Lists, watches and publishes our own Node as the API server has it."""
 
 import logging
 from typing import Any
@@ -20,7 +20,7 @@ UNREAD = "nodes have not yet been read at least once, cannot construct node obje
 
 
 class NodeWatch:
-    """The owner's side of `node.object`: complete with the first list, also where there is no such Node."""
+    """Owns `node.object`, which is complete with the first list, also where there is no such Node."""
 
     def __init__(self, api: ApiServer, stream: OwnedStream[NodeObject], node_name: str) -> None:
         self._stream, self._name = stream, node_name
@@ -38,16 +38,16 @@ class NodeWatch:
 
     @property
     def node(self) -> Object | None:
-        """The Node, without managedFields; None while there is none, or it was not read yet."""
+        """Return the Node without managedFields; None = there is none, or it was not read yet."""
         known = self._stream.get(KEY)
         return None if known is None else known.node
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """List and watch until cancelled."""
         await self._list_watch.run()
 
-    def found(self) -> FoundObject:
-        """The answer to a read that need not be fresh."""
+    def get(self) -> FoundObject:
+        """Return the answer to a request that need not be fresh."""
         if self.node is not None:
             return FoundObject(object=self.node)
         if not self.synced.is_set():

@@ -1,4 +1,4 @@
-"""Answers requests for objects of the API server; a node that runs alone has only those that were submitted to it."""
+"""Answers requests for objects of the API server; on a node that runs alone, for those that were submitted to it."""
 
 from bus.interface import Bus
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
@@ -10,7 +10,8 @@ STANDALONE = "not supported due to running kubelet in standalone mode"
 
 
 class ObjectRequests:
-    """`cluster`: None = the node runs alone, with the `submitted` ConfigMaps and Secrets."""
+    """Answers GetObject and GetServices. `cluster` None = the node runs alone, with the `submitted` ConfigMaps and
+    Secrets."""
 
     def __init__(self, bus: Bus, cluster: Cluster | None, submitted: SubmittedObjects | None = None) -> None:
         self._cluster, self._submitted = cluster, submitted

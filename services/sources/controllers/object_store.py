@@ -1,4 +1,4 @@
-"""What the strategies of reading Secrets and ConfigMaps have in common (volumes.md 20)."""
+"""Defines the interface of the strategies that read Secrets and ConfigMaps (volumes.md 20)."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,45 +6,45 @@ from typing import Protocol
 from bus.messages.sources import FoundObject
 from shared.podspec.references import Reference
 
-# A version of the object was seen; "" = the API server has none.
+# Called with each version of an object that was seen; "" = the API server has none.
 Changed = Callable[[Reference, str], None]
-# The object could not be read; it is tried again.
+# Called when an object could not be read; it is tried again.
 Failed = Callable[[Reference], None]
 
 
 class ObjectStore(Protocol):
-    """One strategy. Asked only for what is referenced."""
+    """One strategy of reading objects. Only objects that pods name are requested from it."""
 
     def register(self, reference: Reference) -> None:
-        """A pod that names the object came or changed."""
+        """Note that a pod which names the object came or changed."""
         ...
 
     def unregister(self, *references: Reference) -> None:
-        """No pod names the objects any more."""
+        """Forget the objects, which no pod names any more."""
         ...
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
-        """Read it. `fresh`: from the API server, whatever is known. Never raises for what the API server does."""
+        """Return the object. `fresh`: as the API server has it now. It never raises because of the API server."""
         ...
 
     def sends_first_version(self, reference: Reference) -> bool:
-        """Whether a first version of it will come without a request for the object."""
+        """Return whether a first version of the object will come without a request for it."""
         ...
 
     def sweep(self) -> None:
-        """Some seconds have passed."""
+        """Close watches that are not used any more; it is called every few seconds."""
         ...
 
     async def close(self) -> None:
-        """Stop whatever runs."""
+        """Stop all reads and watches."""
         ...
 
 
 def not_registered(reference: Reference) -> FoundObject:
-    """The answer about an object that no pod of this node names."""
+    """Return the answer about an object that no pod of this node names."""
     return FoundObject(object=None, error=f'object "{reference.namespace}"/"{reference.name}" not registered')
 
 
-def single(reference: Reference) -> str:
-    """For people: `secret default/token`."""
+def describe(reference: Reference) -> str:
+    """Return the object's name in log lines, such as `secret default/token`."""
     return f"{reference.kind.lower()} {reference.namespace}/{reference.name}"

@@ -14,16 +14,16 @@ STUCK_SECONDS = 10.0  # on one piece of work, such as a read of a disk that does
 
 
 class Source(Protocol):
-    """A source of pods."""
+    """A source of pods whose progress is reported."""
 
     @property
     def busy_since(self) -> float | None:
-        """CLOCK_MONOTONIC seconds; None while there is nothing to do."""
+        """Return since when (CLOCK_MONOTONIC seconds) the source has been busy; None = it is not."""
         ...
 
 
 class Progress:
-    """Turns while no source is stuck."""
+    """Reports progress while no source is stuck."""
 
     def __init__(self, bus: Bus, clock: Clock, sources: Sequence[Source], cluster: Cluster | None) -> None:
         self._bus, self._clock, self._sources, self._cluster = bus, clock, sources, cluster

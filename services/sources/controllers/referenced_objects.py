@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps that pods of this node name: who may read them, by which strategy, and which changed."""
+"""Reads Secrets and ConfigMaps that pods of this node name by the configured strategy, and publishes their versions."""
 
 import asyncio
 from itertools import islice
@@ -16,26 +16,26 @@ from services.sources.core.fetched_object import time_to_live
 from services.sources.core.reference_counts import ReferenceCounts
 from shared.config.effective import EffectiveConfig
 from shared.kube.rate_share import rate_share
-from shared.podspec.references import MOST_REFERENCES, Reference, referenced_objects
+from shared.podspec.references import MAX_REFERENCES, Reference, referenced_objects
 
 KINDS = ("Secret", "ConfigMap")
-# An object that is not watched, but shown in volumes, is read again each period; more rarely where the Node's
-# annotation sets a longer one, or where there are so many that the reads would take more than this share of the rate
-# limit of sources: 1 400 objects at 30 requests a second are each read again within 94 s.
+# An object that is not watched, but shown in volumes, is read again each period. It is read more rarely where the
+# Node's annotation sets a longer one, or where there are so many that the reads would take more than this share of the
+# rate limit of sources: 1 400 objects at 30 requests a second are each read again within 94 s.
 REFRESH_PERIOD = 30.0  # seconds
 REFRESH_SHARE = 0.5
 FIRST_VERSIONS = 10.0  # seconds to wait for the first version of an object
 
 
 class ReferencedObjects:
-    """The owner's side of `objects.changed`: versions only, never a value."""
+    """Answers requests for these objects, and publishes only their versions in `objects.changed`, never a value."""
 
     def __init__(
         self, config: EffectiveConfig, api: ApiServer, stream: OwnedStream[ChangedObject], node: NodeWatch
     ) -> None:
         self._stream = stream
         self._counts = ReferenceCounts()
-        self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were taken
+        self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were passed
         self._overdue: asyncio.TimerHandle | None = None
         self._store: ObjectStore
         match config.change_detection_strategy:
@@ -56,12 +56,12 @@ class ReferencedObjects:
                 )
                 self._store = BoundedObjects(watched, fetched, lambda: api.clients.objects.shares_watches)
 
-    def take(self, change: MergeChange) -> None:
-        """Take a change of an API pod that is about to be published."""
+    def on_pod(self, change: MergeChange) -> None:
+        """Follow the objects of an API pod whose change is about to be published."""
         match change:
             case PodDesired(desired):
                 # A pod that names more is rejected, unless what is too much came with debug containers.
-                references = dict(islice(referenced_objects(desired.pod).items(), MOST_REFERENCES))
+                references = dict(islice(referenced_objects(desired.pod).items(), MAX_REFERENCES))
                 new, unneeded = self._counts.register(desired.uid, references)
                 for reference in new:
                     self._store.register(reference)
@@ -74,9 +74,9 @@ class ReferencedObjects:
             self._stream.delete(reference.key, "no pod names it")
             self._settled(reference)
 
-    def all_taken(self) -> None:
-        """Every pod of the API was taken. The stream is complete once each object that is watched at this moment has a
-        version or failed to be read: followers of an earlier process then drop what is missing."""
+    def note_all_pods(self) -> None:
+        """Note that every pod of the API was passed to `on_pod`. The stream is complete once each object that is
+        watched at this moment has a version or failed to be read; followers then drop what is missing."""
         if self._awaited is not None:
             return
         known = set(self._stream.keys())
@@ -91,14 +91,14 @@ class ReferencedObjects:
             self._complete()
 
     async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
-        """The object, or why there is none, in the kubelet's words."""
+        """Return the object, or why there is none, with the kubelet's text."""
         reference = Reference(kind, namespace, name)
         if reference not in self._counts:
             return not_registered(reference)
         return await self._store.get(reference, fresh=fresh)
 
     def sweep(self) -> None:
-        """Some seconds have passed."""
+        """Close watches that are not used any more; it is called every few seconds."""
         self._store.sweep()
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class ReferencedObjects:
         self._settled(reference)
 
     def _settled(self, reference: Reference) -> None:
-        """Nothing more is to be awaited of it before the stream is complete."""
+        """Note that the stream need not wait for a version of this object any more."""
         if self._awaited and reference in self._awaited:
             self._awaited.discard(reference)
             if not self._awaited:
@@ -125,6 +125,6 @@ class ReferencedObjects:
 
 
 def effective_qps(config: EffectiveConfig) -> float:
-    """Requests a second that the client of sources lets through; without a limit as many as by default."""
+    """Return how many requests a second the client of sources permits; without a limit, the default."""
     qps, _ = rate_share("sources", config.kube_api_qps, config.kube_api_burst)
     return qps if qps > 0 else rate_share("sources", 50.0, 100)[0]

@@ -1,6 +1,6 @@
-"""The pods of the static pod path, and those submitted to a node without a cluster: look, merge, save, publish.
+"""Reads, merges, saves and publishes the pods of the static pod path, and those submitted to a node without a cluster.
 
-Needs no other process. A look takes ConfigMaps and Secrets before the pods that may name them.
+It needs no other process. ConfigMaps and Secrets are read before the pods that may name them.
 """
 
 import asyncio
@@ -29,11 +29,12 @@ log = logging.getLogger(__name__)
 
 
 class _UnlistedError(Exception):
-    """A place cannot be listed; `str()` is one line."""
+    """A directory cannot be listed; `str()` is one line."""
 
 
 class StaticPods:
-    """The source `file`. `submitted`: what was submitted to this node, None = it belongs to a cluster."""
+    """The source `file` of pods. `submitted`: the objects that were submitted to this node, None = it belongs to a
+    cluster."""
 
     def __init__(
         self,
@@ -78,14 +79,14 @@ class StaticPods:
                 watch.close()
 
     def make_pod(self, document: object, path: str) -> Object:
-        """The pod of the manifest at this path; in a thread. Raises InvalidPod."""
+        """Return the pod of the manifest at this path. It is called in a thread. Raises InvalidPod."""
         objects = self._submitted is not None and path.startswith(f"{self._submitted.directory}/")
         name = self._config.node_name
         try:
             return static_pod(document, node_name=name, source="file", origin=path, objects=objects)
         except InvalidPod:
             raise
-        except Exception as error:  # an unforeseen manifest must not affect the other pods
+        except Exception as error:  # an unexpected manifest must not affect other pods
             log.exception("%s: the manifest could not be checked", path)
             raise InvalidPod(f"invalid pod: it could not be checked: {error!r}") from error
 
@@ -113,7 +114,7 @@ class StaticPods:
             log.warning("the records of %d manifests, %s among them, are %s", len(newer), newer[0], what)
 
     async def _look(self) -> None:
-        """Look once: this covers every earlier event; a later event wakes the loop again."""
+        """Read all files once, which covers every earlier event; a later event wakes the loop again."""
         self._changed.clear()
         now = self._clock.monotonic()
         full = now >= self._next_full_look
@@ -124,7 +125,7 @@ class StaticPods:
         try:
             files = await asyncio.to_thread(self._read)
             if self._source.lacks(files):
-                # A file renamed while the directory was listed may be missing under both names: it is there now.
+                # A file that was renamed while the directory was listed may be missing under both names, but not now.
                 files = await asyncio.to_thread(self._read)
         except _UnlistedError as error:
             self._troubles.set("staticPodPath", str(error))
@@ -145,7 +146,7 @@ class StaticPods:
         self._report((*listing.problems, *others), listing.fresh)
 
     def _read(self) -> dict[str, ManifestFile]:
-        """All files by path. Raises _UnlistedError."""
+        """Return all files by path. Raises _UnlistedError."""
         files: dict[str, ManifestFile] = {}
         for path, place, _ in self._places:
             try:
@@ -156,7 +157,7 @@ class StaticPods:
         return files
 
     async def _save(self, pods: dict[str, Object | None]) -> None:
-        """Save records of the files whose pod is new or changed. A full disk must not keep a pod from running: the
+        """Save records of the files whose pod is new or changed. A full disk does not keep a pod from running: the
         failure is reported, and saving is tried again at the next look."""
         line: str | None = None
         for path, pod in pods.items():

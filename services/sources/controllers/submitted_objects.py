@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets submitted to a node without a cluster: answers for them and publishes their versions."""
+"""Answers requests for ConfigMaps and Secrets submitted to a node without a cluster, and publishes their versions."""
 
 import asyncio
 import logging
@@ -16,8 +16,8 @@ _PREFIXES = tuple(f"{kind.lower()}." for kind in KINDS)  # of the names of their
 
 
 class SubmittedObjects:
-    """The owner's side of `objects.changed` on a node without a cluster. `directory`: absolute, of all submitted files,
-    those of pods included."""
+    """Owns `objects.changed` on a node without a cluster. `directory`: the absolute path of all submitted files, those
+    of pods included."""
 
     def __init__(self, directory: str, changed: OwnedStream[ChangedObject]) -> None:
         self.directory, self._changed = directory, changed
@@ -25,8 +25,8 @@ class SubmittedObjects:
         self._reported: tuple[Problem, ...] = ()
 
     async def take(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, ManifestFile], tuple[Problem, ...]]:
-        """Take the files of objects among all files, and publish what has changed. Return the other files, and what is
-        wrong with those of objects. Call it again only when it has returned."""
+        """Read the files of objects among all files, and publish their changes. Return the other files, and the
+        problems of the objects' files. Call it again only when it has returned."""
         own = {path: file for path, file in files.items() if self._is_object(path)}
         changes, problems = await asyncio.to_thread(self._objects.look, own)
         for key, version in changes.items():

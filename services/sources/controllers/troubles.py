@@ -1,4 +1,4 @@
-"""The troubles of sources: each is logged when it begins and when it is over, and is in the beat meanwhile."""
+"""Keeps the troubles of sources: each is logged when it begins and when it is over, and is in the beat meanwhile."""
 
 import logging
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 class Troubles:
-    """Named troubles of this process."""
+    """The named troubles of this process."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -29,7 +29,7 @@ class Troubles:
         self._bus.trouble(name, line)
 
     def set_all(self, kind: str, lines: Mapping[str, str], *, logged: bool = False) -> None:
-        """Set all troubles of one kind, by what each is about; those of this kind that are missing are over."""
+        """Set all troubles of one kind, by their subjects; troubles of this kind that are missing are over."""
         current = {f"{kind} {about}": line for about, line in lines.items()}
         for name in [name for name in self._lines if name.startswith(f"{kind} ") and name not in current]:
             self.set(name, None)

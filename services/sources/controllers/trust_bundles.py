@@ -1,7 +1,6 @@
 """Reads ClusterTrustBundles by name or by signer, by a watch that begins with the first request (volumes.md 10.2)."""
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 from collections.abc import Iterable
@@ -9,10 +8,11 @@ from collections.abc import Iterable
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from services.sources.controllers.api_server import ApiServer
-from services.sources.controllers.listed_objects import FIRST_SYNC, ListedObjects
+from services.sources.controllers.listed_objects import ListedObjects
 from services.sources.controllers.live_read import live_read
 from services.sources.core.api_objects import metadata_text
 from shared.kube import paths
+from shared.model.fields import dictionary, text
 from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
@@ -20,19 +20,18 @@ log = logging.getLogger(__name__)
 BUNDLE, OF_SIGNER = "ClusterTrustBundle", "ClusterTrustBundleList"
 TRUST_KINDS = (BUNDLE, OF_SIGNER)
 VERSIONS = ("v1beta1", "v1alpha1")  # of the API, in the order of preference
-LARGEST = 12 << 20  # characters of the bundles of one signer together; a message has at most 16 MiB
+MAX_BUNDLES_CHARACTERS = 12 << 20  # of the bundles of one signer together; a message has at most 16 MiB
 NOT_SYNCED = "ClusterTrustBundle informer has not yet synced"
 ABSENT = "ClusterTrustBundle projection is not supported in static kubelet mode"  # the kubelet's text for a missing API
 
 
 class TrustBundles:
-    """Publishes the versions of all bundles, and one for the bundles of each signer together, in `objects.changed` once
-    one was requested."""
+    """Answers requests for bundles. Once one was requested, it publishes the versions of all bundles, and one for the
+    bundles of each signer together, in `objects.changed`."""
 
     def __init__(self, api: ApiServer, changed: OwnedStream[ChangedObject]) -> None:
         self._api, self._changed = api, changed
         self._bundles: ListedObjects | None = None
-        self._running: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._published: set[str] = set()  # keys
 
@@ -42,34 +41,25 @@ class TrustBundles:
             bundles = self._bundles if self._bundles is not None else await self._start()
         if isinstance(bundles, str):
             return FoundObject(object=None, error=bundles)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SYNC):
-                await bundles.synced.wait()
-        if not bundles.synced.is_set():
+        if not await bundles.sync():
             return FoundObject(object=None, error=NOT_SYNCED)
         if request.kind == OF_SIGNER:
-            return _of_signer(request.name, bundles.objects.values())
-        found = bundles.objects.get(f"/{request.name}")
-        if found is None:
-            error = f'clustertrustbundle.certificates.k8s.io "{request.name}" not found'
-            return FoundObject(object=None, not_found=True, error=error)
-        return FoundObject(object=found)
+            return _bundles_of_signer(request.name, bundles.objects.values())
+        return await bundles.get("clustertrustbundle.certificates.k8s.io", request.name)
 
     async def close(self) -> None:
         """Stop the watch."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        if self._bundles is not None:
+            await self._bundles.close()
 
     async def _start(self) -> ListedObjects | str:
-        """Begin to watch with the newest version that the API server has; a text = why not."""
+        """Return the watch in the newest version that the API server has; a text = why there is none."""
         for version in VERSIONS:
             path = paths.cluster_trust_bundles(version)
             # A list from the API server's cache would ignore the limit.
             found = await live_read(self._api, self._api.clients.objects, path, {"limit": "1"})
             if found.object is not None:
                 self._bundles = ListedObjects(self._api, "cluster trust bundles", path, on_change=self._publish)
-                self._running = asyncio.create_task(self._bundles.run(), name="cluster-trust-bundles")
                 return self._bundles
             if not found.not_found:
                 return f"failed to ensure informer manager for ClusterTrustBundles: {found.error}"
@@ -90,22 +80,21 @@ class TrustBundles:
         self._published |= versions.keys()
 
 
-def _of_signer(signer: str, bundles: Iterable[Object]) -> FoundObject:
+def _bundles_of_signer(signer: str, bundles: Iterable[Object]) -> FoundObject:
     found = [bundle for bundle in bundles if _signer(bundle) == signer]
     size = sum(len(str((bundle.get("spec") or {}).get("trustBundle") or "")) for bundle in found)
-    if size > LARGEST:
-        error = f"the ClusterTrustBundles of signer {signer} have {size} characters, at most {LARGEST} are read"
+    if size > MAX_BUNDLES_CHARACTERS:
+        limit = f"at most {MAX_BUNDLES_CHARACTERS} are read"
+        error = f"the ClusterTrustBundles of signer {signer} have {size} characters, {limit}"
         return FoundObject(object=None, error=error)
     return FoundObject(object={"metadata": {"resourceVersion": _version(found)}, "items": found})
 
 
 def _signer(bundle: Object) -> str:
-    spec = bundle.get("spec")
-    name = spec.get("signerName") if isinstance(spec, dict) else None
-    return name if isinstance(name, str) else ""
+    return text(dictionary(bundle.get("spec")).get("signerName"))
 
 
 def _version(bundles: Iterable[Object]) -> str:
-    """One version for several bundles: another one whenever any of them differs, is new or is gone."""
-    versions = sorted(f"{metadata_text(each, 'name')}={metadata_text(each, 'resourceVersion')}" for each in bundles)
+    """Return one version for several bundles; it changes whenever one of them changes, is new or is gone."""
+    versions = sorted(f"{metadata_text(found, 'name')}={metadata_text(found, 'resourceVersion')}" for found in bundles)
     return hashlib.sha256("\n".join(versions).encode("utf-8", "replace")).hexdigest()[:32]

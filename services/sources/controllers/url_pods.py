@@ -1,4 +1,4 @@
-"""The pods of the static pod URL: read, merge, save, publish. Needs no other process."""
+"""Reads, merges, saves and publishes the pods of the static pod URL. It needs no other process."""
 
 import asyncio
 import hashlib
@@ -24,11 +24,11 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_KEY = "pods"  # of the one record
+_KEY = "pods"  # the key of the only record
 
 
 class UrlPods:
-    """The source `http`. What the URL gave last stays until it gives another good document."""
+    """The source `http` of pods. The pods of the last good document stay until the URL returns another one."""
 
     def __init__(
         self, config: EffectiveConfig, clock: Clock, desired: DesiredSet, events: EventRecorder, troubles: Troubles
@@ -52,7 +52,7 @@ class UrlPods:
             await asyncio.sleep(self._config.http_check_frequency)
 
     async def _remember(self) -> None:
-        """Publish what an earlier process published last: the URL may not answer."""
+        """Publish the pods that an earlier process published last, because the URL may not answer."""
         try:
             records = await asyncio.to_thread(self._records.load_all)
         except OSError as error:
@@ -94,7 +94,8 @@ class UrlPods:
 
     async def _publish(self, pods: tuple[Object, ...]) -> None:
         changes = self._desired.merge("http", pods)
-        merged = tuple(pod for each in pods if (pod := self._desired.pods.pod(objects.uid(each), "http")) is not None)
+        known = (self._desired.pods.pod(objects.uid(pod), "http") for pod in pods)
+        merged = tuple(pod for pod in known if pod is not None)
         line: str | None = None
         if merged != self._recorded:
             try:
@@ -102,15 +103,15 @@ class UrlPods:
                 self._recorded = merged
             except OSError as error:
                 line = f"the record of {self._shown} cannot be saved: {error}"
-                self._last = None  # tried again with the next answer
+                self._last = None  # it is tried again with the next answer
         if self._records.trouble:
-            self._recorded = self._last = None  # saved again until the disk of the root directory takes it
+            self._recorded = self._last = None  # it is saved again until that succeeds below the root directory
         self._troubles.set("record of staticPodURL", line or self._records.trouble)
         crash_point("sources.saved")
         self._desired.publish("http", changes, complete=True)
 
     def _end_of_run_once(self) -> None:
-        """A run once does not wait for another document: its pods are those that are known."""
+        """Mark the known pods as all pods in a run once, which does not wait for another document."""
         if self._config.run_once:
             self._desired.publish("http", (), complete=True)
 
@@ -119,7 +120,7 @@ class UrlPods:
             return static_pod(document, node_name=self._config.node_name, source="http", origin=self._url)
         except InvalidPod:
             raise
-        except Exception as error:  # an unforeseen manifest must not end the process
+        except Exception as error:  # an unexpected document must not end the process
             log.exception("%s: the document could not be checked", self._shown)
             raise InvalidPod(f"invalid pod: it could not be checked: {error!r}") from error
 

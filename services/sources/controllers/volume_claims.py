@@ -1,8 +1,8 @@
-"""PersistentVolumeClaims that pods name and the PersistentVolumes bound to them, read again until both are bound.
+"""Reads PersistentVolumeClaims that pods name and the PersistentVolumes bound to them, again until both are bound.
 
-A node may get single claims and volumes but not watch them (the node authorizer): a change is found by a read. A claim
-that is not bound is read again with a short back-off, a bound one each sync period. Each of the two kinds has a rate of
-its own: a pod that waits for its claim does not wait longer because many others are bound.
+The node authorizer permits a node to get single claims and volumes but not to watch them, so a change is found by a
+read. A claim that is not bound is read again with a short back-off, a bound one each sync period. Each of the two kinds
+has a rate of its own, so that a pod which waits for its claim does not wait longer because many others are bound.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from shared.time.backoff import Backoff
 
 CLAIM_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 UNBOUND = Backoff(initial=0.25, cap=2.0)
-AT_ONCE = 8  # reads
-# Of all claims together; more of them are read more rarely. A bound claim takes two reads.
+AT_ONCE = 8  # reads at the same time
+# Of all claims together: the more claims there are, the more rarely each is read. A bound claim takes two reads.
 BOUND_READS_PER_SECOND = 10.0
 UNBOUND_READS_SHARE = 0.4  # of the rate limit of sources: 24 claims are each read within 2 s at 30 requests a second
 OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
@@ -43,8 +43,8 @@ class _Claim:
     pods: set[str] = field(default_factory=set)  # UIDs
     claim: FoundObject | None = None
     volume: FoundObject | None = None  # of the PersistentVolume that the claim names
-    is_read: asyncio.Event = field(default_factory=asyncio.Event)  # since the newest pod or request for a fresh read
-    claim_error: str = ""  # of that read; "" = what is known is no older than the newest pod
+    is_read: asyncio.Event = field(default_factory=asyncio.Event)  # set after a read since the newest pod or request
+    claim_error: str = ""  # of that read; "" = the known claim is no older than the newest pod
     volume_error: str = ""
     nudged: asyncio.Event = field(default_factory=asyncio.Event)
     following: "asyncio.Task[None] | None" = None
@@ -54,35 +54,35 @@ class _Claim:
         return volume_name(self.claim.object if self.claim is not None else None)
 
     def nudge(self) -> None:
-        """Read it again now."""
+        """Let the claim be read again now."""
         self.is_read.clear()
         self.nudged.set()
 
 
 class VolumeClaims:
-    """Follows each claim in a task of its own and publishes the versions in `objects.changed`."""
+    """Reads each claim in a task of its own, and publishes the versions in `objects.changed`."""
 
     def __init__(self, config: EffectiveConfig, api: ApiServer, stream: OwnedStream[ChangedObject]) -> None:
         self._api, self._stream, self._period = api, stream, config.sync_frequency
         self._claims: dict[Name, _Claim] = {}
         self._by_pod: dict[str, frozenset[Name]] = {}
         self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
-        self._bound: set[_Claim] = set()  # with a volume that names them
+        self._bound: set[_Claim] = set()  # claims with a volume that names them
         self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config)
         self._places = ReadPlaces(AT_ONCE, lambda: bool(api.away))
 
     def on_pod(self, change: MergeChange) -> None:
-        """A pod of the API server is about to be published, or removed."""
+        """Follow the claims of a pod that is about to be published or removed."""
         match change:
             case PodDesired(desired):
                 namespace = str((desired.pod.get("metadata") or {}).get("namespace") or "")
-                self._name(desired.uid, frozenset((namespace, name) for name in claim_names(desired.pod)))
+                self._set_claims(desired.uid, frozenset((namespace, name) for name in claim_names(desired.pod)))
             case PodRemoved(uid):
-                self._name(uid, frozenset())
+                self._set_claims(uid, frozenset())
 
     async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
         """Return the claim, or the volume that a claim names, as it was last read, or why there is none. A read that
-        began before the newest pod came does not count: the claim may have been made again for that pod."""
+        began before the newest pod came does not count, because the claim may have been made again for that pod."""
         of_claim = kind == "PersistentVolumeClaim"
         claim = self._claims.get((namespace, name)) if of_claim else self._by_volume.get(name)
         if claim is None:
@@ -107,8 +107,8 @@ class VolumeClaims:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
 
-    def _name(self, uid: str, names: frozenset[Name]) -> None:
-        """The pod names these claims now."""
+    def _set_claims(self, uid: str, names: frozenset[Name]) -> None:
+        """Set the claims that the pod names now."""
         before = self._by_pod.pop(uid, frozenset())
         if names:
             self._by_pod[uid] = names
@@ -141,7 +141,7 @@ class VolumeClaims:
             self._by_volume.setdefault(now, claim)
 
     async def _follow(self, claim: _Claim) -> None:
-        reads = 0  # that found it unbound
+        reads = 0  # in a row that found the claim unbound
         while True:
             while self._api.is_outage and claim.claim is not None:
                 await self._api.pause(OUTAGE_PAUSE, interruptible=True, spread=SPREAD)
@@ -169,7 +169,7 @@ class VolumeClaims:
                     await claim.nudged.wait()
 
     async def _read(self, claim: _Claim) -> None:
-        """Read the claim and its volume. What was read before stays while the API server does not answer."""
+        """Read the claim and its volume. Earlier answers stay while the API server does not answer."""
         path = paths.persistent_volume_claim(claim.namespace, claim.name)
         found = await live_read(self._api, self._api.clients.objects, path, may_lag=True)
         before = claim.volume_name
@@ -178,7 +178,7 @@ class VolumeClaims:
         if claim.volume_name != before:
             claim.volume = None
             self._names_volume(claim, before, claim.volume_name)
-        is_first = not claim.is_read.is_set()  # since the newest pod came
+        is_first = not claim.is_read.is_set()  # the first read since the newest pod came
         claim.claim_error = _failure(found) if is_first or claim.claim_error else ""
         volume_error = ""
         if name := claim.volume_name:
@@ -198,7 +198,7 @@ class VolumeClaims:
 
 
 def _failure(found: FoundObject) -> str:
-    """Why the API server did not answer what it has, "" = it did."""
+    """Return why the API server did not answer, "" = it did."""
     return "" if found.object is not None or found.not_found else found.error
 
 

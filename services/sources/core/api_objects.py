@@ -1,31 +1,26 @@
-"""Reading what the API server sent without trusting its shape; pure."""
+"""Reads objects of the API server without relying on their shape; pure."""
 
 from typing import Any
 
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 
 
 def read_list(answer: Object) -> tuple[list[Any], str] | None:
-    """Items and version of a list; None when the answer is no list. An empty list has `items`, too."""
-    metadata = answer.get("metadata")
-    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-    items = answer.get("items", ())  # absent is no list
+    """Return items and version of a list; None when the answer is no list. An empty list has `items`, too."""
+    version, items = metadata_text(answer, "resourceVersion"), answer.get("items", ())  # without items it is no list
     if items is None and str(answer.get("kind", "")).endswith("List"):
-        items = []  # how Go writes a list it never put anything into
-    if not isinstance(version, str) or not version or not isinstance(items, list):
-        return None
-    return items, version
+        items = []  # Go writes an empty list as null
+    return (items, version) if version and isinstance(items, list) else None
 
 
 def metadata_text(obj: Any, key: str) -> str:
-    """A text in the metadata of whatever this is; "" when it is not there."""
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
-    value = metadata.get(key) if isinstance(metadata, dict) else None
-    return value if isinstance(value, str) else ""
+    """Return a text in the metadata of a value of any type; "" where it has none."""
+    return text(dictionary(dictionary(obj).get("metadata")).get(key))
 
 
 def without_managed_fields(obj: Object) -> Object:
-    """The object without metadata.managedFields, which only its writers need and which may be most of it."""
+    """Return the object without metadata.managedFields, which only its writers need and which may be most of it."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return obj
@@ -33,12 +28,10 @@ def without_managed_fields(obj: Object) -> Object:
 
 
 def service_addresses(service: Object) -> Object:
-    """Of a Service only its name, its namespace and what the variables of containers are made of: the cluster IP, and
-    name, number and protocol of each port. An answer has thousands of them."""
-    spec = service.get("spec")
-    spec = spec if isinstance(spec, dict) else {}
-    listed = spec.get("ports")
-    ports = [port for port in listed if isinstance(port, dict)] if isinstance(listed, list) else []
+    """Return a Service with only its name, its namespace and the fields that variables of containers are made of: the
+    cluster IP, and name, number and protocol of each port. An answer may have thousands of Services."""
+    spec = dictionary(service.get("spec"))
+    ports = dictionaries(spec.get("ports"))
     return {
         "metadata": {key: metadata_text(service, key) for key in ("name", "namespace")},
         "spec": {
@@ -49,5 +42,5 @@ def service_addresses(service: Object) -> Object:
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether a resourceVersion is older than another; versions that are no numbers cannot be compared."""
+    """Return whether a resourceVersion is older than another; versions that are no numbers cannot be compared."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,4 +1,4 @@
-"""The pods of this node as the API server lists and changes them: which are to run, which are mirrors (pods.md 1.5).
+"""Keeps the pods of this node from the API server's lists and changes, those to run and the mirrors (pods.md 1.5).
 
 An object that cannot be understood is no reason to end a pod: its last known state stays. While a listed object cannot
 be understood, no missing pod counts as deleted, and the set is not complete.
@@ -18,12 +18,12 @@ from shared.podspec.pod_source import MIRROR, is_mirror
 from shared.podspec.schema import plain_copy, type_errors
 from shared.podspec.volume_types import VOLUME_TYPES
 
-# It becomes the name of a directory and of a cgroup.
+# The UID becomes the name of a directory and of a cgroup.
 _UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,126}[A-Za-z0-9])?", re.ASCII)
 
 
 class UnreadablePod(Exception):  # noqa: N818 - the counterpart of InvalidPod
-    """The API server sent something that is no pod this node can take on; `str()` is one line."""
+    """The API server sent an object that is no valid pod; `str()` is one line."""
 
 
 @dataclass
@@ -38,22 +38,22 @@ class ApiPods:
 
     @property
     def complete(self) -> bool:
-        """Whether the API server was listed, and every pod of this node is understood."""
+        """Return whether the API server was listed, and every pod of this node was understood."""
         return self.listed and not self._unreadable
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the objects that cannot be understood now, one line each."""
+        """Return one line for each object that cannot be understood now."""
         return tuple(self._unreadable.values())
 
     @property
     def to_run(self) -> list[Object]:
-        """The pods that are no mirrors, defaulted."""
+        """Return the pods that are no mirrors, with defaults."""
         return [pod for pod in self._pods if not is_mirror(pod)]
 
     @property
     def mirrors(self) -> dict[str, MirrorPod]:
-        """The mirror pods by full name."""
+        """Return the mirror pods by full name."""
         return {
             objects.full_name(pod): MirrorPod(
                 uid=objects.uid(pod),
@@ -67,7 +67,7 @@ class ApiPods:
         }
 
     def replace(self, items: list[Any]) -> None:
-        """Take a complete list."""
+        """Replace all pods by those of a complete list."""
         known = {identity(pod): pod for pod in self._pods}
         noted, self._unreadable = self._unreadable, {}
         pods: list[Object] = []
@@ -83,13 +83,13 @@ class ApiPods:
                 continue
             if pod is not None:
                 pods.append(pod)
-        if "" in self._unreadable:  # it may be any of those that seem to be absent
+        if "" in self._unreadable:  # the unnamed object may be any of the pods that seem to be absent
             there = {objects.uid(pod) for pod in pods}
             pods += [pod for pod in self._pods if objects.uid(pod) not in there]
         self._pods, self.listed = pods, True
 
     def change(self, kind: str, item: Any) -> None:
-        """Take one change: ADDED, MODIFIED or DELETED."""
+        """Apply one change: ADDED, MODIFIED or DELETED."""
         name = identity(item)
         if kind == "DELETED":
             if not name:
@@ -105,7 +105,7 @@ class ApiPods:
         except UnreadablePod as problem:
             if self._unreadable.get(name) != str(problem):
                 self.notices.append(f"{problem}; {_standing(known)}")
-            if name:  # else nothing could ever take it back
+            if name:  # without a name, no later change could end the problem
                 self._unreadable[name] = str(problem)
             return
         self._unreadable.pop(name, None)
@@ -114,7 +114,7 @@ class ApiPods:
             return
         if place is not None and known is not None and objects.uid(known) == objects.uid(pod):
             self._pods[place] = pod
-        else:  # a name has one pod in the API: another UID under it replaces what was there
+        else:  # the API has one pod for each name, so a pod with another UID replaces the earlier one
             self._pods = [known for known in self._pods if not _has_name(known, name)] + [pod]
 
     def _place(self, name: str) -> int | None:
@@ -125,7 +125,7 @@ class ApiPods:
         self._pods = [pod for pod in self._pods if not _has_name(pod, name) or uid not in ("", objects.uid(pod))]
 
     def _read(self, item: Any, known: Object | None) -> Object | None:
-        """The pod, defaulted; None when it is bound to another node. Raises UnreadablePod."""
+        """Return the pod with defaults; None when it is bound to another node. Raises UnreadablePod."""
         pod = read_pod(item, known)
         node = pod["spec"]["nodeName"]
         if node == self.node_name:
@@ -135,7 +135,7 @@ class ApiPods:
 
 
 def _has_name(pod: Object, name: str) -> bool:
-    """Whether a pod that was read has this `<name>_<namespace>`."""
+    """Return whether a pod that was read has this `<name>_<namespace>`."""
     metadata = pod["metadata"]
     return name.startswith(metadata["name"]) and name == f"{metadata['name']}_{metadata['namespace']}"
 
@@ -147,10 +147,11 @@ def identity(item: Any) -> str:
 
 
 def read_pod(item: Any, known: Object | None = None) -> Object:
-    """Return the pod that the API server sent: without managedFields, defaulted; `item` stays as it was.
+    """Return the pod that the API server sent, without managedFields and with defaults; `item` stays as it was.
 
-    A spec that equals that of `known`, the same pod as it was read before, is taken from it: most changes are of the
-    status alone. Raises UnreadablePod for what lacks identity, node or containers, or has known fields of another type.
+    A spec that equals that of `known`, the same pod as it was read before, is taken from it, because most changes are
+    of the status alone. Raises UnreadablePod for an object without identity, node or containers, or with known fields
+    of another type.
     """
     label = f"pod {identity(item) or '(unnamed)'} from the API server"
     if not isinstance(item, dict):
@@ -181,23 +182,23 @@ def _defaulted(pod: Object) -> Object:
     kinds = [set(volume) for volume in unknown]
     apply_defaults(pod)
     for volume, before in zip(unknown, kinds, strict=True):
-        if "emptyDir" not in before:  # a kind of volume that this version does not know is not an empty one
+        if "emptyDir" not in before:  # a type of volume that this version does not know is no emptyDir
             volume.pop("emptyDir", None)
     return pod
 
 
 def _unnamed(pod: Object) -> list[str]:
-    """The parts without the name or path that identifies them: the API server accepts no such pod."""
-    spec, every = pod.get("spec") or {}, [container for _, container in every_container(pod)]
-    mounts = [mount for container in every for mount in container.get("volumeMounts") or ()]
+    """Return the parts without the name or path that identifies them, which the API server would have refused."""
+    spec, containers = pod.get("spec") or {}, [container for _, container in every_container(pod)]
+    mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
     kinds = {
-        "a container's name": (every, "name"),
+        "a container's name": (containers, "name"),
         "a volume mount's name": (mounts, "name"),
         "a volume mount's mountPath": (mounts, "mountPath"),
         "a volume's name": (spec.get("volumes") or (), "name"),
         "a sysctl's name": ((spec.get("securityContext") or {}).get("sysctls") or (), "name"),
     }
-    return [what for what, (of, key) in kinds.items() if not all(one.get(key) for one in of)]
+    return [what for what, (parts, key) in kinds.items() if not all(part.get(key) for part in parts)]
 
 
 def _standing(pod: Object | None) -> str:

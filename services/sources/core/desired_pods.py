@@ -1,7 +1,7 @@
-"""The merge: the complete set of each source against what was desired before (pods.md 1.6).
+"""Merges the complete set of pods of each source, and returns what has changed (pods.md 1.6).
 
-Knows no files and no API server. A source passes all of its pods, and gets the changes in the order in which to publish
-them: removals first, so that the name is free for a pod that returns under a new UID.
+It depends on neither files nor the API server. A source passes all of its pods, and gets the changes in the order in
+which they are to be published: removals first, so that the name is free for a pod that returns under a new UID.
 """
 
 from collections.abc import Iterable
@@ -10,20 +10,21 @@ from dataclasses import dataclass, field
 from bus.messages.sources import DesiredPod
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
+from shared.model.fields import dictionary
 from shared.model.objects import Object
 from shared.podspec.pod_source import SEEN, SOURCE, with_seen
 
 
 @dataclass(frozen=True)
 class PodRemoved:
-    """No source has this UID any more."""
+    """A pod with this UID is in no source any more."""
 
     uid: str
 
 
 @dataclass(frozen=True)
 class PodDesired:
-    """This pod is to run; `added` when its UID is new."""
+    """A pod that is to run. `added`: its UID is new."""
 
     pod: DesiredPod
     added: bool
@@ -31,15 +32,15 @@ class PodDesired:
 
 @dataclass(frozen=True)
 class StatusChanged:
-    """The API server has another status of this pod, and podsync need not know it at once."""
+    """A pod whose status in the API server has changed in a way that podsync need not know at once."""
 
     pod: DesiredPod
 
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Dropped: an earlier pod of the same update has its name, or one from another source its UID. Returned once while
-    it stays so. `message` is the kubelet's FailedValidation text."""
+    """A pod that is dropped, because an earlier pod of the same update has its name, or one from another source its
+    UID. It is returned once while it stays so. `message`: the kubelet's FailedValidation text."""
 
     pod: Object
     message: str
@@ -53,7 +54,7 @@ MergeChange = PodRemoved | PodDesired | StatusChanged | Duplicate
 class DesiredPods:
     """The desired pods of all sources. `sources`: the configured ones; `complete` once all pods of each are published.
 
-    Pods of one name from two sources are both desired: podsync decides which has to wait.
+    Pods of one name from two sources are both desired; podsync decides which of them has to wait.
     """
 
     sources: frozenset[str]
@@ -65,30 +66,29 @@ class DesiredPods:
 
     @property
     def complete(self) -> bool:
-        """Whether of every configured source all pods of some moment are merged and published."""
+        """Return whether all pods of every configured source were merged and published."""
         return self._complete >= self.sources
 
     def note_complete(self, source: str) -> None:
-        """A merge had all pods of this source, and its changes are published."""
+        """Note that all pods of this source were merged and published."""
         self._complete.add(source)
         if self.complete:
-            self._seen = {}  # the earlier process's times are used by now, or their pods are gone
+            self._seen = {}  # the times of the earlier process were used by now, or their pods are gone
 
     def remember(self, uid: str, seen: str) -> None:
-        """An earlier process first saw this UID at `seen`: the annotation of a running sandbox must not change."""
+        """Note that an earlier process first saw this UID at `seen`: the annotation of a running sandbox must not
+        change."""
         if seen:
             self._seen[uid] = seen
 
     def pod(self, uid: str, source: str) -> Object | None:
-        """The pod as merged, with its annotations; None for a UID that the source does not want."""
+        """Return the pod as merged, with its annotations; None for a UID that the source does not have."""
         known = self._pods.get(uid)
         return None if known is None or known.source != source else known.pod
 
     def merge(self, source: str, pods: Iterable[Object], *, seen: str) -> list[MergeChange]:
-        """Take a source's complete set. Its objects never change: one that was merged before (`is`) has no change.
-
-        `seen`: now, RFC3339 with nine digits, for UIDs that are new.
-        """
+        """Merge the complete set of a source, and return the changes. Objects never change, so an identical one (`is`)
+        that was merged before has no change. `seen`: now, RFC3339 with nine digits, for new UIDs."""
         wanted: dict[str, Object] = {}
         names: set[tuple[str, str]] = set()
         duplicates: list[Duplicate] = []
@@ -138,28 +138,28 @@ class DesiredPods:
 
 
 def _created(change: PodDesired) -> str:
-    """When the pod was created, as the API server writes it: in UTC and of one length, so that text sorts as time."""
+    """Return when the pod was created, as the API server writes it: in UTC and with one length, so that the texts sort
+    by time."""
     created = change.pod.pod["metadata"].get("creationTimestamp")
     return created if isinstance(created, str) else ""
 
 
 def _essence(pod: Object) -> tuple[object, ...]:
-    """What of a pod podsync must know at once: versions, owners and finalizers change without a meaning for the node,
-    and most of the status is what podsync has computed."""
+    """Return the parts of a pod that podsync must know at once. Versions, owners and finalizers have no meaning for the
+    node, and most of the status is what podsync has computed."""
     metadata = pod["metadata"]
     kept = ("labels", "annotations", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
     return (*(metadata.get(key) for key in kept), pod.get("spec"), _status_for_podsync(pod))
 
 
 def _status_for_podsync(pod: Object) -> tuple[object, ...]:
-    """That the pod has ended, and the conditions that are not the node's or that a readiness gate names."""
-    status = pod.get("status")
-    status = status if isinstance(status, dict) else {}
+    """Return whether the pod has ended, and the conditions that are not the node's or that a readiness gate names."""
+    status = dictionary(pod.get("status"))
     phase, conditions = status.get("phase"), status.get("conditions")
     gates = [gate.get("conditionType") for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
     own = [kind for kind in POD_CONDITIONS if kind not in gates]
     listed = conditions if isinstance(conditions, list) else ()
-    others = [one for one in listed if not isinstance(one, dict) or one.get("type") not in own]
+    others = [entry for entry in listed if not isinstance(entry, dict) or entry.get("type") not in own]
     return phase if phase in TERMINAL_PHASES else "", others
 
 

@@ -1,8 +1,8 @@
-"""Which pod each manifest file stands for now, and what is wrong with which file (pods.md 1.3).
+"""Decides which pod each manifest file stands for, and finds the problems of the files (pods.md 1.3).
 
-Knows contents and names only, not how files are found or read. Two rules go further than the Go kubelet: while a file
-exists, its last good pod stays, however often the path is listed; and a pod whose manifest moves to another file keeps
-its UID, so that nothing of it restarts.
+It depends only on contents and names, not on how files are found or read. Two rules go further than the Go kubelet:
+while a file exists, its last good pod stays, however often the path is listed; and a pod whose manifest moves to
+another file keeps its UID, so that nothing of it restarts.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ from shared.podspec.static_pod import InvalidPod
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """One look at one manifest file. `content` is None when it could not be read, and `unreadable` is the reason."""
+    """One manifest file as it was read. `content` is None when it could not be read, and `unreadable` is the reason."""
 
-    path: str  # absolute, as uid and messages name it
+    path: str  # absolute, as in the UID and in messages
     content: bytes | None
     unreadable: str = ""
     being_written: bool = False  # some process has the file open for writing at this moment
@@ -27,7 +27,7 @@ class ManifestFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one file; `pod` is the pod that keeps running from it, None when there is none."""
+    """The problem of one file. `pod`: the pod that keeps running from it, None when there is none."""
 
     path: str
     reason: str
@@ -36,10 +36,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Listing:
-    """The outcome of one look at all files: pods by path in lexical order, and every problem there is now.
-
-    `fresh`: the problems that were not in the last listing.
-    """
+    """The result of one look at all files: pods by path in lexical order, and every present problem. `fresh`: the
+    problems that were not in the last listing."""
 
     pods: dict[str, Object]
     problems: tuple[Problem, ...]
@@ -48,41 +46,41 @@ class Listing:
 
 @dataclass
 class _Known:
-    pod: Object | None = None  # the last good one
-    origin: str = ""  # the path its UID is made from: that of the file it was first published from
-    document: Any = None  # what it was made from; None = it is that of a record
-    content: bytes | None = None  # the last one checked
-    reported: str = ""  # the reason last reported of `content`
-    reason: str = ""  # what is wrong with `content`, "" = nothing
-    unsettled: bytes | None = None  # content while being written, at the last full look
+    pod: Object | None = None  # the last good pod
+    origin: str = ""  # the path from which its UID is made: that of the file from which it was first published
+    document: Any = None  # the document from which it was made; None = it comes from a record
+    content: bytes | None = None  # the content that was last checked
+    reported: str = ""  # the problem of `content` that was last reported
+    reason: str = ""  # the problem of `content`, "" = none
+    unsettled: bytes | None = None  # the content at the last full look, while the file was being written
 
 
 @dataclass
 class FileSource:
-    """The static pod path's files. `make_pod` turns a decoded document and the path that its UID is made from into the
-    defaulted pod; a document may be valid at one path alone."""
+    """The manifest files of the static pod path. `make_pod` makes the pod with defaults from a decoded document and the
+    path from which its UID is made; a document may be valid at only one path."""
 
     make_pod: Callable[[Any, str], Object]
     _known: dict[str, _Known] = field(default_factory=dict)
     _listed: dict[str, tuple[str, str]] = field(default_factory=dict)  # full name -> UID and origin in the last listing
 
     def remember(self, path: str, pod: Object, origin: str) -> None:
-        """Take the pod that an earlier process published from this file, until the file has other content. Call it in
+        """Use the pod that an earlier process published from this file, until the file has other content. Call it in
         the order of the paths."""
         self._known[path] = _Known(pod=pod, origin=origin)
         self._listed[objects.full_name(pod)] = (objects.uid(pod), origin)
 
     def origin(self, path: str) -> str:
-        """The path that the UID of this file's pod is made from."""
+        """Return the path from which the UID of this file's pod is made."""
         return self._known[path].origin
 
     def lacks(self, files: Mapping[str, ManifestFile]) -> bool:
-        """A file that has a pod is not among these."""
+        """Return whether a file that has a pod is not among these."""
         return any(known.pod is not None and path not in files for path, known in self._known.items())
 
     def look(self, files: Mapping[str, ManifestFile], *, full: bool) -> Listing:
-        """Check all files, by path. `full`: the periodic look, which also takes a file that was open for writing since
-        the last full look and has not changed. Takes seconds for large files that have changed."""
+        """Check all files, by path. `full`: the periodic look, which also accepts a file that has been open for writing
+        since the last full look and has not changed. It takes seconds for large files that have changed."""
         self._known = {path: known for path, known in self._known.items() if path in files}
         for path in sorted(files):
             known = self._known.setdefault(path, _Known())
@@ -136,21 +134,22 @@ class FileSource:
         return Listing(pods, tuple(problems), fresh)
 
     def _same_uid(self, known: _Known, pod: Object) -> Object:
-        """The pod, with the UID of the one listed last under its name where that was made from the same content."""
+        """Return the pod, with the UID of the pod that was last listed under its name if that had the same content."""
         uid, origin = self._listed.get(objects.full_name(pod), ("", known.origin))
         if origin == known.origin or known.document is None:
             return pod
         try:
             same = self.make_pod(known.document, origin)
         except InvalidPod:
-            return pod  # valid only where it is now: the same name, but not the same content
+            return pod  # it is valid only at its present path, so the earlier pod had another content
         if objects.uid(same) != uid:
             return pod
         known.pod, known.origin = same, origin
         return same
 
     def _duplicates(self) -> dict[str, str]:
-        """Paths whose pod another file displaces: the last in lexical order wins a pod name, or a UID."""
+        """Return the paths whose pod is replaced by that of another file, with that file's path. The last file in
+        lexical order wins a pod name or a UID."""
         winner: dict[str, str] = {}
         losers: dict[str, str] = {}
         for path, known in sorted(self._known.items()):

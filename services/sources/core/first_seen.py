@@ -1,4 +1,4 @@
-"""The record of when this node first saw each API pod, and of which version these pods are; pure.
+"""Encodes the record of when this node first saw each API pod, and of the version of these pods; pure.
 
 The annotation config.seen goes into sandboxes, so it must be the same after a restart of sources. The API does not have
 this time (a pod may be created long before it is bound), so it is saved before the pod is published: one record for
@@ -17,7 +17,7 @@ KEY = "first-seen"
 
 
 def encode(seen: Mapping[str, str], resource_version: str = "") -> dict[str, Any]:
-    """The record of UID -> annotation."""
+    """Return the record of UID -> annotation."""
     return {"version": VERSION, "pods": dict(seen), "resource_version": resource_version}
 
 
@@ -28,8 +28,8 @@ def resource_version(record: Mapping[str, Any] | None) -> str:
 
 
 def decode(record: Mapping[str, Any] | None) -> dict[str, str]:
-    """The inverse of `encode` (UID -> annotation), of a newer version's record as far as it is understood; empty for
-    something else."""
+    """Return UID -> annotation from a record, as far as it is understood if a newer version wrote it; empty for
+    anything else."""
     match record:
         case {"version": int(version), "pods": dict(pods)} if version >= VERSION:
             return {uid: seen for uid, seen in pods.items() if isinstance(uid, str) and isinstance(seen, str)}
@@ -37,7 +37,7 @@ def decode(record: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def is_newer(record: Mapping[str, Any] | None) -> bool:
-    """Whether a newer version wrote it in a form that is not understood: it is not to be replaced."""
+    """Return whether a newer version wrote the record in a form that is not understood, so that it must be kept."""
     match record:
         case {"version": int(version), "pods": dict()} if version > VERSION:
             return False

@@ -1,6 +1,6 @@
-"""The ConfigMaps and Secrets of a node without a cluster: files beside its submitted pods. Pure.
+"""Keeps the ConfigMaps and Secrets of a node without a cluster, which are files beside its submitted pods. Pure.
 
-The last good content of a file stays while it exists.
+The last good content of a file stays while the file exists.
 """
 
 import hashlib
@@ -27,23 +27,23 @@ class LocalObject:
 
 @dataclass
 class _Known:
-    content: bytes | None = None  # the last one checked
+    content: bytes | None = None  # the content that was last checked
     reference: Reference | None = None
     found: LocalObject | None = None
-    reason: str = ""  # what is wrong with `content`
+    reason: str = ""  # the problem of `content`, "" = none
 
 
 @dataclass
 class LocalObjects:
-    """Those of the last look that has ended; `looked`: there was one."""
+    """The objects of the last look that has ended. `looked`: there was one."""
 
     looked: bool = False
     _known: dict[str, _Known] = field(default_factory=dict)
     _objects: dict[Reference, LocalObject] = field(default_factory=dict)
 
     def look(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, str], tuple[Problem, ...]]:
-        """Take all files of objects, by path. Return the changed versions by the key of their object, "" = it is gone,
-        and what is wrong with which file. Takes seconds for large files; `get` may be called meanwhile."""
+        """Read all files of objects, by path. Return the changed versions by the key of their object, "" = it is gone,
+        and the problems of the files. It takes seconds for large files; `get` may be called meanwhile."""
         self._known = {path: known for path, known in self._known.items() if path in files}
         for path, file in sorted(files.items()):
             self._check(file, self._known.setdefault(path, _Known()))
@@ -62,7 +62,7 @@ class LocalObjects:
         return changes, tuple(problems)
 
     def get(self, kind: str, namespace: str, name: str) -> FoundObject:
-        """The object, or why there is none, in the kubelet's words."""
+        """Return the object, or why there is none, with the kubelet's text."""
         if not self.looked:
             return FoundObject(object=None, error=f'object "{namespace}"/"{name}" not registered')
         found = self._objects.get(Reference(kind, namespace, name))

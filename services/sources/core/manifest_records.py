@@ -1,7 +1,7 @@
-"""The content of the records of a manifest file and of the URL, and which records count after a restart; pure.
+"""Encodes the records of a manifest file and of the URL, and decides which records count after a restart; pure.
 
-A record that cannot be understood does not count: all it does is bridge the time in which its file is broken, and keep
-the first-seen time. One of a newer version counts as far as it has what this version reads.
+A record that cannot be understood does not count, because it is only needed while its file is broken, and for the
+first-seen time. A record of a newer version counts if it has the fields that this version reads.
 """
 
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ VERSION = 1
 
 
 def encode(pod: Object, origin: str) -> dict[str, Any]:
-    """The record of the pod last published from a file, with its first-seen annotation. `origin`: the path that its UID
-    is made from."""
+    """Return the record of the pod last published from a file, with its first-seen annotation. `origin`: the path from
+    which its UID is made."""
     return {"version": VERSION, "pod": pod, "origin": origin}
 
 
 def decode(record: dict[str, Any], path: str, *, node_name: str) -> tuple[Object, str] | None:
-    """The inverse of `encode`, of the record of the file at `path`; None for something else, or for a node of another
+    """Return pod and origin from the record of the file at `path`; None for anything else, or for a node of another
     name."""
     match record:
         case {
@@ -32,22 +32,22 @@ def decode(record: dict[str, Any], path: str, *, node_name: str) -> tuple[Object
 
 
 def encode_list(pods: Iterable[Object], origin: str) -> dict[str, Any]:
-    """The record of all pods last published from the URL, with their first-seen annotations. `origin`: stands for the
-    URL."""
+    """Return the record of all pods last published from the URL, with their first-seen annotations. `origin`:
+    identifies the URL."""
     return {"version": VERSION, "pods": list(pods), "origin": origin}
 
 
 def decode_list(record: dict[str, Any], origin: str, *, node_name: str) -> tuple[Object, ...] | None:
-    """The inverse of `encode_list`; None for something else, another URL, or a node of another name."""
+    """Return the pods from the record of the URL; None for anything else, another URL, or a node of another name."""
     match record:
         case {"version": int(version), "pods": list(pods), "origin": str(found)} if found == origin:
             decoded = [decode({"version": version, "pod": pod}, "", node_name=node_name) for pod in pods]
-            known = tuple(one[0] for one in decoded if one is not None)
+            known = tuple(entry[0] for entry in decoded if entry is not None)
             return known if len(known) == len(pods) else None
     return None
 
 
 def is_newer(record: dict[str, Any]) -> bool:
-    """Whether a newer version wrote it: it stays, also where it is not understood."""
+    """Return whether a newer version wrote the record, which is then kept even if it is not understood."""
     version = record.get("version")
     return isinstance(version, int) and version > VERSION

@@ -1,8 +1,9 @@
-"""Which Secret or ConfigMap is read next: what a request waits for, then the oldest that is to be refreshed; pure.
+"""Decides which Secret or ConfigMap is read next: one that a request waits for, else the oldest that is to be
+refreshed; pure.
 
-The pods whose objects requests wait for take turns of one read each: a pod that names very many delays no other much.
-Refreshes are spread: one at a time, at most so many a second, and no object more often than each `period` seconds.
-A queue in order of arrival has neither turns nor a rate, so this order is not shared with other services.
+The pods whose objects requests wait for take turns of one read each, so that a pod which names very many delays no
+other pod much. Refreshes are spread: one at a time, at most so many a second, and no object more often than each
+`period` seconds.
 """
 
 from collections import OrderedDict
@@ -14,25 +15,27 @@ from shared.podspec.references import Reference
 
 @dataclass
 class ReadOrder:
-    """`refreshes_a_second`: at most; 0 = none. Times are seconds of one monotonic clock."""
+    """The order of reads. `refreshes_a_second`: the limit; 0 = none. Times are seconds of one monotonic clock."""
 
     refreshes_a_second: float
     shortest_period: float  # seconds between two refreshes of one object
-    _needed: dict[Reference, dict[str, None]] = field(default_factory=dict)  # and the pods that name the object
-    # By pod what is needed and not being read, in the order in which it was asked for; whose turn is next comes first.
+    _needed: dict[Reference, dict[str, None]] = field(default_factory=dict)  # object -> the pods that name it
+    # The objects that are needed and not being read, by pod, in the order of the requests. The pod whose turn is next
+    # is the first one.
     _turns: "OrderedDict[str, OrderedDict[Reference, None]]" = field(default_factory=OrderedDict)
     _read_at: "OrderedDict[Reference, float]" = field(default_factory=OrderedDict)  # of those to refresh, oldest first
     _reading: set[Reference] = field(default_factory=set)
     _next_refresh: float = float("-inf")
 
     def need(self, reference: Reference, pods: Iterable[str]) -> None:
-        """A request waits for it. It is read at a turn of any of the `pods` (UIDs, at least one) that name it."""
+        """Note that a request waits for the object. It is read at a turn of any of the `pods` (UIDs, at least one) that
+        name it."""
         self._needed.setdefault(reference, {}).update(dict.fromkeys(pods))
         if reference not in self._reading:
             self._queue(reference)
 
     def refresh(self, reference: Reference, *, wanted: bool) -> None:
-        """From now on it is refreshed, or not; one that was never read is due at once."""
+        """Set whether the object is refreshed from now on; an object that was never read is due at once."""
         if not wanted or not self.refreshes_a_second:
             self._read_at.pop(reference, None)
         elif reference not in self._read_at:
@@ -40,22 +43,22 @@ class ReadOrder:
             self._read_at.move_to_end(reference, last=False)
 
     def forget(self, reference: Reference) -> None:
-        """No pod names it any more."""
+        """Forget an object that no pod names any more."""
         self._unqueue(reference)
         self._read_at.pop(reference, None)
         self._reading.discard(reference)
 
     def is_refreshed(self, reference: Reference) -> bool:
-        """It is read now and then by itself."""
+        """Return whether the object is refreshed without requests."""
         return reference in self._read_at
 
     def period(self, time_to_live: float) -> float:
-        """Seconds between two refreshes of one object, at most; `time_to_live` as our Node has it, seconds."""
+        """Return the seconds between two refreshes of one object. `time_to_live`: the seconds that our Node names."""
         spread = len(self._read_at) / self.refreshes_a_second if self.refreshes_a_second else 0.0
         return max(self.shortest_period, time_to_live, spread)
 
     def take(self, now: float, time_to_live: float) -> Reference | None:
-        """The object to read now; None = none. It counts as being read until `done`."""
+        """Return the object to read now; None = none. It counts as being read until `done`."""
         if self._turns:
             pod, own = next(iter(self._turns.items()))
             reference = next(iter(own))
@@ -73,13 +76,13 @@ class ReadOrder:
         return reference
 
     def done(self, reference: Reference) -> None:
-        """It was read, or could not be."""
+        """Note that the object was read, or could not be read."""
         self._reading.discard(reference)
         if reference in self._needed:
             self._queue(reference)
 
     def next_at(self, time_to_live: float) -> float | None:
-        """When `take` has something at the earliest, if nothing else is asked for; None = never."""
+        """Return when `take` next returns an object if nothing else is requested; None = never."""
         if self._turns:
             return float("-inf")
         return self._refresh_due(time_to_live)
@@ -102,5 +105,5 @@ class ReadOrder:
         oldest = next(iter(self._read_at.items()), None)
         if oldest is None or oldest[0] in self._reading:
             return None
-        # Not `period` after the object's last read: where the rate is the bound, the next round begins at once.
+        # This is not `period` after the object's last read: where the rate is the limit, the next round begins at once.
         return max(oldest[1] + max(self.shortest_period, time_to_live), self._next_refresh)

@@ -1,4 +1,4 @@
-"""Which Secrets and ConfigMaps the pods of this node refer to, counted by pod; pure (volumes.md 20)."""
+"""Counts which pods of this node refer to which Secrets and ConfigMaps; pure (volumes.md 20)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,15 +9,15 @@ from shared.podspec.references import Reference
 
 @dataclass
 class ReferenceCounts:
-    """References by pod UID."""
+    """The references of pods, by pod UID."""
 
     _by_pod: dict[str, dict[Reference, bool]] = field(default_factory=dict)
-    _pods: dict[Reference, dict[str, None]] = field(default_factory=dict)  # which refer to it
-    _shown: Counter[Reference] = field(default_factory=Counter)  # how many of them have it in a volume
+    _pods: dict[Reference, dict[str, None]] = field(default_factory=dict)  # reference -> the pods that have it
+    _shown: Counter[Reference] = field(default_factory=Counter)  # reference -> how many pods have it in a volume
 
     def register(self, uid: str, references: Mapping[Reference, bool]) -> tuple[list[Reference], list[Reference]]:
-        """The pod refers to these now, True = a volume shows it. Those that it did not refer to before, or not in a
-        volume; and those that no pod refers to any more."""
+        """Set what the pod refers to, True = in a volume. Return the references that it did not have before, or not in
+        a volume, and those that no pod has any more."""
         before = self._by_pod.get(uid, {})
         self._by_pod[uid] = dict(references)
         self._drop(uid, before)
@@ -28,26 +28,26 @@ class ReferenceCounts:
         return new, [reference for reference in before if reference not in self]
 
     def unregister(self, uid: str) -> list[Reference]:
-        """The pod is no longer. The references that no pod has any more."""
+        """Forget a pod, and return the references that no pod has any more."""
         before = self._by_pod.pop(uid, {})
         self._drop(uid, before)
         return [reference for reference in before if reference not in self]
 
     @property
     def references(self) -> set[Reference]:
-        """Everything that some pod refers to."""
+        """Return every reference that some pod has."""
         return set(self._pods)
 
     def pods(self, reference: Reference) -> Iterable[str]:
-        """The UIDs of the pods that refer to it."""
+        """Return the UIDs of the pods that have the reference."""
         return self._pods.get(reference, ())
 
     def __contains__(self, reference: Reference) -> bool:
-        """Some pod refers to it."""
+        """Return whether some pod has the reference."""
         return reference in self._pods
 
     def is_shown(self, reference: Reference) -> bool:
-        """Some pod has it in a volume."""
+        """Return whether some pod has the reference in a volume."""
         return self._shown[reference] > 0
 
     def _drop(self, uid: str, references: Mapping[Reference, bool]) -> None:

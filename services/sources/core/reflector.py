@@ -1,4 +1,4 @@
-"""What to ask the API server next to keep a copy of a list: list, watch, resume, or wait; pure (pods.md C).
+"""Decides how to keep a copy of a list of the API server: list, watch, resume, or wait; pure (pods.md C).
 
 A list is "not older than" a version, so that the API server answers it from its cache, as it does for the kubelet:
 - the first one than any ("0"), that of the pods than the version of the last record of them: an older cache could lack
@@ -35,25 +35,25 @@ from services.sources.core.api_objects import is_older
 from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
 from shared.time.backoff import Backoff
 
-# Each pause is between half and all of this, so 0.8 s at least.
+# Each pause is between half and all of these, at least 0.8 s.
 PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)
-# Of the list of our Node while the API server cannot be reached; each is prolonged by chance, up to twofold.
+# The pauses of the list of our Node while the API server cannot be reached; each is prolonged at random, up to twofold.
 PROBES = Backoff(initial=2.0, cap=36.0, factor=3.0)
 MAX_PROBE_PAUSE = 2 * PROBES.cap  # seconds
-SPREAD = 1.0  # seconds over which what was woken by the end of an outage is sent
+SPREAD = 1.0  # seconds over which requests after an outage are spread
 FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
-PROMPT_PAUSE = 3.0  # the longest of Node and pods, for which everything else waits, while the network works
+PROMPT_PAUSE = 3.0  # the longest pause of Node and pods, on which all others depend, while the network works
 BUSY_PAUSE = 10.0  # the longest pause while the API server answers 429 or 5xx, where PROMPT_PAUSE would be shorter
 ANSWER_TIMEOUT = 5.0  # seconds until the answer to a list, or the head of a watch
-# An API server that queues requests takes longer, up to its own limit: each timeout doubles it.
-LONGEST_ANSWER_TIMEOUT = 60.0
-SHORTEST_WATCH = 300.0  # watches end after this to twice this many seconds, so that not all nodes come back at once
-HASTY = 1.0  # seconds: a watch that ended sooner and without an event counts as a failure
-EARLY = 5.0  # seconds by which the end of a watch may come before the time agreed
-REFUSED_FOR_LONG = 300.0  # seconds of nothing but 5xx for one version, and it is given up
+# An API server that queues requests takes longer, up to its own limit, so each timeout doubles the next one.
+MAX_ANSWER_SECONDS = 60.0
+MIN_WATCH_SECONDS = 300.0  # a watch ends after one to two times this, so that not all nodes reconnect at once
+HASTY = 1.0  # seconds; a watch that ended sooner and without an event counts as a failure
+EARLY = 5.0  # seconds by which a watch may end before the agreed time
+REFUSED_FOR_LONG = 300.0  # seconds of nothing but 5xx for one version, after which that version is given up
 
 
-FROM_CACHE, NEWEST = "0", ""  # versions of a list: of whatever the API server's cache has; of the newest state
+FROM_CACHE, NEWEST = "0", ""  # versions of a list: any version in the API server's cache; the newest state
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ListAll:
 
 @dataclass(frozen=True)
 class WatchFrom:
-    """Watch what changes after `version`; the server is to end it after `timeout` seconds."""
+    """Watch the changes after `version`; the server is to end the watch after `timeout` seconds."""
 
     version: str
     timeout: float
@@ -73,7 +73,7 @@ class WatchFrom:
 
 @dataclass(frozen=True)
 class Pause:
-    """Do nothing for `seconds`. `interruptible`: until the API server answers a request after an outage, if sooner."""
+    """Do nothing for `seconds`. `interruptible`: at most until the API server answers a request after an outage."""
 
     seconds: float
     interruptible: bool = True
@@ -87,24 +87,25 @@ class Reflector:
     """The state of one list and watch. Report the result of each step, then call `next_step`."""
 
     longest_pause: float = PAUSES.cap
-    longest_answer_timeout: float = LONGEST_ANSWER_TIMEOUT
-    shortest_watch: float = SHORTEST_WATCH
+    longest_answer_timeout: float = MAX_ANSWER_SECONDS
+    shortest_watch: float = MIN_WATCH_SECONDS
     oldest: str = FROM_CACHE  # that the next list may be: a version, FROM_CACHE or NEWEST
-    # Of our Node: sent in an outage; lists where a watch broke early, always the newest state, to see a store go back.
+    # True for our Node, whose list is also sent during an outage. After a watch that broke early it lists the newest
+    # state, to detect that the store went back.
     probes: bool = False
     answer_timeout: float = field(default=ANSWER_TIMEOUT, init=False)  # seconds to wait for the next answer
-    version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
+    version: str = field(default="", init=False)  # of the newest object or bookmark; "" = list first
     _pause: Pause | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _failed_at: float = field(default=float("-inf"), init=False)
-    _outages: int = field(default=0, init=False)  # requests in a row since the last list that failed in the network
+    _outages: int = field(default=0, init=False)  # requests since the last list that failed because of the network
     _proven: bool = field(default=False, init=False)  # a watch from the last list worked
     _refused: int = field(default=0, init=False)  # watches refused in a row
     _unserved_since: float | None = field(default=None, init=False)  # watches failed with 5xx in a row
     _agreed: float = field(default=0.0, init=False)  # seconds after which the server is to end the present watch
 
     def next_step(self, chance: float) -> Step:
-        """What to do now. `chance`: a random number from 0 to below 1."""
+        """Return what to do now. `chance`: a random number in [0, 1)."""
         if self._pause is not None:
             pause, self._pause = self._pause, None
             return pause
@@ -114,26 +115,26 @@ class Reflector:
         return WatchFrom(self.version, self._agreed)
 
     def listed(self, version: str) -> None:
-        """The list was read."""
+        """Note that the list was read."""
         self.version = self.oldest = version
         self._proven, self._outages = False, 0
         self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
 
     def watch_opened(self) -> None:
-        """The head of a watch came."""
+        """Note that the head of a watch arrived."""
         self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
 
     def woken(self) -> None:
-        """An outage is over; if the next step fails all the same, its pauses begin short again."""
+        """Note that an outage is over. If the next step fails, its pauses begin short again."""
         self._failures = 0
 
     def went_back(self) -> None:
-        """The API server's store is of another history than our version, or may be: list the newest state."""
+        """List the newest state next, because the API server's store has, or may have, another history."""
         self.version, self.oldest = "", NEWEST
 
     def saw(self, version: str) -> None:
-        """The watch brought an object or a bookmark; "" when it had no version. One that goes back is of another
-        history than ours: list the newest state."""
+        """Note the version of an object or bookmark of the watch; "" = it had none. A version that goes back belongs to
+        another history, so the newest state is listed next."""
         if is_older(version, self.version):
             self.went_back()
         elif version:
@@ -141,7 +142,7 @@ class Reflector:
         self._proven, self._refused = True, 0
 
     def watch_ended(self, *, lasted: float, events: int, now: float, chance: float) -> None:
-        """The server ended the watch after `lasted` seconds, as agreed or because it goes away."""
+        """Note that the server ended the watch after `lasted` seconds, as agreed or because it shuts down."""
         if self.probes and lasted < self._agreed - EARLY:
             self.version = ""
         if lasted < HASTY and not events:
@@ -150,8 +151,8 @@ class Reflector:
         self._proven, self._refused = True, 0
 
     def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> None:
-        """The list could not be read; None: what came was no list. Where the API server does not take the version, or
-        its cache does not reach it, the newest state is listed at once."""
+        """Note that the list could not be read; None = the answer was no list. Where the API server does not accept the
+        version, or its cache does not reach it, the newest state is listed at once."""
         untaken = isinstance(error, ApiStatusError) and (error.gone or error.too_large_version or error.code == 400)
         if untaken and self.oldest != NEWEST:
             self.oldest = NEWEST
@@ -160,17 +161,17 @@ class Reflector:
         self._fail(error, now, chance)
 
     def watch_failed(self, error: ApiError, *, now: float, chance: float, opened: bool = False) -> None:
-        """The watch was refused or could not be opened; or it was `opened` and broke."""
+        """Note that the watch was refused or could not be opened, or that it was `opened` and broke."""
         if not opened:
             self._adapt_timeout(error)
         status = error if isinstance(error, ApiStatusError) else None
         if isinstance(error, ApiUnreachableError) and error.is_outage and self.probes:
             self.version = ""
         if opened and isinstance(error, ApiMalformedError):
-            self.version = ""  # it would come again
+            self.version = ""  # the same event would come again
         if status is not None and status.gone:
             self.version = ""
-            if not self._proven:  # expired right after the list: no reason to hurry into the same again
+            if not self._proven:  # it expired right after the list, so the next one would probably expire, too
                 self._fail(error, now, chance)
             return
         if status is not None and self._is_given_up(status, now):
@@ -184,7 +185,7 @@ class Reflector:
             self.answer_timeout = longer.next_delay(self.answer_timeout)
 
     def _is_given_up(self, status: ApiStatusError, now: float) -> bool:
-        """Perhaps the API server never accepts this version: an etcd restored from a backup."""
+        """Return whether the API server will probably never accept this version, as after a restore of etcd."""
         if status.too_large_version:
             return True
         if status.code >= 500:
@@ -215,7 +216,7 @@ class Reflector:
             self._pause = Pause(max(retry_after, seconds), interruptible=False)
 
     def _back_off(self, first: float, longest: float, now: float, chance: float) -> float:
-        """Seconds: doubling, of which half is by chance."""
+        """Return the seconds of the next pause, which doubles and half of which is random."""
         if PAUSES.is_reset(self._failed_at, now):
             self._failures = 0
         self._failures, self._failed_at = self._failures + 1, now

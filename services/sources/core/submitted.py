@@ -1,6 +1,6 @@
-"""What may be submitted to a node without a cluster: one Pod, ConfigMap or Secret, as the file that it becomes. Pure.
+"""Checks what is submitted to a node without a cluster, a Pod, ConfigMap or Secret, and makes the file of it. Pure.
 
-The file's name follows from kind, namespace and name, which are checked first: it has no separator of paths.
+The file's name follows from kind, namespace and name, which are checked first, so that it contains no path separator.
 """
 
 import base64
@@ -12,15 +12,15 @@ from typing import Any
 
 import orjson
 
-from shared.agent.manifests_api import LARGEST as LARGEST
+from shared.agent.manifests_api import MAX_SUBMISSION_BYTES
 from shared.model.objects import Object
 from shared.podspec.names import dns_label, dns_subdomain
 from shared.podspec.static_pod import InvalidPod
 
-MOST_DATA = 1 << 20  # bytes of the data of a ConfigMap or Secret, as in the API
-MOST_FILES = 500
-MOST_BYTES = 64 << 20  # of all files
-LONGEST_FILE_NAME = 255 - len("..4194304.tmp")  # an atomic write has a temporary name
+MAX_DATA_BYTES = 1 << 20  # of the data of a ConfigMap or Secret, as in the API
+MAX_FILES = 500
+MAX_BYTES = 64 << 20  # of all files
+MAX_FILE_NAME_BYTES = 255 - len("..4194304.tmp")  # an atomic write has a temporary name
 
 KINDS = ("Pod", "ConfigMap", "Secret")
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -28,7 +28,7 @@ _FORBIDDEN_KEYS = (".", "..")
 
 
 class RefusedError(Exception):
-    """The submission is not taken. `str()` is one line; `reason` and `code` are those of a Kubernetes Status."""
+    """The submission is refused. `str()` is one line; `reason` and `code` are those of a Kubernetes Status."""
 
     def __init__(self, message: str, reason: str = "Invalid", code: int = 422) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, order=True)
 class Identity:
-    """What names an object; of a pod the name in its manifest."""
+    """Names an object; a pod has the name in its manifest."""
 
     kind: str
     namespace: str
@@ -48,27 +48,29 @@ class Identity:
 
     @property
     def file_name(self) -> str:
-        """The kind and the namespace have no dot."""
+        """Return the name of the object's file. Kind and namespace contain no dot, so it can be split again."""
         return f"{self.kind.lower()}.{self.namespace}.{self.name}"
 
 
 def identity(kind: str, namespace: str, name: str) -> Identity:
-    """The identity of these parts of a URL or document, checked. Raises RefusedError."""
+    """Return the identity with these parts of a URL or document, after checking them. Raises RefusedError."""
     by_file = {known.lower(): known for known in KINDS}
     if kind.lower() not in by_file:
         raise RefusedError(f"kind {kind[:64]!r} is not one of {', '.join(KINDS)}", "BadRequest", 400)
     errors = [f"metadata.namespace: {error}" for error in dns_label(namespace)]
     errors += [f"metadata.name: {error}" for error in dns_subdomain(name)]
     found = Identity(by_file[kind.lower()], namespace, name)
-    if not errors and len(found.file_name) > LONGEST_FILE_NAME:
-        errors = [f"metadata.name: kind, namespace and name have more than {LONGEST_FILE_NAME - 2} characters together"]
+    if not errors and len(found.file_name) > MAX_FILE_NAME_BYTES:
+        errors = [
+            f"metadata.name: kind, namespace and name have more than {MAX_FILE_NAME_BYTES - 2} characters together"
+        ]
     if errors:
         raise RefusedError("; ".join(errors))
     return found
 
 
 def identity_of(kind: str, metadata: Mapping[str, Any]) -> Identity:
-    """The identity of a document of this kind with these metadata, checked. Raises RefusedError."""
+    """Return the identity of a document of this kind with these metadata, after checking them. Raises RefusedError."""
     name, namespace = metadata.get("name"), metadata.get("namespace") or "default"
     if not isinstance(name, str):
         raise RefusedError("metadata.name: Required value")
@@ -77,8 +79,8 @@ def identity_of(kind: str, metadata: Mapping[str, Any]) -> Identity:
     return identity(kind, namespace, name)
 
 
-def of_file_name(name: str) -> Identity | None:
-    """The inverse of `Identity.file_name`; None for a file that has another name."""
+def parse_file_name(name: str) -> Identity | None:
+    """Return the identity whose `file_name` this is; None = there is none."""
     parts = name.split(".", 2)
     try:
         found = identity(*parts) if len(parts) == 3 else None
@@ -87,8 +89,9 @@ def of_file_name(name: str) -> Identity | None:
     return found if found is not None and found.file_name == name else None
 
 
-def submitted(document: Any, check_pod: Callable[[Object], object]) -> tuple[Identity, bytes]:
-    """The identity of a document and the content of its file. `check_pod` raises InvalidPod. Raises RefusedError."""
+def check_submission(document: Any, check_pod: Callable[[Object], object]) -> tuple[Identity, bytes]:
+    """Return the identity of a document and the content of its file. `check_pod` raises InvalidPod. Raises
+    RefusedError."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(document, dict) or document.get("apiVersion") != "v1" or kind not in KINDS:
         raise RefusedError(f"apiVersion must be v1, and kind one of {', '.join(KINDS)}", "BadRequest", 400)
@@ -107,9 +110,11 @@ def submitted(document: Any, check_pod: Callable[[Object], object]) -> tuple[Ide
 
 
 def stored_object(document: Mapping[str, Any]) -> Object:
-    """A ConfigMap or Secret with what the node uses of it: the data, in base64 for a Secret. Raises RefusedError."""
+    """Return a ConfigMap or Secret with the fields that the node uses: the data, in base64 for a Secret. Raises
+    RefusedError."""
     kind, metadata = document["kind"], document["metadata"]
-    data, texts = _texts(document, "data"), _texts(document, "stringData") if kind == "Secret" else {}
+    data = _texts(document, "data")
+    texts = _texts(document, "stringData") if kind == "Secret" else {}
     binary = _texts(document, "binaryData") if kind == "ConfigMap" else {}
     if kind == "Secret":
         data = _without_line_breaks(data)
@@ -123,8 +128,8 @@ def stored_object(document: Mapping[str, Any]) -> Object:
     encoded = data if kind == "Secret" else binary
     size = sum(_decoded_size(key, value) for key, value in encoded.items())
     size += sum(len(value.encode("utf-8", "surrogatepass")) for value in (texts if kind == "Secret" else data).values())
-    if size > MOST_DATA:
-        raise RefusedError(f"data: Too long: may not be more than {MOST_DATA} bytes")
+    if size > MAX_DATA_BYTES:
+        raise RefusedError(f"data: Too long: may not be more than {MAX_DATA_BYTES} bytes")
     stored = {"apiVersion": "v1", "kind": kind, "metadata": {"name": metadata["name"]}}
     stored["metadata"]["namespace"] = metadata.get("namespace") or "default"
     if kind == "Secret":
@@ -147,7 +152,7 @@ def _texts(document: Mapping[str, Any], field: str) -> dict[str, str]:
 
 
 def _without_line_breaks(encoded: Mapping[str, str]) -> dict[str, str]:
-    """Base64 as one line: the API server takes it in several, as `base64` prints it."""
+    """Return the base64 values as one line each; the API server also accepts several, as `base64` prints them."""
     return {key: value.replace("\r", "").replace("\n", "") for key, value in encoded.items()}
 
 
@@ -158,15 +163,16 @@ def _decoded_size(key: str, value: str) -> int:
         raise RefusedError(f"data[{key!r}]: is not base64") from None
 
 
-def room_for(sizes: Mapping[str, int], file_name: str, size: int) -> None:
+def check_room(sizes: Mapping[str, int], file_name: str, size: int) -> None:
     """Raise RefusedError where the files, by name with their sizes in bytes, leave no room for this one."""
     others = {name: known for name, known in sizes.items() if name != file_name}
-    if size > LARGEST:
-        raise RefusedError(f"larger than the {LARGEST} bytes an object may have", "RequestEntityTooLarge", 413)
-    if len(others) >= MOST_FILES:
-        raise RefusedError(f"exceeded quota: {MOST_FILES} objects are the most (delete some)", "Forbidden", 403)
-    if sum(others.values()) + size > MOST_BYTES:
-        raise RefusedError(f"exceeded quota: {MOST_BYTES >> 20} MiB are the most (delete some)", "Forbidden", 403)
+    if size > MAX_SUBMISSION_BYTES:
+        message = f"larger than the {MAX_SUBMISSION_BYTES} bytes an object may have"
+        raise RefusedError(message, "RequestEntityTooLarge", 413)
+    if len(others) >= MAX_FILES:
+        raise RefusedError(f"exceeded quota: {MAX_FILES} objects are the most (delete some)", "Forbidden", 403)
+    if sum(others.values()) + size > MAX_BYTES:
+        raise RefusedError(f"exceeded quota: {MAX_BYTES >> 20} MiB are the most (delete some)", "Forbidden", 403)
 
 
 def check_immutable(before: bytes | None, after: bytes) -> None:
@@ -176,6 +182,6 @@ def check_immutable(before: bytes | None, after: bytes) -> None:
     try:
         old = orjson.loads(before)
     except orjson.JSONDecodeError:
-        return  # written by hand: what it is, is not certain
+        return  # it was written by hand, and may be anything
     if isinstance(old, dict) and old.get("immutable") is True:
         raise RefusedError("data: Forbidden: field is immutable when `immutable` is set (delete the object first)")

@@ -1,4 +1,4 @@
-"""The pods of a document from the static pod URL: one Pod or one PodList (pods.md 1.4). Pure."""
+"""Reads the pods of a document from the static pod URL, which is one Pod or one PodList (pods.md 1.4). Pure."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +8,12 @@ from services.sources.core.yaml_document import read_document
 from shared.model.objects import Object
 from shared.podspec.static_pod import InvalidPod
 
-MOST_PODS = 1_000  # of one document
+MAX_PODS = 1_000  # of one document
 
 
 def pods_of(content: bytes, make_pod: Callable[[Any], Object]) -> tuple[Object, ...]:
-    """The pods, in the document's order; none for zero bytes. One pod that is invalid refuses the document.
-
-    Raises InvalidPod, UnreadableManifestError.
-    """
+    """Return the pods in the document's order; none for zero bytes. Raises UnreadableManifestError, and InvalidPod if
+    one of the pods is invalid."""
     if not content:
         return ()
     document = read_document(content)
@@ -24,8 +22,8 @@ def pods_of(content: bytes, make_pod: Callable[[Any], Object]) -> tuple[Object, 
     items = [] if document.get("items") is None else document["items"]
     if not isinstance(items, list):
         raise InvalidPod("invalid pod list: items is not a list")
-    if len(items) > MOST_PODS:
-        raise InvalidPod(f"invalid pod list: it has {len(items)} pods, {MOST_PODS} are the most")
+    if len(items) > MAX_PODS:
+        raise InvalidPod(f"invalid pod list: it has {len(items)} pods, {MAX_PODS} are the most")
     return tuple(_item(number, item, make_pod) for number, item in enumerate(items))
 
 
@@ -37,7 +35,7 @@ def _item(number: int, item: Any, make_pod: Callable[[Any], Object]) -> Object:
 
 
 def shown_url(url: str) -> str:
-    """The URL for logs: without user, password and query, which may be secrets; "" for what is not a URL."""
+    """Return the URL for logs, without user, password and query, which may be secrets; "" for an invalid URL."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]

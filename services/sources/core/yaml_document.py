@@ -1,4 +1,4 @@
-"""YAML and JSON manifests to plain JSON values, one document a file, within the kubelet's limit of size. Pure."""
+"""Decodes YAML and JSON manifests, one document in each file, within the kubelet's limit of size. Pure."""
 
 from typing import Any
 
@@ -17,10 +17,10 @@ class UnreadableManifestError(Exception):
 
 
 def read_document(content: bytes) -> Any:
-    """The one document in a manifest, as JSON values. Empty further documents are passed over.
+    """Return the one document of a manifest as JSON values. Further documents are ignored if they are empty.
 
-    Takes seconds for the largest ones. Raises UnreadableManifestError: too large, not YAML, more than one document,
-    values JSON does not have.
+    It takes seconds for the largest manifests. Raises UnreadableManifestError where the manifest is too large, is not
+    YAML, or has more than one document or values that JSON does not have.
     """
     if len(content) > MAX_BYTES:
         raise UnreadableManifestError(f"larger than the {MAX_BYTES // (1024 * 1024)} MiB a manifest may have")
@@ -30,7 +30,7 @@ def read_document(content: bytes) -> Any:
         try:
             document = orjson.loads(content)
         except orjson.JSONDecodeError:
-            pass  # a YAML flow mapping, or broken: YAML's message names the line
+            pass  # it may be a YAML flow mapping, and if it is invalid, YAML's error names the line
         else:
             _check_size(document)
             return document

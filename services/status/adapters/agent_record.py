@@ -1,4 +1,4 @@
-"""What status keeps on disk about the present start of the agent, and which allocatable amounts it set itself.
+"""Keeps on disk what status did in the present start of the agent, and which allocatable amounts it set itself.
 
 A restart of this process alone is no start of the agent: what was done under the same supervisord counts as done.
 """
@@ -17,22 +17,23 @@ AGENT = "agent"  # the key of the record
 
 @dataclass(frozen=True, kw_only=True)
 class AgentFacts:
-    """`generation`: the supervisord of this start, "" = not known: then each process is a start of its own."""
+    """The facts about the present start of the agent. `generation`: its supervisord, "" = not known: then each process
+    counts as a start of its own."""
 
     generation: str = ""
     registered: bool = False  # our Node was created or found, and its status written, in this start
-    # Of this start, seconds of CLOCK_MONOTONIC, 0 = not yet: the first try to create our Node, its creation by us, and
-    # when the API server first had it as Ready.
+    # Moments of this start in seconds of CLOCK_MONOTONIC, 0 = not yet: the first try to create our Node, its creation
+    # by us, and when the API server first had it as Ready.
     registering_at: float = 0.0
     created_at: float = 0.0
     ready_at: float = 0.0
     unschedulable: bool = False  # the Node was last seen cordoned
-    csi_drivers: tuple[str, ...] = ()  # that were registered in this start, and whose entries are not removed since
+    csi_drivers: tuple[str, ...] = ()  # drivers that were registered in this start and whose entries are not removed
     allocatable: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> quantities we set
 
 
 class AgentRecord:
-    """Holds the facts in memory and saves each change before it returns. `load` comes first."""
+    """Holds the facts in memory and saves each change before it returns. Call `load` first."""
 
     def __init__(self, records: Checkpoint, generation: str) -> None:
         self._records = records
@@ -40,7 +41,8 @@ class AgentRecord:
         self.facts = AgentFacts(generation=generation)
 
     async def load(self) -> bool:
-        """Read the record; whether it is of this start of the agent. What outlives a start is kept in any case."""
+        """Read the record, and return whether it is of this start of the agent. The allocatable amounts are kept in any
+        case."""
         try:
             saved = (await asyncio.to_thread(self._records.load_all)).get(AGENT, {})
         except OSError as error:
@@ -61,7 +63,7 @@ class AgentRecord:
         return True
 
     async def note(self, **changes: Any) -> None:
-        """Change facts and save them, if they differ. A record that cannot be saved is a log line."""
+        """Change facts and save them, if they differ. If they cannot be saved, that is logged."""
         changed = replace(self.facts, **changes)
         if changed != self.facts:
             self.facts = changed

@@ -1,6 +1,6 @@
-"""The clients through which status writes to the API server, so that none of them can hold up a more urgent one.
+"""Defines the clients through which status writes to the API server, so that none can delay a more urgent one.
 
-In order of urgency: the lease and the node's status, pod statuses, tokens, events; reviews for strangers beside them.
+In order of urgency they are: the lease and the node's status, pod statuses, tokens, reviews, and events.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,11 @@ from shared.kube.interface import ApiClient
 
 @dataclass(frozen=True)
 class Clients:
-    """The kubelet's three clients (config.md 6.1), and what the other processes ask for apart from them.
-    Each has its own connections. `kube`, `tokens`, `reviews` and `token_reviews` have one rate limit, the share of
-    status in kubeAPIQPS and kubeAPIBurst (`shared.kube.rate_share`), and pass it in this order."""
+    """The kubelet's three clients (config.md 6.1), and those for requests of other processes.
+
+    Each has its own connections. `kube`, `tokens`, `reviews` and `token_reviews` share one rate limit, the share of
+    status in kubeAPIQPS and kubeAPIBurst (`shared.kube.rate_share`), and pass it in this order.
+    """
 
     heartbeat: ApiClient  # node status and lease: no rate limit, a short time limit
     kube: ApiClient  # pods and mirror pods

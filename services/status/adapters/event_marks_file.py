@@ -1,4 +1,4 @@
-"""The file in the run directory with the events that were recorded, and how often: on a tmpfs, it may be lost."""
+"""Reads and writes the file that lists which events were recorded, and how often. It is on a tmpfs and may be lost."""
 
 import logging
 from pathlib import Path
@@ -15,14 +15,14 @@ _VERSION = 1
 
 
 class EventMarksFile:
-    """`<run dir>/events/recorded.json`. Blocks for as long as a tmpfs does."""
+    """The file `<run dir>/events/recorded.json`. Its methods block for as long as a tmpfs does."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / "events" / "recorded.json"
         self._failed = ""
 
     def read(self) -> tuple[Any, Any]:
-        """What was last written: the marks and the counts, None where there is nothing of use."""
+        """Return the marks and the counts that were last written, None where there are none that can be used."""
         try:
             remove_unfinished(self._path)
             record = orjson.loads(self._path.read_bytes())
@@ -32,7 +32,7 @@ class EventMarksFile:
             log.warning("%s cannot be read: %s; some events may be sent again", self._path, _why(error))
             return None, None
         version = record.get("version") if isinstance(record, dict) else None
-        if not isinstance(version, int) or version < _VERSION:  # of a newer one, what is understood is used
+        if not isinstance(version, int) or version < _VERSION:  # the known fields of a newer version are used
             return None, None
         return record.get("recorded"), record.get("counted")
 

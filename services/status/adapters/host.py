@@ -1,4 +1,4 @@
-"""Reads the facts of machine and network for the Node: files, the resolver, the routing table. Sends nothing."""
+"""Reads facts of machine and network for the Node, from files, the resolver and the routing table. Sends nothing."""
 
 import asyncio
 import os
@@ -22,42 +22,43 @@ _OS_RELEASES = ("etc/os-release", "usr/lib/os-release")
 
 
 class Host(Protocol):
-    """The machine as the Node shows it."""
+    """Reads the facts of the machine that the Node shows."""
 
     async def machine(self) -> MachineFacts:
         """Return the facts that do not change while the process runs."""
         ...
 
     async def network(self, name: str) -> HostNetwork:
-        """The addresses now; `name` is looked up unless it is "". May take as long as the resolver does."""
+        """Return the present addresses; `name` is looked up unless it is "". It may take as long as the resolver."""
         ...
 
     async def devices(self) -> frozenset[str]:
-        """The resources that the device plugin checkpoint names now."""
+        """Return the resources that the device plugin checkpoint names now."""
         ...
 
 
 class LocalHost:
-    """The machine we run on."""
+    """Reads the facts of the machine that this process runs on."""
 
     def __init__(self) -> None:
         self._devices = DeviceCheckpoint()
 
     async def machine(self) -> MachineFacts:
-        """Read from files."""
+        """Read the machine's facts from files."""
         return await asyncio.to_thread(read_machine, Path("/"))
 
     async def network(self, name: str) -> HostNetwork:
-        """Read from the kernel's tables and the resolver."""
+        """Read the addresses from the kernel's tables and the resolver."""
         return await asyncio.to_thread(_network, name)
 
     async def devices(self) -> frozenset[str]:
-        """Read from the checkpoint, where it has changed."""
+        """Read the resources from the checkpoint, if it has changed."""
         return await asyncio.to_thread(self._devices.resources)
 
 
 def read_machine(root: Path) -> MachineFacts:
-    """The facts below `root`; those that cannot be read are empty (node.md 1.6, nodeInfo sources)."""
+    """Return the facts of the machine whose root directory is `root`; those that cannot be read are empty (node.md 1.6,
+    nodeInfo sources)."""
     return MachineFacts(
         machine_id=_first(root, _MACHINE_IDS),
         system_uuid=_first(root, _SYSTEM_UUIDS),
@@ -70,19 +71,20 @@ def read_machine(root: Path) -> MachineFacts:
 
 
 def assigned_addresses(root: Path) -> frozenset[str]:
-    """The addresses of the host's interfaces, from the kernel's tables below `root`; IPv6 in the shortest form."""
-    found = set()
+    """Return the addresses of the host's interfaces, from the kernel's tables below `root`; IPv6 in the shortest
+    form."""
+    addresses = set()
     address = ""
     for line in _text(root / "proc/net/fib_trie").splitlines():
         if leaf := re.match(r"\s*\|-- (\S+)", line):
             address = leaf[1]
         elif line.strip() == "/32 host LOCAL":
-            found.add(address)
+            addresses.add(address)
     for line in _text(root / "proc/net/if_inet6").splitlines():
         digits = line.split(" ", 1)[0]
         if len(digits) == 32:
-            found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
-    return frozenset(found)
+            addresses.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return frozenset(addresses)
 
 
 def _network(name: str) -> HostNetwork:

@@ -1,7 +1,7 @@
-"""Holds the requests of status back in an outage of the API server, except those of the heartbeat.
+"""Lets the requests of status fail at once in an outage of the API server, except those of the heartbeat.
 
-The lease and the node's status are written every ten seconds whatever happens, as by the kubelet: they notice the
-return of the API server, so nothing else has to ask for it. An outage is a failure of the network, not a slow answer.
+The lease and the node's status are written every ten seconds whatever happens, as by the kubelet. They detect when the
+API server is back, so no other request has to try. An outage is a failure of the network, not a slow answer.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -17,8 +17,9 @@ from shared.model.objects import Object
 T = TypeVar("T")
 
 
-def gated(clients: Clients) -> Clients:
-    """The same clients; in an outage that the heartbeat's has noticed, the others fail at once with its error."""
+def gate_clients(clients: Clients) -> Clients:
+    """Return the clients behind a gate: in an outage that the heartbeat client has noticed, the others fail at once
+    with its error."""
     outage = Outage()
 
     def behind(client: ApiClient) -> GatedClient:
@@ -36,42 +37,43 @@ def gated(clients: Clients) -> Clients:
 
 
 class GatedClient:
-    """An `ApiClient` that notes which requests an outage failed. One of the heartbeat is sent all the same."""
+    """An `ApiClient` that notes whether requests reach the API server. In an outage it sends only those of the
+    heartbeat."""
 
     def __init__(self, client: ApiClient, outage: Outage, *, is_heartbeat: bool = False) -> None:
         self._client, self._outage, self._is_heartbeat = client, outage, is_heartbeat
 
     @property
     def shares_watches(self) -> bool:
-        """Watches share connections."""
+        """Return whether watches share connections."""
         return self._client.shares_watches
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
-        """GET, as `ApiClient` has it."""
+        """Send a GET, as `ApiClient.get` does."""
         return await self._send(lambda: self._client.get(path, query, timeout=timeout))
 
     async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
-        """POST, as `ApiClient` has it."""
+        """Send a POST, as `ApiClient.create` does."""
         return await self._send(lambda: self._client.create(path, body, timeout=timeout))
 
     async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
-        """PUT, as `ApiClient` has it."""
+        """Send a PUT, as `ApiClient.update` does."""
         return await self._send(lambda: self._client.update(path, body, timeout=timeout))
 
     async def patch(
         self, path: str, body: Any, kind: PatchType = PatchType.STRATEGIC, *, timeout: float | None = None
     ) -> Object:
-        """PATCH, as `ApiClient` has it."""
+        """Send a PATCH, as `ApiClient.patch` does."""
         return await self._send(lambda: self._client.patch(path, body, kind, timeout=timeout))
 
     async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
-        """DELETE, as `ApiClient` has it."""
+        """Send a DELETE, as `ApiClient.delete` does."""
         return await self._send(lambda: self._client.delete(path, options, timeout=timeout))
 
     def watch(
         self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Watch, as `ApiClient` has it; status watches nothing, so nothing is held back here."""
+        """Watch as `ApiClient.watch` does, without a gate: status watches nothing."""
         return self._client.watch(path, query, timeout=timeout, answer_timeout=answer_timeout)
 
     async def drop_connections(self) -> None:
@@ -79,7 +81,7 @@ class GatedClient:
         await self._client.drop_connections()
 
     async def close(self) -> None:
-        """Close everything."""
+        """Close all connections of the client."""
         await self._client.close()
 
     async def _send(self, request: Callable[[], Awaitable[T]]) -> T:

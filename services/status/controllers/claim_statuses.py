@@ -1,18 +1,18 @@
-"""Patches of the status of PersistentVolumeClaims, which volume requests when it expands their volumes (volumes.md
-17)."""
+"""Patches the status of PersistentVolumeClaims when volume requests it for an expansion (volumes.md 17)."""
 
 from bus.messages.status import PatchClaimStatus, PatchedClaim
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from shared.kube import paths
 from shared.kube.interface import WRITE_TIMEOUT, ApiError, PatchType
+from shared.model.fields import dictionary
 from shared.model.objects import Object
 
-_PENDING = 100  # at once; what comes beyond is refused at once
+_MAX_PENDING = 100  # requests at the same time; further ones are refused at once
 
 
 class ClaimStatuses:
-    """Answers PatchClaimStatus. A patch is made at most once: the caller knows what follows from a failure."""
+    """Answers PatchClaimStatus. Each request is sent at most once: the caller decides what follows from a failure."""
 
     def __init__(self, context: Context, clients: Clients | None) -> None:
         self._clients, self._pending = clients, 0
@@ -21,7 +21,7 @@ class ClaimStatuses:
     async def _patch(self, request: PatchClaimStatus) -> PatchedClaim:
         if self._clients is None:
             return PatchedClaim(error="the node has no API server whose claims it could update")
-        if self._pending >= _PENDING:
+        if self._pending >= _MAX_PENDING:
             return PatchedClaim(error=f"{self._pending} PatchClaimStatus are pending already")
         path = f"{paths.persistent_volume_claim(request.namespace, request.name)}/status"
         body: Object = {"metadata": {"resourceVersion": request.resource_version}, "status": request.status}
@@ -32,6 +32,5 @@ class ClaimStatuses:
             return PatchedClaim(error=str(error))
         finally:
             self._pending -= 1
-        metadata = patched.get("metadata")
-        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
+        version = dictionary(patched.get("metadata")).get("resourceVersion")
         return PatchedClaim(resource_version=str(version or ""))

@@ -1,6 +1,6 @@
-"""Our CSINode, and what CSI drivers add to our Node: created at the start, and written when a driver comes or goes.
+"""Keeps our CSINode, and what CSI drivers add to our Node: creates it, and writes it when drivers come and go.
 
-A task of its own: the lease and the node's status wait for none of its requests (volumes.md 14.2).
+It runs as a task of its own, so that the lease and the node's status wait for none of its requests (volumes.md 14.2).
 """
 
 import asyncio
@@ -34,7 +34,8 @@ TROUBLE = "CSINode"
 
 
 class CsiNodeReconciler:
-    """`owned_by` gets the uid of our Node, without which nothing is written. `agent` is loaded before that."""
+    """Writes the CSINode. `owned_by` sets the uid of our Node, without which nothing is written; `agent` must be loaded
+    before that."""
 
     def __init__(self, context: Context, clients: Clients, agent: AgentRecord) -> None:
         self._bus, self._client, self._name = context.bus, clients.kube, context.config.node_name
@@ -46,12 +47,12 @@ class CsiNodeReconciler:
         self._trouble: str | None = None
 
     def owned_by(self, uid: str) -> None:
-        """Our Node has this uid now."""
+        """Set the uid that our Node has now."""
         self._uid = uid
         self._changed.set()
 
     async def run(self) -> None:
-        """Write what differs after each change, until cancelled; a request that fails is tried again."""
+        """Write the differences after each change, until cancelled; a request that fails is tried again."""
         failures = 0
         while True:
             self._changed.clear()
@@ -77,10 +78,10 @@ class CsiNodeReconciler:
         self._changed.set()
 
     async def _write(self) -> str | None:
-        """Make Node and CSINode what the drivers require; return a trouble, or None. Raises ApiError."""
+        """Write what the drivers require into Node and CSINode; return a trouble, or None. Raises ApiError."""
         node = await self._client.get(paths.node(self._name), timeout=READ_TIMEOUT)
         if objects.uid(node) != self._uid:
-            return None  # the new Node's uid is on its way here
+            return None  # a new Node was registered, and `owned_by` will be called with its uid
         plugins = self._plugins.state.values()
         drivers = {plugin.name: plugin.csi for plugin in plugins if plugin.csi is not None}
         collided = collisions(node, drivers)
@@ -95,8 +96,8 @@ class CsiNodeReconciler:
         return "; ".join(lines) or None
 
     async def _deregistered(self, registered: set[str]) -> frozenset[str]:
-        """The drivers to take away. What was registered is saved before it is written, so that a driver that goes while
-        this process is restarted is taken away, too."""
+        """Return the drivers whose entries are to be removed. Registered drivers are saved before they are written, so
+        that the entry of a driver that goes while this process is restarted is removed, too."""
         known = set(self._agent.facts.csi_drivers) | registered
         await self._agent.note(csi_drivers=tuple(sorted(known)))
         is_all = self._plugins.complete and not self._plugins.stale
@@ -113,7 +114,7 @@ class CsiNodeReconciler:
         if found is not None and is_of_another_node(found, self._uid):
             log.info("the CSINode belongs to an earlier Node: it is created again")
             options = {"preconditions": {"uid": objects.uid(found)}}
-            with contextlib.suppress(ApiStatusError):  # it is gone, or another one: the next step finds out
+            with contextlib.suppress(ApiStatusError):  # it may be gone, or be another one by now; the create shows it
                 await self._client.delete(path, options, timeout=WRITE_TIMEOUT)
             found = None
         if found is None:

@@ -15,20 +15,20 @@ from services.status.controllers.event_sink import EventSink
 from services.status.core.event_log import EventLog
 from shared.time.timestamps import rfc3339_micro
 
-OVERLAP = 60.0  # seconds before the start: Events since then are logged, as no earlier process may have run then
+OVERLAP = 60.0  # seconds before the start whose Events are logged, because perhaps no earlier process ran then
 
 log = logging.getLogger(__name__)
 
 
 class EventHandler(Protocol):
-    """Takes an Event of `writer`. `is_new`: it came after this process was first in sync with the stream."""
+    """Receives an Event of `writer`. `is_new`: it arrived after this process was first in sync with the stream."""
 
     def __call__(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None: ...
 
 
 def follow_events(bus: Bus, writer: str, take: EventHandler) -> None:
-    """Call before the bus is started."""
-    is_new = False  # the first snapshot comes before the first notice that we are in sync
+    """Call `take` with each Event of `writer`. Call this before the bus is started."""
+    is_new = False  # the first snapshot arrives before the first notice that we are in sync
 
     def on_change(change: Change[KubeEvent]) -> None:
         nonlocal is_new
@@ -42,7 +42,8 @@ def follow_events(bus: Bus, writer: str, take: EventHandler) -> None:
 
 
 class EventIntake:
-    """Owns `events/status`. `sink` None = there is no API server. Create it before the bus starts."""
+    """Collects the Events of all services, and owns `events/status`. `sink` None = there is no API server. Create it
+    before the bus starts."""
 
     def __init__(self, context: Context, sink: EventSink | None) -> None:
         bus, clock = context.bus, context.clock
@@ -50,7 +51,7 @@ class EventIntake:
         self._recorder = EventRecorder(bus.own(events_of("status")), clock)
         self._log = EventLog(since=rfc3339_micro(clock.wall() - OVERLAP))
         for service in SERVICES:
-            if service != "status":  # our own are taken as they are recorded
+            if service != "status":  # our own Events are taken when they are recorded
                 follow_events(bus, service, self._take)
 
     def record_node_event(self, reason: str, message: str, kind: str = "Normal") -> None:

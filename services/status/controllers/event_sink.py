@@ -1,8 +1,8 @@
-"""Events on their way to the API server: correlated, queued, sent one at a time; they never hold up anything else.
+"""Sends Events to the API server: correlates them, queues them and sends one at a time (pods.md 13.1).
 
-pods.md 13.1. What a process leaves unsent is on the writers' streams, and the next one sends it under
-the same names: a request that was repeated finds its object there, or counts it to where it is counted already. What
-happens again after a restart counts up the object of before, also where the streams no longer show that.
+Events that a process has not sent are still on the writers' streams, and the next process sends them under the same
+names: a repeated create finds its object, and a repeated patch writes the same count. An Event that happens again after
+a restart raises the count of the same object, also if the streams no longer contain the first one.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-PERIOD = 8.0  # seconds from one try to the next while the API server is away: all is well again within ten
-SHORTEST_PAUSE = 1.0  # seconds, after a try that took long itself
-GATHERING = 1.0  # seconds at the start in which the streams come in: their events are taken in the order of their times
-OLDEST = 3600.0  # seconds: an API server keeps events no longer either
-INTAKE = 5000  # events that came in one turn of the loop
+PERIOD = 8.0  # seconds from one try to the next while the API server is away, so that sending resumes within ten
+MIN_PAUSE_SECONDS = 1.0  # between two tries, also if the first one took long
+GATHERING = 1.0  # seconds at the start after which the streams have arrived; their events are then taken in time order
+MAX_AGE_SECONDS = 3600.0  # an API server keeps events for an hour, too
+MAX_INTAKE = 5000  # events that arrive in one turn of the loop
 SAVING = 1.0  # seconds between two writes of the marks
 
 
@@ -51,7 +51,8 @@ class _QueuedEvent:
 
 
 class EventSink:
-    """Takes events by `offer`, which never waits. `chance`: a number of [0, 1) for the first pause."""
+    """Sends the events that `offer` receives; `offer` never waits. `chance`: returns a number in [0, 1) for the first
+    pause."""
 
     def __init__(
         self,
@@ -74,18 +75,18 @@ class EventSink:
         self._refused_with: tuple[int, str] | None = None
 
     def offer(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None:
-        """An event of this writer; one that was recorded before is recognized by (writer, key, event).
+        """Take an event of this writer. One that was recorded before is recognized by (writer, key, event).
 
-        `is_new`: it came after the start of this process and is not old, whatever its time is since a clock was set.
+        `is_new`: it arrived after the start of this process, so it is not old even if a changed clock makes it look so.
         """
-        if len(self._intake) >= INTAKE:
+        if len(self._intake) >= MAX_INTAKE:
             self._overflows()
             return
         self._intake.append(_QueuedEvent(writer, key, event, is_new))
         self._came.set()
 
     async def run(self) -> None:
-        """Until cancelled; may be run again after a failure."""
+        """Send events until cancelled. It may be run again after a failure."""
         if not self._marks_read:
             marks, counts = await asyncio.to_thread(self._file.read)
             self._marks, self._counts = EventMarks(marks), EventCounts(counts)
@@ -115,7 +116,7 @@ class EventSink:
             return
         done_before = action is EventAction.DONE_BEFORE
         correlated = self._correlator.correlate(event, name_of(event, identity, when), when, done_before=done_before)
-        if done_before:  # it was only to be counted
+        if done_before:  # the earlier process has written it; it only has to be counted
             if not correlated.counted_before:
                 self._counts.add(correlated.key, correlated.recorded, 1)
             return
@@ -127,7 +128,7 @@ class EventSink:
             occurrences=((writer, identity),),
             correlated=correlated,
         )
-        if correlated.is_spam or (not offered.is_new and now - when > OLDEST):
+        if correlated.is_spam or (not offered.is_new and now - when > MAX_AGE_SECONDS):
             self._done(write)
         elif self._queue.add(write):
             self._queued.set()
@@ -146,10 +147,11 @@ class EventSink:
             began = self._clock.monotonic()
             wait = await self._attempt(write)
             if wait is not None:
-                await asyncio.sleep(max(began + wait - self._clock.monotonic(), SHORTEST_PAUSE))
+                await asyncio.sleep(max(began + wait - self._clock.monotonic(), MIN_PAUSE_SECONDS))
 
     async def _attempt(self, write: EventWrite) -> float | None:
-        """Write it, or give it up; seconds from the beginning of this try to the next one, None = go on at once."""
+        """Write the Event, or give it up. Return the seconds from the beginning of this try to the next one, None = the
+        next Event can be sent at once."""
         try:
             await self._write(write)
         except ApiStatusError as error:
@@ -164,7 +166,7 @@ class EventSink:
                 self._away = True
                 log.warning("events wait until the API server answers: %s", error)
             return self._brought_back(write, error, wait)
-        except Exception as error:  # unexpected: the other Events continue
+        except Exception as error:  # a programming error with one Event does not stop the others
             log.error("event %s/%s cannot be sent: %s", write.namespace, write.name, type(error).__name__)
         else:
             self._answered()
@@ -173,7 +175,8 @@ class EventSink:
         return None
 
     async def _write(self, write: EventWrite) -> None:
-        """Raises ApiError. An object that is not as we thought, there or not there, is written the other way."""
+        """Create or patch the Event. An object that exists unexpectedly is patched, and one that is missing is created.
+        Raises ApiError."""
         if write.is_new:
             try:
                 await self._create(write)
@@ -202,7 +205,7 @@ class EventSink:
         return wait
 
     def _refused(self, write: EventWrite, error: ApiStatusError) -> None:
-        """Logged when the API server begins to refuse, not once per event."""
+        """Drop an Event that the API server refuses, and log the first of several refusals."""
         kind = (error.code, error.reason)
         quiet = is_namespace_gone(error) or self._refused_with == kind
         if not is_namespace_gone(error):
@@ -241,6 +244,6 @@ class EventSink:
 
 
 def _order(offered: _QueuedEvent, now: float) -> tuple[float, str, int]:
-    """When, writer, number: a snapshot lists a stream's keys as words."""
+    """Return time, writer and number of an event, by which events are sorted: a snapshot lists keys in text order."""
     number = int(offered.key) if offered.key.isdecimal() else 0
     return time_of(offered.event, now), offered.writer, number

@@ -1,4 +1,4 @@
-"""The node's Lease, renewed whatever else happens: its own task, on the client without a rate limit (node.md 2)."""
+"""Renews the node's Lease in a task of its own, through the client without a rate limit (node.md 2)."""
 
 import asyncio
 import contextlib
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS = 5  # of one renewal, without a pause
 RETRIES = Backoff(initial=0.2, cap=7.0)  # between tries to find or create the Lease
-SHORTEST_PAUSE = 1.0  # seconds between two renewals
+MIN_PAUSE_SECONDS = 1.0  # seconds between two renewals
 TROUBLE = "lease"  # also the loop whose progress is the time of the last renewal
 
 
 class Lease:
-    """Renews the Lease every quarter of its duration. `chance`: a number of [0, 1) for the jitter."""
+    """Renews the Lease every quarter of its duration. `chance` returns a number in [0, 1) for the jitter."""
 
     def __init__(self, context: Context, clients: Clients, *, chance: Callable[[], float] = random.random) -> None:
         self._bus, self._clock = context.bus, context.clock
@@ -42,7 +42,7 @@ class Lease:
         self._bus.follow(NODE_OBJECT, self._on_node)
 
     def owned_by(self, uid: str) -> None:
-        """The Node has this uid now: the Lease gets it at once."""
+        """Set the uid that the Node has now; the Lease gets it at once."""
         if uid and uid != self._owner_uid:
             self._owner_uid = uid
             self._owner_known.set()
@@ -54,10 +54,11 @@ class Lease:
             self._owner_known.clear()
             began = self._clock.monotonic()
             await self._renew()
-            # From one beginning to the next: a server that takes its time must not make the Lease old.
+            # The interval is from the beginning of one renewal to that of the next, so that a slow API server does not
+            # let the Lease expire.
             due = began + interval * (1 + JITTER * self._chance())
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(due - self._clock.monotonic(), SHORTEST_PAUSE)):
+                async with asyncio.timeout(max(due - self._clock.monotonic(), MIN_PAUSE_SECONDS)):
                     await self._owner_known.wait()
 
     def _on_node(self, change: Change[NodeObject]) -> None:
@@ -75,7 +76,7 @@ class Lease:
             await self._updated(found)
 
     async def _updated(self, lease: Object) -> bool:
-        """Write this moment into the Lease; False when it did not work out in five tries."""
+        """Write the present moment into the Lease; return False if five tries failed."""
         for attempt in range(ATTEMPTS):
             owner = self._owner_uid or ("" if has_owner(lease) else await self._looked_up_owner())
             try:
@@ -95,8 +96,8 @@ class Lease:
         return False
 
     async def _ensured(self) -> Object | None:
-        """The Lease as it is, to be renewed; None when there is nothing more to do in this turn: it was created, or
-        cannot be as long as there is no Node that owns it. Tries until the API server answers."""
+        """Return the Lease that is to be renewed, or create it. Return None if nothing more is to be done in this turn:
+        it was created, or cannot be created before its Node exists. Tries until the API server answers."""
         failures = 0
         while True:
             try:
@@ -124,7 +125,7 @@ class Lease:
             self._renewed(await self._client.create(paths.LEASES, lease))
 
     async def _looked_up_owner(self) -> str:
-        """The Node's uid as the API server knows it; "" when there is no Node, or no answer."""
+        """Return the Node's uid from the API server; "" when there is no Node, or no answer."""
         try:
             return objects.uid(await self._client.get(paths.node(self._name), timeout=self._read_timeout))
         except ApiError:
@@ -132,7 +133,7 @@ class Lease:
 
     def _renewed(self, lease: Object) -> None:
         self._cached = lease
-        self._bus.progress(TROUBLE)  # the beat carries when: `bulkhead status` shows the age of the lease
+        self._bus.progress(TROUBLE)  # the beat contains the moment, and `bulkhead status` shows the age of the lease
         if self._trouble:
             log.info("the lease is renewed again")
             self._trouble = ""

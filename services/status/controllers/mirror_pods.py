@@ -1,4 +1,4 @@
-"""Mirror pods: created, replaced and deleted so that the API server shows every static pod (pods.md 2)."""
+"""Creates, replaces and deletes mirror pods, so that the API server shows every static pod (pods.md 2)."""
 
 import logging
 
@@ -23,29 +23,33 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-_WATCH_SECONDS = 10.0  # within which the watch shows what we have done
+_WATCH_SECONDS = 10.0  # within which the watch shows the effect of our request
 
 
 class MirrorPods:
-    """One full name at a time (`services.status.controllers.request_workers`)."""
+    """Brings mirror pods up to date, for each full name one request at a time
+    (`services.status.controllers.request_workers`)."""
 
     def __init__(self, client: ApiClient, clock: Clock, followed: PodStreams, node_name: str) -> None:
         self._client, self._clock, self._followed, self._node_name = client, clock, followed, node_name
-        self._unseen: dict[str, float] = {}  # full name -> when what we did is looked at again if nothing shows it
+        self._unseen: dict[
+            str, float
+        ] = {}  # full name -> when it is compared again although no watch showed our change
 
     def keys(self) -> set[str]:
-        """Full names there may be something to do for."""
+        """Return the full names for which there may be something to do."""
         followed = self._followed
         named = {full_name(pod.pod) for pod in followed.desired.state.values() if pod.source in STATIC_SOURCES}
         taken = {f"{p.name}_{p.namespace}" for p in followed.admitted.state.values() if p.source in STATIC_SOURCES}
         return {*named, *taken, *followed.mirrors.state}
 
     def shown(self, key: str) -> None:
-        """The mirror pod changed."""
+        """Note that the watch has shown a change of the mirror pod."""
         self._unseen.pop(key, None)
 
     async def bring_up_to_date(self, key: str) -> bool:
-        """Whether the API server was asked; raises ApiError."""
+        """Create, replace or delete the mirror pod if that is due; return whether a request was sent. Raises
+        ApiError."""
         followed = self._followed
         if self._clock.monotonic() < self._unseen.get(key, 0.0) or not followed.mirrors_are_all:
             return False
@@ -75,7 +79,7 @@ class MirrorPods:
         return True
 
     def _expect(self, key: str) -> None:
-        """Before the request: the watch may show what it did before the answer is here."""
+        """Note a request before it is sent, because the watch may show its effect before its answer arrives."""
         self._unseen[key] = self._clock.monotonic() + _WATCH_SECONDS
 
     async def _delete(self, mirror: MirrorPod) -> None:
@@ -100,7 +104,7 @@ class MirrorPods:
             try:
                 found = await self._client.get(paths.pod(namespace, name), timeout=READ_TIMEOUT)
             except ApiStatusError as unreadable:
-                raise (taken if unreadable.unrelated else unreadable) from error  # a pod that is not of this node
+                raise (taken if unreadable.unrelated else unreadable) from error  # unrelated: a pod of another node
             if annotations(found).get(MIRROR) != static.hash or found["metadata"].get("deletionTimestamp"):
                 raise taken from error
             return

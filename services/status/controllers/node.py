@@ -1,4 +1,4 @@
-"""Our Node in the API server: registered, and its status written whenever it changed or is due (node.md 1.1-1.5)."""
+"""Registers our Node in the API server, and writes its status whenever it changed or is due (node.md 1.1-1.5)."""
 
 import asyncio
 import contextlib
@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 
 FACTS_TIMEOUT = 5.0  # seconds: facts that have not arrived by then are left out of the first status
 NETWORK_TIMEOUT = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
-RETRY = 10.0  # seconds after a sync of which no try worked, if a period is longer
+RETRY = 10.0  # seconds until the next sync after one whose tries all failed, unless a period is shorter
 TROUBLE = "node status"
 
 
 class Node:
-    """Writes our Node. `on_uid` gets the uid of the Node; `chance` gives numbers of [0, 1)."""
+    """Writes our Node. `on_uid` receives the uid of the Node; `chance` returns numbers in [0, 1)."""
 
     def __init__(
         self,
@@ -90,11 +90,11 @@ class Node:
         self._schedule = ReportSchedule(self._config.node_status_report_frequency)
         self._uid = ""
         self._reconciled = False  # the Node of this uid was corrected once by this process
-        self._is_read = False  # it was read by this process itself since volumes were published
+        self._is_read = False  # this process itself has read the Node since volumes were published
         self._shown: Object = {}  # the newest Node of the stream
-        self._returned: Object | None = None  # by our last write, until the stream is as far
-        self._residue: Object = {}  # what the API server did not take of our last write
-        self._lacks_config = False  # the API server does not keep status.config; it was logged
+        self._returned: Object | None = None  # the Node that our last write returned, until the stream shows it
+        self._residue: Object = {}  # the part of our last write that the API server did not store
+        self._lacks_config = False  # the API server does not store status.config, which was logged
         self._prompt = 0  # syncs in a row that did not wait for their period
         self._urgent, self._facts_changed = asyncio.Event(), asyncio.Event()
         self._trouble: str | None = None
@@ -117,7 +117,7 @@ class Node:
 
     def _on_object(self, change: Change[NodeObject]) -> None:
         match change:
-            case Put(_, value) if is_newer(self._shown, value.node):  # the store went back: our last write is lost, too
+            case Put(_, value) if is_newer(self._shown, value.node):  # etcd was restored, and our last write is lost
                 self._shown, self._returned = value.node, None
                 self._now()
                 return
@@ -143,7 +143,7 @@ class Node:
 
     async def _pause(self, worked: bool) -> None:
         period = self._config.node_status_update_frequency * (1 + SYNC_JITTER * self._chance())
-        if self._prompt >= PROMPT_WRITES:  # something flaps: let it have its period
+        if self._prompt >= PROMPT_WRITES:  # a fact changes back and forth: wait for the period
             self._prompt = 0
             await asyncio.sleep(period)
             return
@@ -155,7 +155,7 @@ class Node:
             self._prompt = 0
 
     async def _sync(self) -> bool:
-        """One report of the node, if one is needed; False when no try worked."""
+        """Report the node, if that is needed; return False if all tries failed."""
         await self._look_at_network()
         self._devices = await self._host.devices()
         failure: ApiError | None = None
@@ -178,14 +178,15 @@ class Node:
 
     @property
     def _registers(self) -> bool:
-        """Whether a Node that is missing is created: until it was once in this start of the agent, as the kubelet."""
+        """Return whether a missing Node is created: only until it was registered once in this start of the agent, like
+        the kubelet."""
         return self._config.register_node and not self._agent.facts.registered
 
     async def _try(self, *, fresh: bool) -> None:
         if self._registers:
             await self._startup.registering()
         in_use = self._in_use.state.get(NODE)
-        # The stream may be behind the last write of an earlier process: what is reported rests on a read of our own.
+        # The stream may be behind the last write of an earlier process, so volumes are reported only after a read.
         node = await self._existing(fresh=fresh or (in_use is not None and not self._is_read))
         self._is_read = self._is_read or in_use is not None
         if node is None:
@@ -217,7 +218,7 @@ class Node:
         self._reconciled = facts.resources is not None
 
     def _report_volumes(self, in_use: VolumesInUse | None, node: Object) -> None:
-        """Publish which volumes the Node has in use, after it was compared with `in_use`."""
+        """Publish the volumesInUse of the Node, after it was compared with `in_use`."""
         if in_use is not None:
             reported = VolumesReported(
                 generation=in_use.generation,
@@ -229,7 +230,7 @@ class Node:
                 self._reported.put(NODE, reported, "the node status was compared")
 
     async def _note_given(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
-        """Save which allocatable is ours before it is written."""
+        """Save which allocatable amounts are set by this agent, before they are written."""
         if facts.resources is not None:
             before, after = map_at(node, "status"), map_at(wanted, "status")
             ours = given_allocatable(before, after, facts.resources, facts.devices, facts.given)
@@ -238,7 +239,7 @@ class Node:
     async def _write(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
         returned = await self._client.patch(paths.node_status(self._config.node_name), node_patch(node, wanted))
         self._returned = returned
-        # An older API server drops fields that it does not know: that is no reason to send them every ten seconds.
+        # An older API server drops fields that it does not know; they must not be sent again every ten seconds.
         self._residue = reported_changes(returned, with_status(returned, facts)[0])
         self._conditions.adopt(map_at(returned, "status").get("conditions"))
         if facts.config is not None and "config" not in map_at(returned, "status") and not self._lacks_config:
@@ -246,7 +247,7 @@ class Node:
             log.warning("the API server has no dynamic configuration of nodes: the local configuration is used")
 
     async def _existing(self, *, fresh: bool) -> Object | None:
-        """The Node as it is; None when there is none and it is to be registered. Raises ApiError."""
+        """Return the existing Node; None when there is none and it is to be registered. Raises ApiError."""
         if not fresh and not self._object.stale and (known := self._object.state.get(NODE)) is not None:
             if self._returned is not None and is_newer(self._returned, known.node):
                 return self._returned
@@ -277,7 +278,8 @@ class Node:
         )
 
     async def _look_at_network(self) -> None:
-        """The addresses now; a resolver that hangs delays no other work, and is not asked twice at a time."""
+        """Read the present addresses. A resolver that hangs delays no other work, and gets only one request at a
+        time."""
         if self._looking is None:
             name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
             self._looking = asyncio.create_task(self._host.network(name), name="node addresses")

@@ -1,6 +1,6 @@
-"""The node's conditions over time: follows facts, pressure and beats; evaluates, saves and publishes.
+"""Evaluates, saves and publishes the node's conditions, from facts, pressure and beats.
 
-The same with and without an API server; what is written there is `services.status.controllers.node`'s.
+It works in the same way without an API server; `services.status.controllers.node` writes the conditions there.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ BOOTSTRAP_IS_SILENT = (
 
 
 class NodeConditionEvaluator:
-    """The conditions of the node. `record(reason, message)` records a Normal event of the node."""
+    """Keeps the conditions of the node. `record(reason, message)` records a Normal event of the node."""
 
     def __init__(self, context: Context, records: Checkpoint, record: Callable[[str, str], None]) -> None:
-        self.verdict: tuple[Condition, ...] = ()  # what is thought now, also while it rests on not knowing
+        self.verdict: tuple[Condition, ...] = ()  # the present evaluation, also while reports are missing
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._records, self._record = records, record
         self._observed = self._bus.follow(NODE_OBSERVED, self._on_node_fact)
@@ -66,11 +66,11 @@ class NodeConditionEvaluator:
         self._runtime_good_at: float | None = None
         self._awake_since = self._ran_at = self._clock.monotonic()
         self._conditions: tuple[Condition, ...] = ()
-        self._changes: tuple[Condition, ...] = ()  # for `bulkhead explain node`; decides nothing
+        self._changes: tuple[Condition, ...] = ()  # shown by `bulkhead explain node`; nothing depends on it
         self._decided: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
         self._bootstrap_is_silent = False
-        self._is_ready = False  # the last evaluation found no reason against it
+        self._is_ready = False  # the last evaluation found no reason why the node is not Ready
         self._evaluated_at = float("-inf")
         self._loaded = False
         self._changed = asyncio.Event()
@@ -78,15 +78,16 @@ class NodeConditionEvaluator:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """The conditions that this process published; () before the first."""
+        """Return the conditions that this process published, () = none yet."""
         return self._decided
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Called whenever the status of a condition has changed, and at the first word."""
+        """Call `listener` whenever the status of a condition has changed, and at the first publication."""
         self._listeners.append(listener)
 
     def adopt(self, conditions: object) -> None:
-        """The API server's conditions are the baseline: their transition times count, and what is not evaluated yet."""
+        """Use the API server's conditions as the baseline: their transition times count, and so do those conditions
+        that are not evaluated yet."""
         self._conditions = with_api_conditions(self._conditions, conditions)
         self._changed.set()
 
@@ -111,7 +112,7 @@ class NodeConditionEvaluator:
         self._last_beats[beat.service] = LastBeat(received_at=self._ran_now(), turned_at=turned)
         if beat.service == "pleg" and turned is not None:
             self._note_relist(turned)
-        if not self._is_ready or self._ran_at - self._evaluated_at >= TURN:  # a beat makes no condition worse
+        if not self._is_ready or self._ran_at - self._evaluated_at >= TURN:  # a beat can only improve a condition
             self._changed.set()
 
     def _ran_now(self) -> float:
@@ -184,7 +185,7 @@ class NodeConditionEvaluator:
                 return
             soon = now - self._published_at < self._config.node_status_update_frequency
             if soon and same_but_for(published, conditions, "lastHeartbeatTime", "message"):
-                return  # only a duration in a text went on
+                return  # only a duration in a message has grown
         events = transitions(self._conditions, conditions)
         if not same_but_for(self._conditions, conditions, "lastHeartbeatTime", "message"):
             self._changes = with_changes(self._changes, self._conditions, conditions)

@@ -1,4 +1,4 @@
-"""Events of the node that are no matter of its conditions: started, rebooted, cordoned (node.md 1.8)."""
+"""Records the events of the node that do not come from its conditions: started, rebooted, cordoned (node.md 1.8)."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from shared.model.objects import Object
 
 
 class NodeEvents:
-    """`record(reason, message, type)` records an event of the node."""
+    """Records events of the node by calling `record(reason, message, type)`."""
 
     def __init__(self, agent: AgentRecord, record: Callable[[str, str, str], None]) -> None:
         self._agent, self._record = agent, record

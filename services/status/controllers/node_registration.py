@@ -17,8 +17,8 @@ RETRIES = Backoff(initial=0.1, cap=7.0)
 async def register(
     client: ApiClient, facts: Callable[[], NodeFacts], note: Callable[[str], None], startup: NodeStartup
 ) -> Object:
-    """The Node, created with the facts of the moment; one that exists is returned as it is. `note` gets failures,
-    `startup` the moment of the creation."""
+    """Create the Node with the present facts and return it; a Node that exists is returned as it is. `note` receives
+    failures, and `startup` the moment of the creation."""
     failures = 0
     while True:
         known = facts()

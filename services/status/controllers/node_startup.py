@@ -1,4 +1,5 @@
-"""How long a new Node took from the boot of the machine until it was Ready: kubelet_node_startup_* (node.md 9.1).
+"""Measures how long a new Node took from the boot of the machine until it was Ready: kubelet_node_startup_* (node.md
+9.1).
 
 Only a start of the agent that created the Node is measured. The moments are in the record of that start, so that a
 restart of this process alone shows the same values.
@@ -33,8 +34,8 @@ STARTUP = gauge(
 
 
 class NodeStartup:
-    """The instruments. CLOCK_MONOTONIC begins at the boot; `started_at`: the start of the agent on that clock, None =
-    not known: then that of this process counts."""
+    """The metrics of the start. CLOCK_MONOTONIC begins at the boot; `started_at`: the start of the agent on that clock,
+    None = not known: then the start of this process counts."""
 
     def __init__(self, metrics: Registry, clock: Clock, agent: AgentRecord, started_at: float | None) -> None:
         self._clock, self._agent = clock, agent
@@ -44,24 +45,24 @@ class NodeStartup:
         self._startup = metrics.gauge(STARTUP)
 
     async def registering(self) -> None:
-        """The API server is about to be asked for the Node, to create it where it is absent; the first try counts."""
+        """Note the first try to register the Node."""
         if not self._agent.facts.registering_at:
             await self._agent.note(registering_at=self._clock.monotonic())
 
     async def created(self) -> None:
-        """The API server has created the Node."""
+        """Note that the API server has created the Node."""
         await self._agent.note(created_at=self._clock.monotonic())
         self.show()
 
     async def written(self, node: Object) -> None:
-        """The API server has this Node; the first one that is Ready counts."""
+        """Note when the API server first has the new Node as Ready."""
         facts = self._agent.facts
         if facts.created_at and not facts.ready_at and is_ready(node):
             await self._agent.note(ready_at=self._clock.monotonic())
             self.show()
 
     def show(self) -> None:
-        """Show what the record has."""
+        """Set the metrics from the record."""
         facts = self._agent.facts
         if facts.created_at:
             self._before_agent.set(self._started_at)

@@ -1,6 +1,6 @@
-"""Pod statuses on their way to the API server, and the end of API objects whose pods are finished.
+"""Writes pod statuses to the API server, and deletes the API objects of finished pods.
 
-Keeps nothing that the streams and the API server do not contain: after a restart everything is compared again.
+It keeps nothing that the streams and the API server do not contain: after a restart everything is compared again.
 """
 
 import logging
@@ -18,30 +18,31 @@ from shared.time.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-_TRIES = 3  # of one write that meets a newer object each time
+_TRIES = 3  # of one write, if each time the object has changed meanwhile
 
 
 class PodStatuses:
-    """One pod at a time per UID (`controllers.request_workers`); keys are podsync's UIDs, never a mirror pod's."""
+    """Brings pod statuses up to date, for each UID one at a time (`controllers.request_workers`). Keys are podsync's
+    UIDs, never those of mirror pods."""
 
     def __init__(self, client: ApiClient, clock: Clock, followed: PodStreams) -> None:
         self._client, self._clock, self._followed = client, clock, followed
         self._answers: dict[str, Object] = {}  # answers of the API server that the watch has not shown yet
-        self._doubtful: set[str] = set()  # asked, and no answer came: it may or may not have happened
-        self._without_effect: dict[str, Object] = {}  # what the API server did not take over when it was sent
+        self._doubtful: set[str] = set()  # API UIDs whose last request had no answer, so that its effect is unknown
+        self._without_effect: dict[str, Object] = {}  # API UID -> the part of a patch that the API server did not store
         # API UID -> versions of the API object and of podsync's status between which nothing was left to write
         self._settled: dict[str, tuple[str, tuple[int, int]]] = {}
         self._deleted: set[str] = set()  # API UID of objects whose deletion was accepted
-        self._nothing_to_do: dict[str, tuple[object, ...]] = {}  # UID -> what was known when there was nothing to do
+        self._nothing_to_do: dict[str, tuple[object, ...]] = {}  # UID -> the inputs with which nothing was to be done
 
     def keys(self) -> set[str]:
-        """Every pod there may be something to do for."""
+        """Return the UID of every pod for which there may be something to do."""
         return {*self._followed.statuses.state, *self._followed.desired.state}
 
     async def bring_up_to_date(self, pod_uid: str) -> bool:
-        """Write the newest status where the API server has another, then delete the object where its time has come.
+        """Write the newest status where the API server has another one, then delete the object where that is due.
 
-        Returns whether the API server was asked; raises ApiError.
+        Returns whether a request was sent; raises ApiError.
         """
         known, before = self._known(pod_uid), self._nothing_to_do.pop(pod_uid, None)
         if before is not None and all(now is then for now, then in zip(known, before, strict=True)):
@@ -49,7 +50,7 @@ class PodStatuses:
             return False
         asked = await self._compare(pod_uid)
         if not asked and (known[0] is not None or known[1] is not None):
-            self._nothing_to_do[pod_uid] = self._known(pod_uid)  # less the answers that were let go
+            self._nothing_to_do[pod_uid] = self._known(pod_uid)  # the comparison may have forgotten answers
         return asked
 
     async def _compare(self, pod_uid: str) -> bool:
@@ -58,7 +59,7 @@ class PodStatuses:
             status = self._followed.statuses.state.get(pod_uid)
             watched, asking_is_of_use = self._watched(pod_uid, status)
             if watched is None and not asking_is_of_use:
-                return asked  # gone, or a static pod without a mirror
+                return asked  # the pod is gone, or it is a static pod without a mirror pod
             target = watched or _unseen(pod_uid, status)
             baseline = self._baseline(pod_uid, target, watched)
             if status is not None:
@@ -72,7 +73,7 @@ class PodStatuses:
             self._let_go(pod_uid)
 
     def _known(self, pod_uid: str) -> tuple[object, ...]:
-        """All that a comparison rests on; the same objects lead to the same end."""
+        """Return all inputs of a comparison; identical objects lead to the same result."""
         followed = self._followed
         status = followed.statuses.state.get(pod_uid)
         mirror = followed.mirror_of(status) if status is not None else None
@@ -91,7 +92,7 @@ class PodStatuses:
         )
 
     def _watched(self, pod_uid: str, status: PodStatus | None) -> tuple[Object | None, bool]:
-        """The API object as sources shows it; whether the API server may know more than that."""
+        """Return the API object as sources publishes it, and whether the API server may have a newer one."""
         if self._followed.is_static(pod_uid):
             mirror = self._followed.mirror_of(status) if status is not None else None
             return (mirror.pod if mirror is not None else None), False
@@ -111,7 +112,8 @@ class PodStatuses:
     async def _write(
         self, pod_uid: str, status: PodStatus, target: Object, baseline: Baseline
     ) -> tuple[Object | None, bool]:
-        """The object as it is afterwards, None = there is none; whether the API server was asked."""
+        """Write the status if it differs. Return the object afterwards, None = there is none, and whether a request was
+        sent."""
         asked = False
         ask_first = baseline.pod is None or uid(target) in self._doubtful
         for attempt in range(_TRIES):
@@ -151,8 +153,8 @@ class PodStatuses:
         return pod, asked
 
     def _change(self, target: Object, pod: Object, status: PodStatus) -> Object | None:
-        """The `status` of the patch to be sent, None = none. The watch shows each write once more: the two are not
-        compared again while they have the versions at which nothing was left to write."""
+        """Return the `status` of the patch to be sent, None = none. The watch shows each of our writes once more, so
+        versions with which nothing was left to write are not compared again."""
         versions = _versions(pod, status)
         if versions[0] and self._settled.get(uid(target)) == versions:
             return None
@@ -163,7 +165,8 @@ class PodStatuses:
         return None
 
     async def _patch(self, target: Object, pod: Object, change: Object) -> Object:
-        """A phase that is no end goes only onto the version it was compared with, so that it never replaces an end."""
+        """Send the patch. A phase that is not terminal is written only over the version that it was compared with, so
+        that it never replaces a terminal one."""
         precondition = {"uid": uid(target)}
         if change.get("phase") and not is_terminal(change) and (seen := metadata(pod).get("resourceVersion")):
             precondition["resourceVersion"] = str(seen)
@@ -173,10 +176,10 @@ class PodStatuses:
         except ApiUnreachableError:
             self._doubtful.add(uid(target))
             raise
-        return self._took(target, answer)
+        return self._keep_answer(target, answer)
 
     async def _get(self, target: Object) -> Object | None:
-        """The object as the API server has it now; None when there is none, or another one of that name."""
+        """Return the object from the API server; None when there is none, or another one has its name."""
         try:
             answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=READ_TIMEOUT)
         except ApiStatusError as error:
@@ -184,15 +187,16 @@ class PodStatuses:
                 return None
             raise
         self._doubtful.discard(uid(target))
-        return self._took(target, answer) if uid(answer) == uid(target) else None
+        return self._keep_answer(target, answer) if uid(answer) == uid(target) else None
 
-    def _took(self, target: Object, answer: Object) -> Object:
+    def _keep_answer(self, target: Object, answer: Object) -> Object:
         kept = kept_of(answer)
         self._answers[uid(target)] = kept
         return kept
 
     async def _delete(self, pod_uid: str, pod: Object) -> bool:
-        """Repeated safely: the precondition names this very object. One that finalizers hold needs no second word."""
+        """Delete the API object if that is due; return whether a request was sent. It is safe to repeat, because the
+        precondition names this very object. An object that finalizers keep is deleted only once."""
         if self._followed.source(pod_uid) != "api" or uid(pod) != pod_uid or pod_uid in self._deleted:
             return False
         admitted = self._followed.admitted.state.get(pod_uid)
@@ -208,7 +212,8 @@ class PodStatuses:
         return True
 
     def _let_go(self, pod_uid: str) -> None:
-        """Forget the answer that the watch has caught up with; all answers about pods that are gone, if this one is."""
+        """Forget the answer if the watch shows the same version or a newer one. If the pod is gone, forget everything
+        about pods that are gone."""
         followed = self._followed
         status = followed.statuses.state.get(pod_uid)
         if status is None and pod_uid not in followed.desired.state:
@@ -221,7 +226,7 @@ class PodStatuses:
             del self._answers[mirror.uid if mirror is not None else pod_uid]
 
     def forget_gone(self) -> None:
-        """Forget everything about pods that are no more."""
+        """Forget everything about pods that are gone."""
         followed = self._followed
         alive = {*followed.desired.state, *followed.statuses.state, *(m.uid for m in followed.mirrors.state.values())}
         for known in (self._answers, self._without_effect, self._nothing_to_do, self._settled):

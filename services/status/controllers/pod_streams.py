@@ -1,4 +1,4 @@
-"""The streams that pod statuses and mirror pods are written from, and what follows from them together."""
+"""Combines the streams from which pod statuses and mirror pods are written."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ NODE = "node"
 
 @dataclass(frozen=True)
 class PodStreams:
-    """The followers' sides."""
+    """Our copies of the streams, and what follows from several of them together."""
 
     statuses: FollowedStream[PodStatus]
     admitted: FollowedStream[AdmittedPod]
@@ -25,30 +25,31 @@ class PodStreams:
 
     @property
     def desired_is_all(self) -> bool:
-        """A pod that is not desired is gone, and of the others the API server's status is known."""
+        """Return whether a pod that is not desired is certainly gone, and the API server's status of the others is
+        known."""
         return all(stream.complete and not stream.stale for stream in (self.desired, self.api_statuses))
 
     @property
     def admitted_is_all(self) -> bool:
-        """A pod that is not admitted is unknown to podsync."""
+        """Return whether a pod that is not admitted is certainly unknown to podsync."""
         return self.admitted.complete and not self.admitted.stale
 
     @property
     def mirrors_are_all(self) -> bool:
-        """A mirror pod that is not listed does not exist."""
+        """Return whether a mirror pod that is not listed certainly does not exist."""
         return self.mirrors.complete and not self.mirrors.stale
 
     def source(self, uid: str) -> str:
-        """file, http or api; "" when neither sources nor podsync knows."""
-        desired, admitted = self.desired.state.get(uid), self.admitted.state.get(uid)
-        return desired.source if desired else admitted.source if admitted else ""
+        """Return the source of a pod: file, http or api; "" when neither sources nor podsync has the pod."""
+        pod = self.desired.state.get(uid) or self.admitted.state.get(uid)
+        return pod.source if pod is not None else ""
 
     def is_static(self, uid: str) -> bool:
-        """The pod comes from a manifest of this node."""
+        """Return whether the pod comes from a manifest of this node."""
         return self.source(uid) in STATIC_SOURCES
 
     def api_pod(self, uid: str) -> Object | None:
-        """The desired pod with the newest status that the API server showed; None when it is not desired."""
+        """Return the desired pod with the newest status that the API server showed; None when it is not desired."""
         desired, newest = self.desired.state.get(uid), self.api_statuses.state.get(uid)
         if desired is None or newest is None:
             return desired.pod if desired is not None else None
@@ -56,11 +57,11 @@ class PodStreams:
         return {**desired.pod, "metadata": versioned, "status": newest.status}
 
     def mirror_of(self, status: PodStatus) -> MirrorPod | None:
-        """The mirror pod that shows this very static pod."""
+        """Return the mirror pod that shows this very static pod; None = there is none."""
         mirror = self.mirrors.state.get(f"{status.name}_{status.namespace}")
         return mirror if mirror is not None and mirror.config_hash == status.uid else None
 
     def node_object(self) -> Object | None:
-        """Our Node as the API server has it."""
+        """Return our Node as the API server has it; None = it is not known."""
         found = self.node.state.get(NODE)
         return found.node if found is not None else None

@@ -1,4 +1,4 @@
-"""Follows the streams of pods, and has their statuses and mirror pods brought up to date in the API server."""
+"""Follows the streams of pods, and brings their statuses and mirror pods up to date in the API server."""
 
 import asyncio
 from typing import Any
@@ -30,10 +30,10 @@ DURATION = histogram(
     "Time from the change of a pod's status until the API server has it.",
     buckets=(0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0),
 )
-# Of a mirror pod that is refused: the kubelet tries at each sync of the pod, every 60 to 90 s (pods.md 2).
+# The delays after a mirror pod was refused; the kubelet tries at each sync of the pod, every 60 to 90 s (pods.md 2).
 REFUSED_MIRRORS = Backoff(initial=0.5, cap=60.0, factor=3.0)
-MIRROR_SPREAD = 0.5  # of the delay, by chance: a policy that refuses mirror pods refuses those of every node
-COMPARE_SECONDS = 10.0  # everything is compared again; what is equal costs no request
+MIRROR_SPREAD = 0.5  # the random part of a delay; a policy that refuses mirror pods refuses those of all nodes at once
+COMPARE_SECONDS = 10.0  # between two comparisons of everything; equal statuses cost no request
 
 
 class Pods:
@@ -66,7 +66,7 @@ class Pods:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Bring statuses and mirror pods up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._status_workers.run())
             tasks.create_task(self._mirror_workers.run())

@@ -1,6 +1,6 @@
-"""Requests about pods, several at once and one per key, tried again until the API server has taken them.
+"""Runs requests about pods, several at once but one per key, and repeats them until the API server accepts them.
 
-The owner makes the requests; this waits, retries, and logs once what keeps failing.
+The owner makes the requests; the workers wait, retry, and log once what keeps failing.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ log = logging.getLogger(__name__)
 PARALLEL = 10
 
 Work = Callable[[str], Awaitable[bool]]
-"""Do what is due for a key; whether the API server was asked. Raises ApiError where it will not or cannot."""
+"""Does what is due for a key, and returns whether a request was sent. Raises ApiError."""
 
 
 class RequestWorkers:
-    """Works through the keys that changed. `retries`: of a key that is refused; `spread`: the share of a delay (0 to 1)
-    by which chance prolongs it."""
+    """Works through the keys that changed. `retries`: the delays of a key that is refused; `spread`: the part of a
+    delay (0 to 1) by which it is prolonged at random."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class RequestWorkers:
         self._away = False
 
     def add(self, key: str, *, at_once: bool = False) -> None:
-        """Something about this key changed; `at_once`: do not wait for the end of its back-off."""
+        """Add a key about which something changed. `at_once`: do not wait for the end of its back-off."""
         self._queue.add(key, at_once=at_once)
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Work through the keys until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 self._changed.clear()
@@ -78,7 +78,7 @@ class RequestWorkers:
                 self._refused(key, str(error))
         except ApiError as error:
             self._refused(key, str(error))
-        except Exception as error:  # an unexpected object: the other pods continue
+        except Exception as error:  # an unexpected object of one pod does not stop the others
             self._refused(key, f"{type(error).__name__} at {_place(error)}")
         finally:
             self._changed.set()

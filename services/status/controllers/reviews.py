@@ -1,8 +1,8 @@
-"""Reviews, tokens and requests for certificates of pods that the other processes need from the API server (server.md 2,
-3.3; volumes.md 10.1, 10.3).
+"""Sends reviews, and requests for tokens and for certificates of pods, to the API server for other processes (server.md
+2, 3.3; volumes.md 10.1, 10.3).
 
-Tokens pass through and are neither logged nor kept. Every client of the server's port can cause reviews: they have
-clients and a rate limit of their own, and what is pending is bounded.
+Tokens are neither logged nor kept. Every client of the server's port can cause reviews, so they have connections of
+their own and the lowest urgency, and the number of pending ones is bounded.
 """
 
 import asyncio
@@ -25,18 +25,19 @@ from services.status.adapters.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
 from shared.kube import paths
 from shared.kube.interface import WRITE_TIMEOUT, ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.model.fields import dictionary
 from shared.model.objects import Object
 from shared.time.backoff import Backoff
 
 _STEPS, _RETRIES, _JITTER = 5, Backoff(initial=0.5, factor=1.5), 0.2
-_TIMEOUT = 10.0  # seconds, of one review: no webhook admits it, and its asker waits for 30 s
-# At once; what comes beyond is refused at once.
-_PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500, RequestPodCertificate: 500}
+_TIMEOUT = 10.0  # seconds of one review; no webhook has to admit it, and its caller waits for 30 s
+# Requests at the same time; further ones are refused at once.
+_MAX_PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500, RequestPodCertificate: 500}
 
 
 class Reviews:
-    """Answers ReviewToken, ReviewAccess, RequestToken and RequestPodCertificate; without clients with the kubelet's
-    refusals."""
+    """Answers ReviewToken, ReviewAccess, RequestToken and RequestPodCertificate. Without clients it answers with the
+    kubelet's errors."""
 
     def __init__(self, context: Context, clients: Clients | None, chance: Callable[[], float] = random.random) -> None:
         self._clients, self._chance = clients, chance
@@ -45,10 +46,6 @@ class Reviews:
         context.bus.answer(ReviewAccess, self._review_access)
         context.bus.answer(RequestToken, self._request_token)
         context.bus.answer(RequestPodCertificate, self._request_certificate)
-
-    async def run(self) -> None:
-        """Nothing of its own to do: the bus calls."""
-        await asyncio.Event().wait()
 
     async def _review_token(self, request: ReviewToken) -> Reviewed:
         if self._clients is None:
@@ -74,7 +71,8 @@ class Reviews:
     async def _review(self, client: ApiClient, path: str, body: Object) -> Reviewed:
         for step in range(1, _STEPS + 1):
             try:
-                return Reviewed(status=_map(await client.create(path, body, timeout=_TIMEOUT), "status"))
+                answer = await client.create(path, body, timeout=_TIMEOUT)
+                return Reviewed(status=dictionary(answer.get("status")))
             except ApiError as error:
                 if step == _STEPS or not _transient(error):
                     return Reviewed(status={}, error=str(error))
@@ -94,7 +92,7 @@ class Reviews:
             except ApiError as error:
                 not_found = isinstance(error, ApiStatusError) and error.not_found
                 return IssuedToken(not_found=not_found, error=str(error))
-        status = _map(answer, "status")
+        status = dictionary(answer.get("status"))
         token, expiration = status.get("token"), status.get("expirationTimestamp")
         if not isinstance(token, str) or not token or not isinstance(expiration, str):
             return IssuedToken(error="the API server's answer to the TokenRequest has no token")
@@ -117,17 +115,17 @@ class Reviews:
             try:
                 await self._clients.tokens.create(path, body, timeout=WRITE_TIMEOUT)
             except ApiError as error:
-                if not (isinstance(error, ApiStatusError) and error.already_exists):  # sent before
+                if not (isinstance(error, ApiStatusError) and error.already_exists):  # an earlier try created it
                     return RequestedPodCertificate(error=str(error))
         return RequestedPodCertificate()
 
     @contextlib.contextmanager
     def _counted(self, request: type) -> Iterator[str]:
-        """Counts a request while it is pending; yields why it is refused, "" = it is not."""
+        """Count a request while it is pending, and yield why it is refused, "" = it is not."""
         pending = self._pending[request]
         self._pending[request] += 1
         try:
-            yield f"{pending} {request.__name__} are pending already" if pending >= _PENDING[request] else ""
+            yield f"{pending} {request.__name__} are pending already" if pending >= _MAX_PENDING[request] else ""
         finally:
             self._pending[request] -= 1
 
@@ -140,8 +138,3 @@ def _transient(error: ApiError) -> bool:
     if isinstance(error, ApiStatusError):
         return error.code == 429 or error.code >= 500
     return isinstance(error, ApiUnreachableError)
-
-
-def _map(answer: Object, key: str) -> Object:
-    found = answer.get(key)
-    return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Pings systemd's watchdog, as bootstrap does: either may be killed. Evaluates beats alone."""
+"""Pings systemd's watchdog, as bootstrap does, because either of them may be killed. It evaluates only beats."""
 
 import os
 
@@ -11,25 +11,25 @@ from shared.errors import OperatorError
 
 
 class Systemd:
-    """`process` is the one that started us; systemd knows the unit by it."""
+    """Pings the watchdog while the agent is healthy. `process`: the PID of the process that systemd started."""
 
     def __init__(self, context: Context, process: int) -> None:
         self._clock, self._address = context.clock, service_socket()
         self._health = AgentHealth(SUPERVISORD_IS_SILENT, context.config.sync_frequency, self._clock.monotonic())
         try:
             self._interval = watchdog_interval(os.environ, process) if self._address else 0.0
-        except OperatorError:  # bootstrap refuses to start by it
+        except OperatorError:  # bootstrap reports it and refuses to start
             self._interval = 0.0
         if self._interval:
             context.bus.on_beat(self._take_beat)
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether systemd expects pings."""
+        """Return whether systemd expects pings."""
         return self._interval > 0
 
     async def run(self) -> None:
-        """Ping, forever."""
+        """Ping the watchdog until cancelled."""
         await keep_pinging(self._interval, self._is_well, self._address)
 
     def _take_beat(self, beat: Beat) -> None:

@@ -1,7 +1,8 @@
-"""The CSINode, and what of the Node comes from CSI drivers: annotation and topology labels (volumes.md 14.2); pure.
+"""Makes the CSINode, and the annotation and topology labels of the Node that come from CSI drivers (volumes.md 14.2);
+pure.
 
-A driver is taken away only when it is known to be gone: it was registered in this start of the agent, and is no more.
-One whose socket is absent when the machine or the agent starts will come back once its pod runs. A value that is there
+A driver is removed only when it is known to be gone: it was registered in this start of the agent, and is not any more.
+A driver whose socket is absent when the machine or the agent starts returns once its pod runs. A value that is there
 already is not written again.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 
 from bus.messages.volume import CsiNode
 from shared.model import objects
+from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 
 NODE_IDS = "csi.volume.kubernetes.io/nodeid"
@@ -19,27 +21,26 @@ Drivers = Mapping[str, CsiNode]  # by name
 
 def collisions(node: Object, drivers: Drivers) -> dict[str, str]:
     """Return the drivers whose topology contradicts a label of the Node, each with the kubelet's text."""
-    labels = _map(_map(node, "metadata"), "labels")
-    found = {}
+    labels = dictionary(dictionary(node.get("metadata")).get("labels"))
+    texts = {}
     for name, driver in sorted(drivers.items()):
         for key, value in sorted(driver.topology.items()):
             if key in labels and labels[key] != value:
                 theirs, ours = f"{_quoted(key)}:{_quoted(value)}", f"{_quoted(key)}:{_quoted(str(labels[key]))}"
-                found[name] = (
-                    f"detected topology value collision: driver reported {theirs} but existing label is {ours}"
-                )
-    return found
+                why = f"driver reported {theirs} but existing label is {ours}"
+                texts[name] = f"detected topology value collision: {why}"
+    return texts
 
 
 def node_patch(node: Object, drivers: Drivers, gone: Collection[str]) -> Object:
     """Return the strategic merge patch for the Node; {} = it is as it should be. `gone`: the names of drivers that were
     deregistered."""
-    metadata = _map(node, "metadata")
-    annotation = _map(metadata, "annotations").get(NODE_IDS)
+    metadata = dictionary(node.get("metadata"))
+    annotation = dictionary(metadata.get("annotations")).get(NODE_IDS)
     before = _node_ids(annotation)
     after = {name: node_id for name, node_id in before.items() if not _is_gone(name, drivers, gone)}
     after |= {name: driver.node_id for name, driver in drivers.items()}
-    labels = _map(metadata, "labels")
+    labels = dictionary(metadata.get("labels"))
     topology = {key: value for driver in drivers.values() for key, value in driver.topology.items()}
     missing = {key: value for key, value in sorted(topology.items()) if labels.get(key) != value}
     changed: Object = {}
@@ -54,9 +55,8 @@ def node_patch(node: Object, drivers: Drivers, gone: Collection[str]) -> Object:
 
 def is_of_another_node(csi_node: Object, node_uid: str) -> bool:
     """Return whether the CSINode belongs to an earlier Node of this name."""
-    owners = _map(csi_node, "metadata").get("ownerReferences")
-    mine = [owner for owner in owners if isinstance(owner, dict)] if isinstance(owners, list) else []
-    return any(owner.get("kind") == "Node" and owner.get("uid") != node_uid for owner in mine)
+    owners = dictionaries(dictionary(csi_node.get("metadata")).get("ownerReferences"))
+    return any(owner.get("kind") == "Node" and owner.get("uid") != node_uid for owner in owners)
 
 
 def new_csi_node(name: str, node_uid: str, drivers: Drivers) -> Object:
@@ -72,9 +72,8 @@ def new_csi_node(name: str, node_uid: str, drivers: Drivers) -> Object:
 
 def updated_csi_node(csi_node: Object, drivers: Drivers, gone: Collection[str]) -> Object | None:
     """Return the CSINode to write in place of this one; None = it is as it should be. `gone`: as for `node_patch`."""
-    spec = _map(csi_node, "spec")
-    listed = spec.get("drivers")
-    before = [driver for driver in listed if isinstance(driver, dict)] if isinstance(listed, list) else []
+    spec = dictionary(csi_node.get("spec"))
+    before = dictionaries(spec.get("drivers"))
     kept = [driver for driver in before if not _is_gone(str(driver.get("name")), drivers, gone)]
     wanted = {name: _driver(name, driver) for name, driver in sorted(drivers.items())}
     after = [wanted.pop(str(driver.get("name")), driver) for driver in kept]
@@ -100,17 +99,12 @@ def _is_gone(name: str, drivers: Drivers, gone: Collection[str]) -> bool:
 
 
 def _node_ids(annotation: object) -> dict[str, str]:
-    """The annotation's value; {} where it is not one of ours."""
+    """Return the annotation's value; {} where it is not valid."""
     try:
         found = json.loads(annotation) if isinstance(annotation, str) else {}
     except ValueError:
         return {}
     return {str(name): str(node_id) for name, node_id in found.items()} if isinstance(found, dict) else {}
-
-
-def _map(obj: Object, key: str) -> Object:
-    found = obj.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def _quoted(text: str) -> str:

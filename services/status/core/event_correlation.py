@@ -1,8 +1,8 @@
-"""Which Event object an event becomes: combined with similar ones, counted with equal ones, dropped as spam.
+"""Decides which Event object an event becomes: combined with similar ones, counted with equal ones, or dropped as spam.
 
-Pure; pods.md 13.1. The same events in the same order with the same times give the same objects again: so a restarted
-status finds out what the earlier process had written. What is no longer on a stream it takes from the saved counts.
-`now` is wall seconds, the event's own time.
+Pure; pods.md 13.1. The same events in the same order with the same times result in the same objects, so that a
+restarted status finds out what the earlier process has written. Events that are no longer on a stream are in the saved
+counts. `now` is wall seconds, the event's own time.
 """
 
 import hashlib
@@ -17,35 +17,34 @@ from services.status.core.event_counts import RecordedEvent
 V = TypeVar("V")
 
 REMEMBERED = 4096  # keys of each kind
-SIMILAR, SIMILAR_FOR = 10, 600.0  # different messages; seconds since the last one
-BURST, REFILL = 25.0, 300.0  # events; seconds for one more
+SIMILAR, SIMILAR_FOR = 10, 600.0  # the number of different messages; the seconds since the last one
+BURST, REFILL = 25.0, 300.0  # the number of events at once; the seconds until one more may be sent
 COMBINED = "(combined from similar events): "
 
 
 @dataclass(frozen=True)
 class CorrelatedEvent:
-    """The Event object an event is written to: a new one (`count` 1) or the first one of its kind, counted up."""
+    """The Event object that an event is written to: a new one (`count` 1), or the first one of its kind with a higher
+    count."""
 
     name: str
     message: str
     count: int
     first_time: float  # wall seconds
     last_time: float
-    is_spam: bool  # counted, and not to be written
-    key: str = ""  # of its kind, the same in every process
+    is_spam: bool  # it is counted but not written
+    key: str = ""  # names its kind, in the same way in every process
     counted_before: bool = False  # the saved counts contain this occurrence
 
     @property
     def recorded(self) -> RecordedEvent:
-        """What the next process needs."""
+        """Return what the next process needs of this event."""
         return RecordedEvent(self.name, self.count, self.first_time)
 
 
 class EventCorrelator:
-    """Remembers the newest 4096 keys of each kind. Our source is the same in all of them and in no key.
-
-    `earlier`: the counts of the earlier process, by key.
-    """
+    """Correlates events, and remembers the newest 4096 keys of each kind. The source of all events is the same, so it
+    is not part of a key. `earlier`: the counts of the earlier process, by key."""
 
     def __init__(self, earlier: Mapping[str, RecordedEvent] | None = None) -> None:
         self._similar: _Recent[_Similar] = _Recent()
@@ -56,7 +55,8 @@ class EventCorrelator:
             self._observed.put(key, recorded)
 
     def correlate(self, event: KubeEvent, name: str, now: float, *, done_before: bool = False) -> CorrelatedEvent:
-        """`name`: of the Event object, if this is the first of its kind. `done_before`: by the earlier process."""
+        """Return the Event object for the event. `name`: of the object, if this event is the first of its kind;
+        `done_before`: the earlier process has written it."""
         about = (event.kind, event.namespace, event.name, event.uid)
         message = event.message
         similar_key = _digest(*about, event.type, event.reason)
@@ -89,7 +89,7 @@ class EventCorrelator:
         if digest in similar.messages:
             return False
         if len(similar.messages) + 1 >= SIMILAR:
-            return True  # nor does it join them: a message of the first nine keeps its own object
+            return True  # it is not added: only the first nine messages keep objects of their own
         similar.messages = (*similar.messages, digest)
         return False
 
@@ -104,7 +104,7 @@ class EventCorrelator:
         return False
 
 
-# Thousands of both are kept: slots and bytes take half the memory of dicts, sets and text.
+# Thousands of these two are kept: slots and bytes take half the memory of dicts, sets and text.
 @dataclass(slots=True)
 class _Similar:
     last: float = 0.0
@@ -118,7 +118,7 @@ class _Bucket:
 
 
 class _Recent(Generic[V]):
-    """The most recently used keys."""
+    """A map that keeps the most recently used keys."""
 
     def __init__(self) -> None:
         self._values: OrderedDict[str, V] = OrderedDict()
@@ -137,7 +137,7 @@ class _Recent(Generic[V]):
 
 
 def _digest(*parts: str) -> str:
-    """Thirty-two hex digits for a key, however long its messages."""
+    """Return 32 hex digits for a key, whatever the length of its parts."""
     return hashlib.blake2b(_joined(parts), digest_size=16).hexdigest()
 
 

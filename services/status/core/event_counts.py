@@ -1,7 +1,8 @@
-"""How often each kind of event was recorded and as which object, so that a restarted status continues the counts. Pure.
+"""Counts how often each kind of event was recorded and as which object, so that a restarted status continues the
+counts. Pure; pods.md 13.1.
 
-Counts only events that are done, so that one which a process left unsent is counted by the next process. A kind that is
-forgotten here is counted from 1 again, as every kind is when a Go kubelet restarts. pods.md 13.1.
+It counts only events that are done, so that an event which a process has not sent is counted by the next process. A
+kind that is forgotten here is counted from 1 again, as every kind is when a Go kubelet restarts.
 """
 
 from collections import OrderedDict
@@ -23,7 +24,8 @@ class RecordedEvent:
 
 
 class EventCounts:
-    """`saved`: what `to_save` returned in the earlier process; invalid entries are left out."""
+    """The counts of all kinds of events. `saved`: what `to_save` returned in the earlier process; invalid entries are
+    left out."""
 
     def __init__(self, saved: Any = None) -> None:
         self._known: OrderedDict[str, RecordedEvent] = OrderedDict()
@@ -36,13 +38,14 @@ class EventCounts:
         self.earlier: Mapping[str, RecordedEvent] = dict(self._known)
 
     def add(self, key: str, recorded: RecordedEvent, number: int) -> None:
-        """`number` more are done. `recorded`: name and first time, for the first ones of their kind."""
+        """Add `number` events that are done. `recorded`: the object, whose name and first time count where they are the
+        first ones of their kind."""
         known = self._known.get(key)
         count = number + (known.count if known is not None and known.name == recorded.name else 0)
         self._remember(key, RecordedEvent(recorded.name, count, recorded.first_time))
 
     def to_save(self) -> list[list[str | int | float]]:
-        """Return the counts, those without an event for the longest time first: at most some 250 KiB."""
+        """Return the counts in the order of their last events, the oldest first: at most about 250 KiB."""
         return [[key, known.name, known.count, known.first_time] for key, known in self._known.items()]
 
     def _remember(self, key: str, recorded: RecordedEvent) -> None:

@@ -1,4 +1,5 @@
-"""Which Kubernetes Events are new, and the line each makes in the log. With no API server the log is all they get."""
+"""Decides which Kubernetes Events are new, and makes the line of each in the log. Without an API server, Events are
+only in the log."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -10,10 +11,10 @@ REMEMBERED = 2000
 
 @dataclass
 class EventLog:
-    """`since`: RFC3339 with microseconds; older events were logged by the earlier process.
+    """The events that were logged. `since`: RFC3339 with microseconds; the earlier process logged those before it.
 
-    Only the events of a stream's first snapshot are compared with it. Those that came later are new whatever their time
-    is: clocks are set back and forth.
+    Only the events of a stream's first snapshot are compared with `since`. Later ones are new whatever their time is,
+    because clocks are set back and forth.
     """
 
     since: str

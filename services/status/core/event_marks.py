@@ -1,6 +1,6 @@
-"""Which events are done, so that a restarted status continues where the earlier process stopped. Pure.
+"""Marks which events are done, so that a restarted status continues where the earlier process stopped. Pure.
 
-Keeps for each writer twice as many as its stream has: what is forgotten here is no longer there.
+It keeps twice as many marks for each writer as its stream has events, so that no event of a stream loses its mark.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ class EventAction(Enum):
 
 
 class EventMarks:
-    """`done` = written, or dropped for good."""
+    """The marks of events that are done: written, or dropped for good."""
 
     def __init__(self, saved: Any = None) -> None:
         self._done: dict[str, OrderedDict[str, None]] = {writer: OrderedDict() for writer in SERVICES}
@@ -33,7 +33,7 @@ class EventMarks:
                 self.done(writer, identity)
 
     def take(self, writer: str, identity: str) -> EventAction:
-        """An event came; the second time it does it is KNOWN."""
+        """Return what is to be done with an event that arrived. The second time it arrives it is KNOWN."""
         taken = self._taken[writer]
         if identity in taken:
             return EventAction.KNOWN
@@ -41,11 +41,11 @@ class EventMarks:
         return EventAction.DONE_BEFORE if identity in self._done[writer] else EventAction.NEW
 
     def done(self, writer: str, identity: str) -> None:
-        """Nothing is left to do for it."""
+        """Mark an event as done."""
         _remember(self._done[writer], identity)
 
     def to_save(self) -> dict[str, list[str]]:
-        """By writer what is done, oldest first: some 50 KiB at the most."""
+        """Return the marks by writer, the oldest first: at most about 50 KiB."""
         return {writer: list(done) for writer, done in self._done.items() if done}
 
 
@@ -57,7 +57,7 @@ def _remember(known: OrderedDict[str, None], identity: str) -> None:
 
 
 def _readable(saved: Any) -> list[tuple[str, list[str]]]:
-    """What of a record makes sense."""
+    """Return the valid part of a record, by writer."""
     if not isinstance(saved, Mapping):
         return []
     found = [(writer, saved.get(writer)) for writer in SERVICES]

@@ -1,6 +1,7 @@
-"""Event objects that wait to be written, each once and in its newest form, at most a thousand. Pure.
+"""Queues Event objects that wait to be written, each once and in its newest form, at most a thousand. Pure.
 
-A queue of objects and not of events: what is counted up a hundred times while the API server is away is one request.
+It is a queue of objects and not of events: an event that happens a hundred times while the API server is away costs one
+request.
 """
 
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from bus.messages.event import KEPT
 from services.status.core.event_correlation import CorrelatedEvent
 from shared.model.objects import Object
 
-LIMIT = 1000
+MAX_EVENTS = 1000
 TRIES = 12
 
 Occurrence = tuple[str, str]
@@ -19,23 +20,21 @@ Occurrence = tuple[str, str]
 
 @dataclass(frozen=True)
 class EventWrite:
-    """One Event object to be written. `is_new`: as far as we know the API server does not have it.
-
-    `correlated` is the newest event it is about, `number` how many they are.
-    """
+    """One Event object to be written. `is_new`: as far as we know, the API server does not have it; `correlated`: the
+    newest of its events; `number`: how many events it is about."""
 
     namespace: str
     name: str
     body: Object
     is_new: bool
-    occurrences: tuple[Occurrence, ...]  # the events it is about, the newest of them
+    occurrences: tuple[Occurrence, ...]  # the newest of the events that it is about
     correlated: CorrelatedEvent
     number: int = 1
     tries: int = 0
 
 
 class EventQueue:
-    """First in, first out; when it is full the newest are not taken."""
+    """A queue of Event objects, first in, first out. When it is full, new objects are refused."""
 
     def __init__(self) -> None:
         self._waiting: OrderedDict[tuple[str, str], EventWrite] = OrderedDict()
@@ -44,20 +43,21 @@ class EventQueue:
         return len(self._waiting)
 
     def add(self, write: EventWrite) -> bool:
-        """False = it is full."""
+        """Add an object, or join it with the one that waits; return False if the queue is full."""
         key = (write.namespace, write.name)
         waiting = self._waiting.get(key)
-        if waiting is None and len(self._waiting) >= LIMIT:
+        if waiting is None and len(self._waiting) >= MAX_EVENTS:
             return False
         self._waiting[key] = write if waiting is None else _joined(waiting, write)
         return True
 
     def take(self) -> EventWrite | None:
-        """The oldest; its owner brings it back or not."""
+        """Remove and return the oldest object; None = the queue is empty."""
         return self._waiting.popitem(last=False)[1] if self._waiting else None
 
     def bring_back(self, write: EventWrite) -> bool:
-        """It could not be written: first again, in what may be a newer form by now. False = that was its last try."""
+        """Put an object that could not be written back to the front, joined with a newer form of it. Return False if
+        that was its last try."""
         if write.tries + 1 >= TRIES:
             return False
         again = replace(write, tries=write.tries + 1)

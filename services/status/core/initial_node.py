@@ -1,4 +1,4 @@
-"""The Node object we register, and what of an existing one a start sets right (node.md 1.2, 1.3)."""
+"""Makes the Node object that we register, and corrects an existing one at the start (node.md 1.2, 1.3)."""
 
 import copy
 
@@ -13,7 +13,7 @@ EXTERNAL_CLOUD_TAINT = {
     "value": "true",
     "effect": "NoSchedule",
 }
-# The labels a start corrects on a Node that exists; all others count at its creation only.
+# The labels that a start corrects on an existing Node; all others are set only at its creation.
 RECONCILED_LABELS = (
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",
@@ -31,7 +31,7 @@ RECONCILED_LABELS = (
 
 
 def initial_node(facts: NodeFacts) -> Object:
-    """The Node to create, all setters applied."""
+    """Return the Node to create, with its status."""
     identity, arch = facts.identity, facts.machine.architecture
     labels = {
         "kubernetes.io/hostname": identity.name,
@@ -54,13 +54,13 @@ def initial_node(facts: NodeFacts) -> Object:
         spec["providerID"] = identity.provider_id
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
     made = with_status(node, facts)[0]
-    for name in ("declaredFeatures", "config"):  # of the updates alone (node.md 1.6, config.md 4.5)
+    for name in ("declaredFeatures", "config"):  # only updates set these (node.md 1.6, config.md 4.5)
         made["status"].pop(name, None)
     return made
 
 
 def reconciled(node: Object, facts: NodeFacts) -> Object:
-    """A copy of an existing Node with what a start sets right on it: annotation, default labels, huge pages."""
+    """Return a copy of an existing Node with the corrections of a start: annotation, default labels, huge pages."""
     node = copy.deepcopy(node)
     metadata = map_at(node, "metadata")
     annotations, labels = map_at(metadata, "annotations"), map_at(metadata, "labels")

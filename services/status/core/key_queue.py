@@ -1,20 +1,20 @@
-"""Which key is worked on next: each once at a time, in turn, after its back-off, none while the API server is away.
+"""Decides which key is worked on next: one at a time, in turn, after its back-off, none while the API server is away.
 
-Pure; `now` is monotonic seconds. Bounded by the keys: a key is here once, however often it changed. What to do for it
-is decided when its turn comes. Only here does one failure hold back all keys: other services do not share this queue.
+Pure; `now` is monotonic seconds. The number of keys is the bound: a key is in the queue once, however often it changed.
+What is to be done for it is decided when its turn comes. One failure delays all keys of this queue, but nothing else.
 """
 
 from collections.abc import Callable
 
 from shared.time.backoff import Backoff
 
-RETRIES = Backoff(initial=0.5, cap=10.0)  # of a key that is refused
-PROBES = Backoff(initial=0.25, cap=3.0)  # while the API server does not answer: one request tries again, all follow
+RETRIES = Backoff(initial=0.5, cap=10.0)  # the delays of a key that is refused
+PROBES = Backoff(initial=0.25, cap=3.0)  # the delays of the one request that is repeated while no answer comes
 
 
 class KeyQueue:
-    """Keys that changed, in the order in which they did; at most `parallel` of them are under way. `retries`: of a key
-    that is refused; `spread`: the share of a delay by which chance prolongs it."""
+    """The keys that changed, in the order of their changes; at most `parallel` of them are under way. `retries`: the
+    delays of a key that is refused; `spread`: the part of a delay by which it is prolonged at random."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class KeyQueue:
         self._probe = 0.0  # seconds to the next probe; 0 = the API server answers
 
     def add(self, key: str, *, at_once: bool = False) -> None:
-        """The key changed. One in its back-off is worked on when that ends, unless what was refused is another thing
-        now (`at_once`)."""
+        """Add a key that changed. A key in its back-off is worked on when that ends, or now if the refused request
+        would be another one now (`at_once`)."""
         if at_once and self._later.pop(key, None) is not None:
             self._failures.pop(key, None)
         if key in self._under_way:
@@ -44,7 +44,7 @@ class KeyQueue:
             self._ready.setdefault(key)
 
     def take(self, now: float) -> str | None:
-        """The next key; it is under way until `done`, `refused` or `unanswered`."""
+        """Return the next key, None = there is none now. It is under way until `done`, `refused` or `unanswered`."""
         if self._busy or now < self._held_until:
             return None
         for key in [key for key, when in self._later.items() if when <= now]:
@@ -58,21 +58,21 @@ class KeyQueue:
         return key
 
     def done(self, key: str, *, answered: bool = True) -> None:
-        """`answered`: the API server was asked, so it is there."""
+        """Note that the work for a key is done. `answered`: the API server has answered a request."""
         self._failures.pop(key, None)
         if answered:
             self._probe = self._held_until = 0.0
         self._returned(key, None)
 
     def refused(self, key: str, now: float) -> None:
-        """The API server answers, and will not have it: this key waits, the others go on."""
+        """Note that the API server has refused a request: this key waits, and the others continue."""
         self._probe = self._held_until = 0.0
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         self._returned(key, now + self._retries.delay(failures, self._spread * self._chance()))
 
     def unanswered(self, key: str, now: float, retry_after: float = 0.0) -> None:
-        """The API server did not answer, or answered 429 or 5xx: it did not do the request. Every key waits, at least
-        `retry_after` seconds. This key waits longer each time: the API server may fail at this request alone."""
+        """Note that the API server did not answer, or answered 429 or 5xx. Every key waits, at least `retry_after`
+        seconds. This key waits longer each time, because perhaps only its request fails."""
         if now >= self._held_until:
             self._probe = PROBES.next_delay(self._probe)
             self._held_until = now + self._probe
@@ -81,7 +81,8 @@ class KeyQueue:
         self._returned(key, now + PROBES.delay(failures))
 
     def wake_at(self) -> float | None:
-        """When (the clock of `now`) `take` has something again without an `add`; None = not before one, or `done`."""
+        """Return when (on the clock of `now`) `take` returns a key again; None = only after an `add`, or when a key is
+        done."""
         if self._busy:
             return None
         if self._ready:
@@ -90,7 +91,7 @@ class KeyQueue:
 
     @property
     def away(self) -> bool:
-        """The API server did not answer when it was last asked."""
+        """Return whether the API server did not answer the last request."""
         return bool(self._probe)
 
     @property

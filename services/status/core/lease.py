@@ -1,28 +1,29 @@
-"""The node's Lease: what is written at its creation and at every renewal (node.md 2)."""
+"""Makes the node's Lease for its creation and for every renewal (node.md 2)."""
 
 import copy
 
+from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 
 RENEW_FRACTION = 0.25  # of the lease duration
 JITTER = 0.04
-# Of the lease duration: with the renewal interval before it, a read without an answer leaves time for another one.
+# Of the lease duration: after the renewal interval and a read without an answer, time is left for another read.
 READ_FRACTION = 0.625
 
 
 def renew_interval(duration: float) -> float:
-    """Seconds between two renewals, before jitter."""
+    """Return the seconds between two renewals, before jitter."""
     return duration * RENEW_FRACTION
 
 
 def read_timeout(duration: float) -> float:
-    """Return the seconds for a GET on behalf of the Lease: 25 for 40 seconds, so that an API server that takes 20 is
-    still read. The kubelet has 10 seconds, as for the renewal itself."""
+    """Return the timeout in seconds of a GET for the Lease: 25 for a duration of 40, so that an API server that takes
+    20 seconds is still read. The kubelet has 10 seconds, as for the renewal itself."""
     return duration * READ_FRACTION
 
 
 def new_lease(node_name: str, duration: float, now: str, owner_uid: str) -> Object:
-    """The Lease to create. `now`: RFC3339 with microseconds; `duration`: seconds."""
+    """Return the Lease to create. `now`: RFC3339 with microseconds; `duration`: seconds."""
     lease: Object = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -32,7 +33,8 @@ def new_lease(node_name: str, duration: float, now: str, owner_uid: str) -> Obje
 
 
 def renewed(lease: Object, node_name: str, duration: float, now: str, owner_uid: str) -> Object:
-    """A copy with this moment in it. `owner_uid`: the Node's uid as far as it is known, "" = leave the owner."""
+    """Return a copy of the Lease that is renewed at `now`. `owner_uid`: the Node's uid, "" = not known: then the owner
+    stays."""
     lease = copy.deepcopy(lease)
     for part in ("metadata", "spec"):
         if not isinstance(lease.get(part), dict):
@@ -45,18 +47,17 @@ def renewed(lease: Object, node_name: str, duration: float, now: str, owner_uid:
 
 
 def has_owner(lease: Object) -> bool:
-    """Whether the Lease has an owner, so that it is garbage collected with it."""
+    """Return whether the Lease has an owner, with which it is garbage collected."""
     return bool(_owners(lease))
 
 
 def needs_owner(lease: Object, node_name: str, owner_uid: str) -> bool:
-    """Whether it has no owner, or an earlier Node object of our name: the Lease would be collected with it."""
+    """Return whether the Lease has no owner, or is owned by an earlier Node of our name, with which it would be
+    collected."""
     owners = _owners(lease)
-    earlier = [o for o in owners if o.get("kind") == "Node" and o.get("name") == node_name]
-    return not owners or any(owner.get("uid") != owner_uid for owner in earlier)
+    nodes = [owner for owner in owners if owner.get("kind") == "Node" and owner.get("name") == node_name]
+    return not owners or any(owner.get("uid") != owner_uid for owner in nodes)
 
 
 def _owners(lease: Object) -> list[Object]:
-    metadata = lease.get("metadata")
-    owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
-    return [owner for owner in owners if isinstance(owner, dict)] if isinstance(owners, list) else []
+    return dictionaries(dictionary(lease.get("metadata")).get("ownerReferences"))

@@ -1,12 +1,12 @@
-"""Mirror pods: what one looks like and what is to be done about it (pods.md 2, B.6). Pure."""
+"""Decides what is to be done about mirror pods, and makes them (pods.md 2, B.6). Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.sources import DesiredPod, MirrorPod
 from services.status.core.pod_status_merge import is_terminal, status_of
+from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 from shared.podspec.pod_source import MIRROR
 
@@ -14,7 +14,7 @@ STATIC_SOURCES = ("file", "http")
 
 
 class MirrorStep(StrEnum):
-    """What is to be done about one full name."""
+    """What is to be done about the mirror pod of one full name."""
 
     NOTHING = "nothing"
     CREATE = "create"
@@ -26,18 +26,18 @@ class MirrorStep(StrEnum):
 class StaticPods:
     """The static pods of one full name."""
 
-    wanted: Object | None = None  # the one to be mirrored now
+    wanted: Object | None = None  # the pod that is to be mirrored now
     hash: str = ""  # its UID
-    kept: bool = False  # a mirror of this name is no orphan
+    kept: bool = False  # a mirror pod of this name is no orphan
 
 
 def static_pods(
     key: str, desired: list[DesiredPod], admitted: list[AdmittedPod], mirror: MirrorPod | None
 ) -> StaticPods:
-    """What is to be mirrored under this full name, of all the pods desired and admitted.
+    """Return what is to be mirrored under this full name, given all desired and admitted pods.
 
-    A pod is mirrored once podsync has taken it on, or refused it, and while it is in its manifest; one that replaces
-    another waits until that has ended. Of two manifests with one name, the one mirrored already goes first.
+    A pod is mirrored once podsync has admitted or rejected it, and while it is in its manifest. A pod that replaces
+    another one waits until that has ended. Of two manifests with one name, the one that is mirrored already wins.
     """
     named = [pod for pod in desired if pod.source in STATIC_SOURCES and full_name(pod.pod) == key]
     taken = {pod.uid: pod for pod in admitted if pod.source in STATIC_SOURCES and f"{pod.name}_{pod.namespace}" == key}
@@ -54,10 +54,9 @@ def static_pods(
 def decide(
     static: StaticPods, mirror: MirrorPod | None, node: Object | None, status: Object, *, certain: bool
 ) -> MirrorStep:
-    """`node` as the API server has it, `status` podsync's of the static pod, {} when there is none.
-
-    `certain`: desired, admitted and mirror pods are all known; nothing is deleted otherwise.
-    """
+    """Return what is to be done about the mirror pod. `node`: as the API server has it; `status`: podsync's status of
+    the static pod, {} when there is none; `certain`: desired, admitted and mirror pods are all known, otherwise nothing
+    is deleted."""
     if not static.kept:
         return MirrorStep.DELETE if mirror is not None and certain else MirrorStep.NOTHING
     if static.wanted is None or not node_uid(node):
@@ -70,28 +69,27 @@ def decide(
 
 
 def _pictures(mirror: MirrorPod, static: StaticPods, owner: str, status: Object) -> bool:
-    """The mirror is the one we would make. One that ended while its pod goes on is not: a phase never goes back."""
+    """Return whether the mirror pod is the one that we would make. One with a terminal phase whose pod goes on is not,
+    because it can never show another phase."""
     metadata = mirror.pod.get("metadata") or {}
-    owners = [reference.get("uid") for reference in _dicts(metadata.get("ownerReferences"))]
+    owners = [reference.get("uid") for reference in dictionaries(metadata.get("ownerReferences"))]
     revived = bool(status) and is_terminal(status_of(mirror.pod)) and not is_terminal(status)
     return (
         mirror.config_hash == static.hash
         and not metadata.get("deletionTimestamp")
-        and owners in ([owner], [])  # none: created by an older kubelet, never garbage collected
+        and owners in ([owner], [])  # one without owners was created by an older kubelet, and is never collected
         and not revived
     )
 
 
 def node_uid(node: Object | None) -> str:
-    """UID of a Node that may own something; "" when there is none or it is being deleted."""
-    metadata = (node or {}).get("metadata")
-    if not isinstance(metadata, dict) or metadata.get("deletionTimestamp"):
-        return ""
-    return str(metadata.get("uid") or "")
+    """Return the UID of a Node that may own objects; "" when there is none or it is being deleted."""
+    metadata = dictionary((node or {}).get("metadata"))
+    return "" if metadata.get("deletionTimestamp") else str(metadata.get("uid") or "")
 
 
 def mirror_pod(static: Object, config_hash: str, node_name: str, node_uid: str) -> Object:
-    """The object to be created for a static pod."""
+    """Return the mirror pod to be created for a static pod."""
     metadata = static.get("metadata") or {}
     owner = {"apiVersion": "v1", "kind": "Node", "name": node_name, "uid": node_uid, "controller": True}
     copied = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key)}
@@ -105,11 +103,6 @@ def mirror_pod(static: Object, config_hash: str, node_name: str, node_uid: str) 
 
 
 def full_name(pod: Object) -> str:
-    """`<name>_<namespace>`, whatever the object looks like."""
-    metadata = pod.get("metadata")
-    metadata = metadata if isinstance(metadata, dict) else {}
+    """Return `<name>_<namespace>` of an object of any shape."""
+    metadata = dictionary(pod.get("metadata"))
     return f"{metadata.get('name', '')}_{metadata.get('namespace', '')}"
-
-
-def _dicts(values: Any) -> list[Object]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []

@@ -1,9 +1,12 @@
-"""Which addresses the Node has (node.md 1.6 "Addresses"): the configured ones, or those of its name and routes."""
+"""Decides which addresses the Node has (node.md 1.6 "Addresses"): the configured ones, or those of its name and
+routes."""
 
+import contextlib
 import ipaddress
 from collections.abc import Iterable
 
 from services.status.core.node_facts import HostNetwork, NodeIdentity
+from shared.model.fields import dictionaries
 from shared.model.objects import Object
 
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
@@ -17,12 +20,12 @@ class AddressError(ValueError):
 
 
 def node_addresses(identity: NodeIdentity, host: HostNetwork, existing: Addresses) -> Addresses:
-    """The addresses for `status.addresses`. Raises AddressError.
+    """Return the addresses for `status.addresses`. Raises AddressError.
 
-    With an external cloud provider addresses that are there belong to it, and are returned as they are.
+    With an external cloud provider, existing addresses belong to it and are returned as they are.
     """
-    given = _parsed(identity.node_ips)
-    concrete = [ip for ip in given if not ip.is_unspecified]
+    configured = _parsed(identity.node_ips)
+    concrete = [ip for ip in configured if not ip.is_unspecified]
     for ip, what in zip(concrete, ("nodeIP", "secondaryNodeIP"), strict=False):
         if reason := why_invalid(ip, host.assigned):
             raise AddressError(f"failed to validate {what}: {reason}")
@@ -30,19 +33,21 @@ def node_addresses(identity: NodeIdentity, host: HostNetwork, existing: Addresse
     if identity.external_cloud_provider:
         if existing:
             return existing
-        if not given:
+        if not configured:
             return [hostname]
-    ips = concrete if concrete else [_found(identity.name, host, prefer=6 if given and given[0].version == 6 else 4)]
+    family = 6 if configured and configured[0].version == 6 else 4
+    ips = concrete or [_find_address(identity.name, host, prefer=family)]
     return [*({"type": "InternalIP", "address": str(ip)} for ip in ips), hostname]
 
 
 def provided_node_ip(identity: NodeIdentity) -> str:
-    """Return the annotation's value that gives a cloud provider the configured addresses; "" = no annotation."""
+    """Return the value of the annotation that names the configured addresses to a cloud provider; "" = no
+    annotation."""
     return ",".join(str(ip) for ip in _parsed(identity.node_ips) if not ip.is_unspecified)
 
 
 def why_invalid(ip: IPAddress, assigned: Iterable[str]) -> str:
-    """Why this cannot be the node's address, in the kubelet's words; "" = it can."""
+    """Return why this cannot be the node's address, with the kubelet's text; "" = it can."""
     if ip.is_loopback:
         return "nodeIP can't be loopback address"
     if ip.is_multicast:
@@ -57,12 +62,11 @@ def why_invalid(ip: IPAddress, assigned: Iterable[str]) -> str:
 
 
 def existing_addresses(status: Object) -> Addresses:
-    """The addresses a Node has; those that are none are left out."""
-    addresses = status.get("addresses")
-    return [a for a in addresses if isinstance(a, dict)] if isinstance(addresses, list) else []
+    """Return the addresses that a Node has; entries that are no addresses are left out."""
+    return dictionaries(status.get("addresses"))
 
 
-def _found(name: str, host: HostNetwork, *, prefer: int) -> IPAddress:
+def _find_address(name: str, host: HostNetwork, *, prefer: int) -> IPAddress:
     if as_ip := _parsed((name,)):
         return as_ip[0]
     usable = [ip for ip in _parsed(host.resolved) if not why_invalid(ip, host.assigned)]
@@ -75,11 +79,9 @@ def _found(name: str, host: HostNetwork, *, prefer: int) -> IPAddress:
 
 
 def _parsed(texts: Iterable[str]) -> list[IPAddress]:
-    """Those that are IP addresses, in order."""
-    found = []
+    """Return the texts that are IP addresses, in order."""
+    addresses = []
     for text in texts:
-        try:
-            found.append(ipaddress.ip_address(text.strip()))
-        except ValueError:
-            continue
-    return found
+        with contextlib.suppress(ValueError):
+            addresses.append(ipaddress.ip_address(text.strip()))
+    return addresses

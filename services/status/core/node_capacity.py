@@ -1,11 +1,12 @@
-"""Capacity and allocatable of the Node (node.md 1.6): podsync's figures over what others wrote.
+"""Sets capacity and allocatable of the Node (node.md 1.6): podsync's amounts replace those that others wrote.
 
-Resources that podsync does not compute are foreign: an administrator's, or those of another agent's device plugins.
+Resources that podsync does not compute are foreign: an administrator or another agent's device plugins set them.
 """
 
 from collections.abc import Collection, Mapping
 
 from bus.messages.podsync import NodeResources
+from shared.model.fields import dictionary
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec.resources import is_extended
@@ -17,11 +18,11 @@ def set_capacity(
     devices: Collection[str] = (),
     given: Mapping[str, Collection[str]] | None = None,
 ) -> None:
-    """Write both lists over what is there. Foreign capacity stays.
+    """Set both lists of the status. Foreign capacity stays.
 
-    Foreign allocatable is the capacity where there is none yet, or where it still is one of the amounts in `given`,
-    which this agent set; what others set is never raised. `devices`, the resources that the device plugin
-    checkpoint names, are 0 in both lists: no device plugin has registered with this agent.
+    Foreign allocatable is set to the capacity where there is none yet, or where it still is one of the amounts in
+    `given`, which this agent set; an amount that others set is never raised. `devices`, the resources that the device
+    plugin checkpoint names, are 0 in both lists, because no device plugin has registered with this agent.
     """
     capacity = {**quantities(status, "capacity"), **dict.fromkeys(devices, "0"), **resources.capacity}
     before = quantities(status, "allocatable")
@@ -42,10 +43,10 @@ def given_allocatable(
     devices: Collection[str],
     given: Mapping[str, Collection[str]],
 ) -> dict[str, tuple[str, ...]]:
-    """Which foreign amounts of `after`, a status that `set_capacity` made of `before`, are this agent's own.
+    """Return the foreign amounts that this agent sets in `after`, a status that `set_capacity` made of `before`.
 
-    With the amount of before: whether `after` is ever written is not known yet. Without `devices`: another kubelet's 0,
-    of unhealthy devices, equals the 0 that this agent sets for them, and is never raised.
+    The earlier amount is included, because it is not known yet whether `after` will be written. `devices` are left out:
+    another kubelet's 0 for unhealthy devices equals the 0 that this agent sets for them, and must never be raised.
     """
     had, capacity = quantities(before, "allocatable"), quantities(after, "capacity")
     return {
@@ -59,7 +60,7 @@ def given_allocatable(
 
 
 def without_vanished_hugepages(status: Object, resources: NodeResources) -> None:
-    """Sizes of huge pages that the host no longer has go (node.md 1.3, 5): they change with a boot only."""
+    """Remove sizes of huge pages that the host no longer has (node.md 1.3, 5); they change only with a boot."""
     for key in ("capacity", "allocatable"):
         kept = {
             name: amount
@@ -71,9 +72,8 @@ def without_vanished_hugepages(status: Object, resources: NodeResources) -> None
 
 
 def quantities(status: Object, key: str) -> dict[str, str]:
-    """The resource list under `key`; empty when there is none."""
-    found = status.get(key)
-    return dict(found) if isinstance(found, dict) else {}
+    """Return the resource list under `key`; empty when there is none."""
+    return dict(dictionary(status.get(key)))
 
 
 def _foreign_allocatable(capacity: str, before: str | None, given: Collection[str]) -> str:
@@ -81,13 +81,13 @@ def _foreign_allocatable(capacity: str, before: str | None, given: Collection[st
         return capacity
     try:
         return capacity if parse_quantity(capacity) < parse_quantity(before) else before
-    except QuantityError:  # the API server takes none of this kind
+    except QuantityError:  # the API server would have refused such a quantity
         return before
 
 
 def _is_one_of(amount: str, given: Collection[str]) -> bool:
-    """Equal to one of them as a quantity."""
+    """Return whether the amount equals one of the given ones as a quantity."""
     try:
-        return any(parse_quantity(amount) == parse_quantity(one) for one in given)
+        return any(parse_quantity(amount) == parse_quantity(other) for other in given)
     except QuantityError:
         return False

@@ -1,4 +1,4 @@
-"""The node's conditions and their transition times, and when a change of them is worth publishing (node.md 1.7)."""
+"""Makes the node's conditions with their transition times, and the events and history of changes (node.md 1.7)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from shared.model.conditions import NODE_CONDITIONS, PRESSURE_CONDITIONS
 
 Condition = dict[str, str]
 CHANGES_KEPT = 200  # changes of conditions in the record, for `bulkhead explain node`
-LONGEST_MESSAGE = 1024  # characters of a condition's message in it
+MAX_MESSAGE_CHARACTERS = 1024  # of a condition's message in such a change
 
 
 @dataclass(frozen=True)
 class Transition:
-    """A condition changed its status: the reason of the node event to record."""
+    """A change of a condition's status. `reason`: that of the node event to record."""
 
     reason: str
 
 
 def ready_condition(*, ready: bool, message: str, now: str, previous: Condition | None) -> Condition:
-    """The Ready condition. Reason and message are of now; the transition time moves with the status only.
+    """Return the Ready condition with the present reason and message. The transition time changes only with the status.
     `now`: RFC3339."""
     status = "True" if ready else "False"
     kept = previous is not None and previous["status"] == status
@@ -33,7 +33,7 @@ def ready_condition(*, ready: bool, message: str, now: str, previous: Condition 
 
 
 def joined(pressure: Iterable[Mapping[str, str]], ready: Condition, *, now: str) -> tuple[Condition, ...]:
-    """All conditions in the kubelet's order, each with this heartbeat."""
+    """Return all conditions in the kubelet's order, each with the heartbeat `now`."""
     by_type = {condition["type"]: {**condition, "lastHeartbeatTime": now} for condition in pressure}
     by_type["Ready"] = ready
     others = [name for name in by_type if name not in NODE_CONDITIONS]
@@ -41,7 +41,8 @@ def joined(pressure: Iterable[Mapping[str, str]], ready: Condition, *, now: str)
 
 
 def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list[Transition]:
-    """Which node events follow: every changed status, and a pressure condition that appears; not a first Ready."""
+    """Return the node events that follow from changed conditions: for every changed status, and for a pressure
+    condition that appears, but not for the first Ready."""
     statuses = {condition["type"]: condition["status"] for condition in before}
     events = []
     for condition in after:
@@ -60,12 +61,12 @@ def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list
 def with_changes(
     history: Iterable[Condition], before: Iterable[Condition], after: Iterable[Condition]
 ) -> tuple[Condition, ...]:
-    """The history with each condition of `after` whose status or reason is another than `before`; the newest
-    `CHANGES_KEPT`. A change has the fields type, status, reason, message and at (RFC3339)."""
+    """Return the newest `CHANGES_KEPT` changes: the history, and each condition of `after` whose status or reason
+    differs from `before`. A change has the fields type, status, reason, message and at (RFC3339)."""
     known = {condition["type"]: (condition["status"], condition["reason"]) for condition in before}
     changes = [
         {
-            **{name: condition[name][:LONGEST_MESSAGE] for name in ("type", "status", "reason", "message")},
+            **{name: condition[name][:MAX_MESSAGE_CHARACTERS] for name in ("type", "status", "reason", "message")},
             "at": condition.get("lastHeartbeatTime", ""),
         }
         for condition in after
@@ -75,13 +76,13 @@ def with_changes(
 
 
 def is_change(value: object) -> bool:
-    """It has the fields of a change, as text."""
+    """Return whether the value has the fields of a change, as text."""
     fields = ("type", "status", "reason", "message", "at")
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in fields)
 
 
 def same_but_for(before: Iterable[Condition], after: Iterable[Condition], *ignored: str) -> bool:
-    """Equal when these fields are left out."""
+    """Return whether the conditions are equal apart from these fields."""
 
     def reduced(conditions: Iterable[Condition]) -> list[Condition]:
         return [{key: value for key, value in c.items() if key not in ignored} for c in conditions]
@@ -90,8 +91,9 @@ def same_but_for(before: Iterable[Condition], after: Iterable[Condition], *ignor
 
 
 def with_api_conditions(ours: Iterable[Condition], theirs: object) -> tuple[Condition, ...]:
-    """Ours on the baseline of the API server's list: a condition that we have not decided yet is copied from it, one of
-    the same status takes its transition time. `theirs` may be any value; entries that are no condition are left out."""
+    """Return our conditions on the baseline of the API server's list: a condition that we have not decided yet is
+    copied from it, and one with the same status gets its transition time. `theirs` may be any value; entries that are
+    no conditions are left out."""
     known = {c["type"]: c for c in theirs if is_condition(c)} if isinstance(theirs, list) else {}
     places = {kind: place for place, kind in enumerate(NODE_CONDITIONS)}
     kept = []
@@ -105,6 +107,6 @@ def with_api_conditions(ours: Iterable[Condition], theirs: object) -> tuple[Cond
 
 
 def is_condition(value: object) -> bool:
-    """It has the fields of a condition, as text."""
+    """Return whether the value has the fields of a condition, as text."""
     fields = ("type", "status", "reason", "message", "lastTransitionTime")
     return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in fields)

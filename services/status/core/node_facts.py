@@ -1,6 +1,6 @@
-"""The facts of this node that its Node object contains, at one moment: plain data.
+"""Defines the facts of this node that its Node object contains, as plain data.
 
-Does not know how a fact is read. None = not known (yet): the Node then keeps its value.
+It does not depend on how a fact is read. None = not known (yet): the Node then keeps its value.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from shared.version import KUBERNETES_RELEASE
 
 
 def kubelet_version(own: str) -> str:
-    """The `kubeletVersion` of version `own` of this agent: `v1.36.0+bulkhead.0.1.0`."""
+    """Return the `kubeletVersion` of version `own` of this agent, such as `v1.36.0+bulkhead.0.1.0`."""
     # Clients parse kubeletVersion as a semantic version and compare it with the API server's: it is the Kubernetes
     # release whose behaviour we keep. Our own version is build metadata, which compares equal; what follows a dash
     # would be a pre-release, older than v1.36.0.
@@ -58,12 +58,12 @@ class NodeIdentity:
     external_cloud_provider: bool = False
     controller_attach_detach: bool = True
     max_images: int = 50  # -1 = all
-    declared_features: tuple[str, ...] | None = None  # sorted; None = what the Node declares stays
+    declared_features: tuple[str, ...] | None = None  # sorted; None = the Node keeps its value
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """What the setters of `node_status` write."""
+    """The facts that the setters of `node_status` write."""
 
     identity: NodeIdentity
     machine: MachineFacts
@@ -74,6 +74,6 @@ class NodeFacts:
     images: tuple[NodeImage, ...] | None = None
     conditions: tuple[Condition, ...] = ()
     devices: frozenset[str] = frozenset()  # resources that the device plugin checkpoint names
-    volumes_in_use: tuple[str, ...] | None = None  # None = not known: what the Node has stays
-    config: NodeConfigStatus | None = None  # None = not known, or not used: what the Node has stays
+    volumes_in_use: tuple[str, ...] | None = None  # None = not known: the Node keeps its value
+    config: NodeConfigStatus | None = None  # None = not known, or not used: the Node keeps its value
     given: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> allocatable set by this agent

@@ -1,5 +1,6 @@
-"""The status setters of the Node, in the kubelet's order (node.md 1.6): an existing Node and the facts go in,
-the Node as it should be comes out. What is not known is left as it is; a setter that fails does not stop the others.
+"""Sets the status of an existing Node from the facts, by setters in the kubelet's order (node.md 1.6).
+
+Fields whose facts are not known are left as they are; a setter that fails does not stop the others.
 """
 
 import copy
@@ -16,6 +17,7 @@ from services.status.core.node_addresses import (
 from services.status.core.node_capacity import set_capacity
 from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import NodeFacts
+from shared.model.fields import dictionaries, dictionary
 from shared.model.objects import Object
 
 NAMES_PER_IMAGE = 5
@@ -23,7 +25,7 @@ OS_LABELS = ("kubernetes.io/os", "kubernetes.io/arch")
 
 
 def with_status(node: Object, facts: NodeFacts) -> tuple[Object, tuple[str, ...]]:
-    """A copy of the Node with the status that the facts make it have, and what went wrong, one line each."""
+    """Return a copy of the Node with the status that follows from the facts, and one line for each error."""
     node = copy.deepcopy(node)
     problems = []
     status = map_at(node, "status")
@@ -36,7 +38,7 @@ def with_status(node: Object, facts: NodeFacts) -> tuple[Object, tuple[str, ...]
 
 
 def map_at(obj: Object, key: str) -> Object:
-    """The map under `key`, made where there is none (or something that is not a map)."""
+    """Return the map under `key`; make one where there is none, or where the value is no map."""
     if not isinstance(obj.get(key), dict):
         obj[key] = {}
     found: Object = obj[key]
@@ -45,26 +47,22 @@ def map_at(obj: Object, key: str) -> Object:
 
 def rebooted(node: Object, facts: NodeFacts) -> str:
     """Return the message of the event Rebooted if the Node has another boot id than the machine, else ""."""
-    status = node.get("status")
-    info = status.get("nodeInfo") if isinstance(status, dict) else None
-    before, now = info.get("bootID") if isinstance(info, dict) else "", facts.machine.boot_id
+    info = dictionary(dictionary(node.get("status")).get("nodeInfo"))
+    before, now = info.get("bootID"), facts.machine.boot_id
     if not before or not now or before == now:
         return ""
     return f"Node {facts.identity.name} has been rebooted, boot id: {now}"
 
 
 def is_ready(node: Object) -> bool:
-    """The Node's condition Ready is True."""
-    status = node.get("status")
-    conditions = status.get("conditions") if isinstance(status, dict) else None
-    known = [one for one in conditions if isinstance(one, dict)] if isinstance(conditions, list) else []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in known)
+    """Return whether the Node's condition Ready is True."""
+    conditions = dictionaries(dictionary(node.get("status")).get("conditions"))
+    return any(found.get("type") == "Ready" and found.get("status") == "True" for found in conditions)
 
 
 def is_unschedulable(node: Object) -> bool:
-    """The Node is cordoned."""
-    spec = node.get("spec")
-    return isinstance(spec, dict) and spec.get("unschedulable") is True
+    """Return whether the Node is cordoned."""
+    return dictionary(node.get("spec")).get("unschedulable") is True
 
 
 def _set_addresses(node: Object, status: Object, facts: NodeFacts) -> None:
@@ -149,8 +147,7 @@ def _set_features(node: Object, status: Object, facts: NodeFacts) -> None:
 
 
 def _set_conditions(node: Object, status: Object, facts: NodeFacts) -> None:
-    known = status.get("conditions")
-    conditions = [c for c in known if isinstance(c, dict)] if isinstance(known, list) else []
+    conditions = dictionaries(status.get("conditions"))
     for ours in facts.conditions:
         places = [number for number, c in enumerate(conditions) if c.get("type") == ours["type"]]
         written = _written(conditions[places[0]] if places else None, ours, facts.now)
@@ -163,7 +160,8 @@ def _set_conditions(node: Object, status: Object, facts: NodeFacts) -> None:
 
 
 def _written(existing: Object | None, ours: Condition, now: str) -> Object:
-    """Our condition with the moment of its last transition: the API server's, where the status is the same."""
+    """Return our condition with the moment of its last transition, which is the API server's where the status is the
+    same."""
     written: Object = {**ours, "lastHeartbeatTime": now, "lastTransitionTime": now}
     if existing is None:
         return {**written, "lastTransitionTime": ours.get("lastTransitionTime") or now}
@@ -186,7 +184,7 @@ def _set_volumes_in_use(node: Object, status: Object, facts: NodeFacts) -> None:
 
 
 def _set_config(node: Object, status: Object, facts: NodeFacts) -> None:
-    """config.md 4.2."""
+    """Set status.config as config.md 4.2 has it, where the Node's configuration is known."""
     if facts.config is None:
         return
     sources = {

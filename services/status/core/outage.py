@@ -1,22 +1,22 @@
-"""Whether the API server can be reached, by what the requests of status met; pure."""
+"""Decides from the results of the requests of status whether the API server can be reached; pure."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Outage:
-    """`error`: what is wrong while there is an outage, "" = there is none.
+    """An outage of the API server. `error`: its cause, "" = there is no outage.
 
-    A heartbeat that fails begins it. Other requests do not: a server that restarts behind a load balancer fails a few
-    of them, and reviews of clients would be refused until the next heartbeat.
+    Only a heartbeat that fails begins an outage. If other requests did, a server that restarts behind a load balancer,
+    where a few requests fail, would refuse reviews of clients until the next heartbeat.
     """
 
     error: str = field(default="", init=False)
 
     def heartbeat_failed(self, error: str) -> None:
-        """The network failed a request about the Lease or the Node's status."""
+        """Note that a request about the Lease or the Node's status failed because of the network."""
         self.error = error
 
     def reached(self) -> None:
-        """A request came to the API server, whatever it answered."""
+        """Note that a request reached the API server, whatever it answered."""
         self.error = ""

@@ -1,24 +1,28 @@
-"""What the API server is known to have of a pod: the newest of what the watch shows and what it answered us. Pure."""
+"""Finds the newest known version of a pod in the API server: what the watch shows or what our request returned.
+Pure."""
 
 from dataclasses import dataclass
 
 from services.status.core.strategic_patch import without_nulls
+from shared.model.fields import dictionary
 from shared.model.objects import Object
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
-_LONGEST_VERSION = 64  # digits; int() refuses thousands
+_MAX_VERSION_DIGITS = 64  # int() raises for thousands of digits
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """`pod` as last known; None = nothing is known. `certain`: no reason to ask before something is written over it."""
+    """The newest known version of a pod; None = nothing is known. `certain`: it need not be read before it is
+    written."""
 
     pod: Object | None
     certain: bool
 
 
 def newest(watched: Object | None, answered: Object | None, *, in_step: bool) -> Baseline:
-    """`in_step`: the watch is followed without a gap. Versions that cannot be compared give `certain` False."""
+    """Return the newer of two versions of a pod. `in_step`: the watch is followed without a gap. Versions that cannot
+    be compared are not `certain`."""
     if watched is None or answered is None:
         return Baseline(watched or answered, certain=answered is not None or (watched is not None and in_step))
     seen, written = version(watched), version(answered)
@@ -30,23 +34,19 @@ def newest(watched: Object | None, answered: Object | None, *, in_step: bool) ->
 
 
 def version(pod: Object) -> int | None:
-    """metadata.resourceVersion as a number that grows; None when it is none."""
+    """Return metadata.resourceVersion as a number, None when it is none."""
     text = metadata(pod).get("resourceVersion")
-    if not isinstance(text, str) or len(text) > _LONGEST_VERSION:
+    if not isinstance(text, str) or len(text) > _MAX_VERSION_DIGITS:
         return None
     return int(text) if text.isascii() and text.isdigit() else None
 
 
 def metadata(pod: Object) -> Object:
-    """The object's metadata; {} when it has none."""
-    value = pod.get("metadata")
-    return value if isinstance(value, dict) else {}
+    """Return the object's metadata; {} when it has none."""
+    return dictionary(pod.get("metadata"))
 
 
 def kept_of(answer: Object) -> Object:
-    """The part of an answer that later decisions need, without the spec and without nulls."""
-    status = answer.get("status")
-    return {
-        "metadata": {key: value for key, value in metadata(answer).items() if key in _KEPT},
-        "status": without_nulls(status) if isinstance(status, dict) else {},
-    }
+    """Return the part of an answer that later decisions need, without the spec and without nulls."""
+    kept = {key: value for key, value in metadata(answer).items() if key in _KEPT}
+    return {"metadata": kept, "status": without_nulls(dictionary(answer.get("status")))}

@@ -1,4 +1,4 @@
-"""When the API object of a pod that is being deleted may go (pods.md 8.6). Pure."""
+"""Decides when the API object of a pod that is being deleted may be removed (pods.md 8.6). Pure."""
 
 from bus.messages.podsync import AdmittedPod
 from services.status.core.pod_status_baseline import metadata
@@ -8,10 +8,9 @@ from shared.podspec.pod_source import MIRROR
 
 
 def may_be_deleted(pod: Object, admitted: AdmittedPod | None, *, admitted_is_all: bool) -> bool:
-    """`pod` as the API server last had it, `admitted` what podsync publishes of it, None = nothing.
-
-    `admitted_is_all`: podsync's word is fresh and complete. Without that nothing is deleted, whatever else is known.
-    """
+    """Return whether the API object may be removed now. `pod`: as the API server last had it; `admitted`: what podsync
+    publishes of it, None = nothing; `admitted_is_all`: podsync's list is fresh and complete, otherwise nothing is
+    deleted."""
     if not admitted_is_all or not metadata(pod).get("deletionTimestamp") or not is_terminal(status_of(pod)):
         return False
     annotations = metadata(pod).get("annotations")
@@ -21,7 +20,7 @@ def may_be_deleted(pod: Object, admitted: AdmittedPod | None, *, admitted_is_all
 
 
 def delete_now(uid: str) -> Object:
-    """DeleteOptions: at once, and only this very object."""
+    """Return the DeleteOptions that remove only this very object, without a grace period."""
     return {
         "apiVersion": "v1",
         "kind": "DeleteOptions",

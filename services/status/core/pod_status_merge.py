@@ -1,12 +1,13 @@
-"""What the API server should show of a pod: podsync's status laid over what others wrote (pods.md 9.4, 9.5).
+"""Merges podsync's status of a pod with what others wrote to the API server (pods.md 9.4, 9.5).
 
-Pure; statuses are raw PodStatus objects, and odd ones raise nothing.
+Pure; statuses are raw PodStatus objects, and unexpected values raise nothing.
 """
 
 from typing import Any
 
 from services.status.core.strategic_patch import POD, patch_without_nulls, same_json, without_nulls
 from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, POD_SCHEDULED
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 
 TERMINAL = ("Succeeded", "Failed")
@@ -35,13 +36,12 @@ _ORDER = "$setElementOrder/"
 
 
 def status_of(pod: Object) -> Object:
-    """The object's status; {} when it has none."""
-    status = pod.get("status")
-    return status if isinstance(status, dict) else {}
+    """Return the object's status; {} when it has none."""
+    return dictionary(pod.get("status"))
 
 
 def is_terminal(status: Object) -> bool:
-    """The phase is Succeeded or Failed."""
+    """Return whether the phase is Succeeded or Failed."""
     return status.get("phase") in TERMINAL
 
 
@@ -53,8 +53,9 @@ def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
     merged = {key: value for key, value in api.items() if key not in _OWN_FIELDS}
     merged |= {key: value for key, value in wanted.items() if key in _OWN_FIELDS}
     if api.get("qosClass"):
-        merged["qosClass"] = api["qosClass"]  # decided at creation; a newer API server refuses a change
-    if _text(api, "startTime") and _text(api, "startTime") < (_text(wanted, "startTime") or "~"):
+        merged["qosClass"] = api["qosClass"]  # it is decided at creation, and a newer API server refuses a change
+    first_start = text(api.get("startTime"))
+    if first_start and first_start < (text(wanted.get("startTime")) or "~"):
         merged["startTime"] = api["startTime"]  # the first acknowledgement counts, for activeDeadlineSeconds
     if _number(api, "observedGeneration") > _number(wanted, "observedGeneration"):
         merged["observedGeneration"] = api["observedGeneration"]
@@ -74,8 +75,8 @@ def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
 
 
 def status_patch(api: Object, wanted: Object, *, now: str) -> Object | None:
-    """The `status` of the patch that makes the API object show `wanted`; None when it does already. Conditions in
-    another order are no difference worth a request."""
+    """Return the `status` of the patch that makes the API object show `wanted`; None when it does already. Conditions
+    in another order are no difference."""
     before = without_nulls(status_of(api))
     merged = merged_status(before, without_nulls(wanted), now=now)
     if same_json(before, merged):
@@ -97,7 +98,7 @@ def _merged_conditions(api: Object, wanted: Object, *, now: str) -> list[Object]
 
 
 def _scheduled(condition: Object, before: dict[str, Object]) -> Object:
-    """The scheduler wrote PodScheduled first; repeating it changes no transition time."""
+    """Return a PodScheduled condition with the scheduler's transition time, and any other one as it is."""
     scheduled = before.get(POD_SCHEDULED, {})
     if condition["type"] != POD_SCHEDULED or scheduled.get("status") != condition.get("status"):
         return condition
@@ -115,15 +116,7 @@ def _unready(condition: Object, phase: str, before: Object, *, now: str) -> Obje
 
 
 def _conditions(status: Object) -> list[Object]:
-    conditions = status.get("conditions")
-    if not isinstance(conditions, list):
-        return []
-    return [c for c in conditions if isinstance(c, dict) and isinstance(c.get("type"), str)]
-
-
-def _text(status: Object, key: str) -> str:
-    value = status.get(key)
-    return value if isinstance(value, str) else ""
+    return [found for found in dictionaries(status.get("conditions")) if isinstance(found.get("type"), str)]
 
 
 def _number(status: Object, key: str) -> int:

@@ -1,13 +1,13 @@
 """Decides whether the node is Ready, with the kubelet's reasons in the kubelet's order (node.md 1.7), and one more
 for each process that the pods need and that has ended or hangs. All times are seconds of CLOCK_MONOTONIC.
 
-A process hangs when the one loop named for it in `MAIN_LOOPS` does not turn; that loop turns also when there is nothing
-to do. Other loops rest while they have no work, so they are never a reason. For pleg the relists count, with a
-threshold of their own. status, which decides, is no reason; nor is bootstrap, which the pods need only for the next
-certificate or configuration. A bootstrap without beats is a trouble in status' beat.
+A process hangs when its loop in `MAIN_LOOPS` does not turn; that loop turns also when there is nothing to do. Other
+loops rest while they have no work, so they are never a reason. For pleg the relists count, with a threshold of their
+own. status, which decides, is no reason; nor is bootstrap, which the pods need only for the next certificate or
+configuration. A bootstrap without beats is a trouble in the beat of status.
 
-Missing beats count only for the time in which we could receive them: after our own start, or a time in which we were
-stopped, others get their complete threshold again. A reported fact (runtime or network are not ready) counts at once.
+Missing beats count only for the time in which we could receive them: after our own start, or after we were stopped,
+others get their complete threshold again. A reported fact (runtime or network are not ready) counts at once.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from shared.time.timestamps import go_duration
 RUNTIME_THRESHOLD = 30.0  # seconds since the runtime was last ready
 PLEG_THRESHOLD = 180.0  # seconds since the last relist
 PROCESS_THRESHOLD = 30.0  # seconds since the last beat of a process, or since its loop last turned
-STOPPED = 5.0  # seconds without a beat received or an evaluation, both due every second: we did not run
+STOPPED = 5.0  # seconds without a beat or an evaluation, which are due every second, after which we were stopped
 UNKNOWN_NETWORK = "network state unknown"
 MAIN_LOOPS = {
     "bootstrap": "reload",
@@ -29,7 +29,7 @@ MAIN_LOOPS = {
     "pleg": "relist",
     "server": "serve",
 }
-"""Service -> its progress entry that promises to turn regularly."""
+"""Maps a service to the progress entry of its loop that turns regularly."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class LastBeat:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadyInputs:
-    """All that Ready depends on."""
+    """The inputs of the Ready condition."""
 
     now: float
     awake_since: float  # our start, or the end of a time in which we were stopped
@@ -56,14 +56,15 @@ class ReadyInputs:
 
 @dataclass(frozen=True)
 class NotReady:
-    """One reason. `presumed`: it rests on a missing report, and we have not run for long enough to receive one."""
+    """One reason why the node is not Ready. `presumed`: a report is missing, and we have not run for long enough to
+    receive one."""
 
     text: str
     presumed: bool = False
 
 
 def not_ready_reasons(given: ReadyInputs) -> list[NotReady]:
-    """Why the node is not Ready, in the kubelet's order; empty = Ready."""
+    """Return why the node is not Ready, in the kubelet's order; empty = it is Ready."""
     return [
         *_runtime_sync(given),
         *_pleg(given),
@@ -75,7 +76,7 @@ def not_ready_reasons(given: ReadyInputs) -> list[NotReady]:
 
 
 def message(reasons: list[NotReady]) -> str:
-    """The condition's message: the text of one reason, or several in brackets, without duplicates."""
+    """Return the condition's message: the text of one reason, or several in brackets, without duplicates."""
     texts = list(dict.fromkeys(reason.text for reason in reasons))
     if not texts:
         return "kubelet is posting ready status"
@@ -83,19 +84,19 @@ def message(reasons: list[NotReady]) -> str:
 
 
 def reportable(reasons: list[NotReady]) -> list[NotReady] | None:
-    """Return the reasons to report now, empty = Ready; None = all are presumed: the last reported ones stay."""
+    """Return the reasons to report now, empty = Ready; None = all are presumed, so that the last reported ones stay."""
     facts = [reason for reason in reasons if not reason.presumed]
     return facts if facts or not reasons else None
 
 
 def is_silent(given: ReadyInputs, process: str) -> bool:
-    """Whether a process that Ready does not depend on has sent no beat for longer than PROCESS_THRESHOLD seconds."""
+    """Return whether a process that Ready does not depend on has sent no beat for PROCESS_THRESHOLD seconds."""
     return any(not reason.presumed for reason in _process(given, process))
 
 
 def turned_at(service: str, progress: Mapping[str, float]) -> float | None:
-    """Return when (CLOCK_MONOTONIC) the main loop of a service last turned, from the progress in its beat; None = not
-    in it."""
+    """Return when (CLOCK_MONOTONIC) the main loop of a service last turned, from the progress in its beat; None = the
+    beat does not contain it."""
     return progress.get(MAIN_LOOPS[service]) if service in MAIN_LOOPS else None
 
 

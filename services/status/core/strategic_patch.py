@@ -1,6 +1,6 @@
-"""The strategic merge patch between two objects, as small as it can be (pods.md B.3, node.md 2). Pure.
+"""Makes the smallest strategic merge patch between two objects (pods.md B.3, node.md 2). Pure.
 
-It contains only what the server has to change, so that what others write to the same object meanwhile stays.
+It contains only what the server has to change, so that it overwrites nothing that others write meanwhile.
 """
 
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ import orjson
 from shared.model.objects import Object
 
 Schema = Mapping[str, str]
-"""Dotted path of a list that is merged element by element -> the field that names an element. Every other list is one
-value and replaced."""
+"""Maps the dotted path of a list that is merged element by element to the field that names an element. Every other list
+is replaced as one value."""
 
 REPLACED = ""  # in a schema: the server merges the list, but the patch always contains all of it
 POD: Schema = {"status.conditions": "type", "status.podIPs": "ip", "status.hostIPs": "ip"}
@@ -22,23 +22,24 @@ _ORDER = "$setElementOrder/"
 
 
 def two_way_patch(old: Object, new: Object, schema: Schema) -> Object:
-    """What makes `new` of `old`; {} when nothing does. A null in either is the same as no field.
+    """Return the patch that changes `old` into `new`; {} when they are equal. A null in either counts as a missing
+    field.
 
-    An element that is only in `old` is named for deletion; a merged list that changes is given with its full order.
-    A merged list that names an element twice, or has an element without a name, is replaced.
+    The patch names an element that is only in `old` for deletion, and contains the complete order of a merged list that
+    changes. A merged list with two elements of one name, or with an element without a name, is replaced.
     """
     return patch_without_nulls(without_nulls(old), without_nulls(new), schema)
 
 
 def patch_without_nulls(old: Object, new: Object, schema: Schema) -> Object:
-    """As `two_way_patch`, for objects that contain no null."""
+    """Return the patch as `two_way_patch` does, for objects that contain no null."""
     return _maps(old, new, "", schema)
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without the fields, at any depth, that are null; the value itself where there is none."""
+    """Return the value without the fields, at any depth, that are null; the value itself where there are none."""
     try:
-        if b"null" not in orjson.dumps(value):  # most have none, and this costs a fiftieth of a copy
+        if b"null" not in orjson.dumps(value):  # most values have none, and this costs a fiftieth of a copy
             return value
     except TypeError:  # a number or text that orjson does not encode
         pass
@@ -86,7 +87,7 @@ def _lists(key: str, old: list[Any], new: list[Any], path: str, schema: Schema) 
 
 
 def _by_name(elements: list[Any], name: str) -> dict[str, Object] | None:
-    """Elements by what names them; None when one has no name or two have the same."""
+    """Return the elements by their names; None when one has no name or two have the same."""
     if name == REPLACED:
         return None
     named: dict[str, Object] = {}
@@ -98,21 +99,21 @@ def _by_name(elements: list[Any], name: str) -> dict[str, Object] | None:
     return named
 
 
-def same_json(one: Any, other: Any) -> bool:
-    """Return whether both are the same JSON: true is not 1, but 1.0 is."""
+def same_json(left: Any, right: Any) -> bool:
+    """Return whether both values are the same JSON: true does not equal 1, but 1.0 does."""
     try:
-        if orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS):
+        if orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(right, option=orjson.OPT_SORT_KEYS):
             return True
     except TypeError:  # a number or text that orjson does not encode
         pass
-    return _same(one, other)
+    return _same(left, right)
 
 
-def _same(one: Any, other: Any) -> bool:
-    if one is other:
+def _same(left: Any, right: Any) -> bool:
+    if left is right:
         return True
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)

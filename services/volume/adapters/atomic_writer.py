@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from services.volume.core.payload import Payload
-from services.volume.core.payload_paths import checked, stale_links, top_components
+from services.volume.core.payload_paths import clean_paths, stale_links, top_components
 from shared.process.crash import crash_point
 
 DATA = "..data"
@@ -25,19 +25,23 @@ _NEW_DATA = "..data_tmp"
 _GENERATION = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
 _DIRECTORY_MODE = 0o755
 KEPT_SECONDS = 1.0  # a replaced directory stays for so long; its modification time is when it was replaced
-MOST_KEPT = 100  # replaced directories at once: updates follow each other faster only in a test
-MOST_KEPT_BYTES = 8 << 20  # that replaced directories hold together; the last one stays whatever it holds
+MAX_KEPT_DIRECTORIES = 100  # replaced directories at once: updates follow each other faster only in a test
+MAX_KEPT_BYTES = 8 << 20  # that replaced directories hold together; the last one stays whatever it holds
 
 
 class AtomicWriter:
-    """One volume. `give` sets the ownership of the volume's directory and all below before the new files are shown."""
+    """Writes the files of one volume into its directory `volume`.
 
-    def __init__(self, volume: Path, give: Callable[[Path], None] | None = None) -> None:
-        self._volume, self._give = volume, give
+    `give_ownership` is called with that directory before new files are shown, and changes the owner of all that is in
+    it; None = the files stay ours.
+    """
+
+    def __init__(self, volume: Path, give_ownership: Callable[[Path], None] | None = None) -> None:
+        self._volume, self._give_ownership = volume, give_ownership
 
     @property
     def current(self) -> Path | None:
-        """The directory that is shown; None = none, or it is missing."""
+        """Return the directory that `..data` shows; None = it shows none, or the directory is missing."""
         try:
             name = str((self._volume / DATA).readlink())
         except OSError:
@@ -47,7 +51,8 @@ class AtomicWriter:
 
     @property
     def has_old_files(self) -> bool:
-        """Whether directories are kept that are not shown: `remove_old_files` is to be called after `KEPT_SECONDS`."""
+        """Return whether replaced directories are kept, so that `remove_old_files` has to be called after
+        `KEPT_SECONDS`."""
         shown = self.current
         return any(shown is None or path.name != shown.name for path in self._generations())
 
@@ -56,8 +61,8 @@ class AtomicWriter:
 
         Raises ContentError (a path), and OSError: then the old files are still shown.
         """
-        payload, old = checked(payload), self.current
-        kept = min(MOST_KEPT, MOST_KEPT_BYTES // max(1, sum(len(file.content) for file in payload.values())))
+        payload, old = clean_paths(payload), self.current
+        kept = min(MAX_KEPT_DIRECTORIES, MAX_KEPT_BYTES // max(1, sum(len(file.content) for file in payload.values())))
         self._clear(old, wall, kept)
         written = old is None or not _same(old, payload)
         if written:
@@ -82,7 +87,7 @@ class AtomicWriter:
         """Remove the directories that were replaced `KEPT_SECONDS` ago. `wall`: seconds since the epoch. Raises
         OSError."""
         if (shown := self.current) is not None:
-            self._clear(shown, wall, MOST_KEPT)
+            self._clear(shown, wall, MAX_KEPT_DIRECTORIES)
 
     def _replace(self, old: Path | None, payload: Payload, wall: float) -> Path:
         """Write the files into a new directory and show it instead of the old one. Raises OSError: then the old files
@@ -90,8 +95,8 @@ class AtomicWriter:
         new = self._make_generation(wall)
         try:
             self._fill(new, payload)
-            if self._give is not None:
-                self._give(self._volume)
+            if self._give_ownership is not None:
+                self._give_ownership(self._volume)
             crash_point("volume.writer.ownership")
             self._link(top_components(payload))
             crash_point("volume.writer.links")
@@ -144,7 +149,7 @@ class AtomicWriter:
             link.symlink_to(target)
 
     def _links(self) -> list[str]:
-        """The symlinks at the top that lead into `..data`."""
+        """Return the names of the symlinks at the top of the volume that lead into `..data`."""
         with os.scandir(self._volume) as entries:
             links = [entry.name for entry in entries if entry.is_symlink()]
         return [name for name in links if str((self._volume / name).readlink()) == f"{DATA}/{name}"]
@@ -155,8 +160,8 @@ class AtomicWriter:
         return [self._volume / name for name in names if _GENERATION.fullmatch(name)]
 
     def _clear(self, shown: Path | None, wall: float, kept: int) -> None:
-        """Remove what a killed run left, a symlink that was not renamed and directories; and what was replaced, but for
-        the newest `kept` directories of the last `KEPT_SECONDS`."""
+        """Remove what a killed run left (a symlink that was not renamed, and directories) and the directories that were
+        replaced, except for the newest `kept` ones of the last `KEPT_SECONDS`."""
         (self._volume / _NEW_DATA).unlink(missing_ok=True)
         replaced = [(path.stat().st_mtime, path) for path in self._generations() if shown is None or path != shown]
         for number, (moment, path) in enumerate(sorted(replaced, reverse=True)):
@@ -165,14 +170,10 @@ class AtomicWriter:
 
 
 def _same(shown: Path, payload: Payload) -> bool:
-    """Whether exactly these files with exactly this content are shown; modes and owners do not count."""
-    found: dict[str, Path] = {}
-    for directory, _, files in os.walk(shown):
-        found |= {str((Path(directory) / name).relative_to(shown)): Path(directory) / name for name in files}
-    if found.keys() != payload.keys():
-        return False
-    return all(
-        not file.is_symlink() and file.stat().st_size == len(payload[path].content)
-        and file.read_bytes() == payload[path].content
-        for path, file in found.items()
-    )  # fmt: skip
+    """Return whether exactly these files with exactly this content are shown; modes and owners do not count."""
+    files = {str(file.relative_to(shown)): file for file in shown.rglob("*") if not file.is_dir() or file.is_symlink()}
+    return files.keys() == payload.keys() and all(_has_content(files[path], payload[path].content) for path in files)
+
+
+def _has_content(file: Path, content: bytes) -> bool:
+    return not file.is_symlink() and file.stat().st_size == len(content) and file.read_bytes() == content

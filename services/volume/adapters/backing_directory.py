@@ -1,5 +1,7 @@
-"""The directory or tmpfs of an emptyDir, or of a volume of files (volumes.md 13.1); blocking. Every step finds its own
-work done."""
+"""Makes and removes the directory or tmpfs of an emptyDir, or of a volume of files (volumes.md 13.1); blocking.
+
+Each step that is repeated after a kill finds its own work done.
+"""
 
 import contextlib
 import errno
@@ -13,12 +15,12 @@ from shared.host.boot_id import boot_id
 from shared.host.mountinfo import below, containing
 from shared.pods.directory import make_directory
 
-_MARKER = "ready"  # of a volume of files on disk, it holds the boot of the last set-up
+_MARKER = "ready"  # a file; for a volume of files on disk it contains the boot ID of the last set-up
 
 
 def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group: int | None = None) -> None:
-    """Make directory, mount, ownership and marker, in this order; what is mounted there already is used. `size`: bytes
-    of the tmpfs, 0 = the kernel's default. `fs_group`: a group ID. Raises OSError."""
+    """Make the directory, the mount, the ownership and the marker, in this order; what is mounted there already is
+    used. `size`: bytes of the tmpfs, 0 = the kernel's default. `fs_group`: a group ID. Raises OSError."""
     if is_ready(marker):
         if os.path.ismount(path) if tmpfs else path.is_dir():
             return
@@ -30,7 +32,7 @@ def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group:
         if tmpfs:
             mount_tmpfs(path, size=size)
     if fs_group is not None:
-        with contextlib.suppress(OSError):  # as the kubelet
+        with contextlib.suppress(OSError):  # the kubelet ignores this error, too
             give_to_group(path, fs_group)
     make_directory(marker.parent, 0o750)
     make_directory(marker, 0o750)
@@ -38,7 +40,7 @@ def set_up_at(path: Path, marker: Path, *, tmpfs: bool, size: int = 0, fs_group:
 
 
 def is_ready(marker: Path) -> bool:
-    """Return whether it has been set up and its teardown has not begun."""
+    """Return whether the volume has been set up and its teardown has not begun."""
     return (marker / _MARKER).exists()
 
 
@@ -59,8 +61,8 @@ def is_of_this_boot(marker: Path) -> bool:
 
 
 def tear_down_at(path: Path, marker: Path, removed: RemovalProgress | None = None) -> None:
-    """Take away marker, mount and content, in this order; what is absent is no error. `removed` counts the entries.
-    Raises OSError, EBUSY for a mount that is not ours, and RemovalPausedError."""
+    """Remove the marker, the mount and the content, in this order; what is absent is no error. `removed` counts the
+    entries. Raises OSError (EBUSY for a mount that is not ours) and RemovalPausedError."""
     remove_tree(marker)
     if not path.is_dir():
         return

@@ -1,4 +1,4 @@
-"""Block devices: the file system on one, made where there is none, and its mount (volumes.md 18); blocking."""
+"""Formats block devices that are empty, and checks, mounts and grows their file systems (volumes.md 18); blocking."""
 
 import errno
 import stat
@@ -19,19 +19,19 @@ class FilesystemMismatchError(OSError):
 
 
 def is_block_device(path: str) -> bool:
-    """Return whether it is a block device, or a link to one. Raises OSError where there is nothing."""
+    """Return whether the path is a block device, or a link to one. Raises OSError where nothing has that path."""
     return stat.S_ISBLK(Path(path).stat().st_mode)
 
 
 def format_and_mount(device: str, target: Path, filesystem: str, options: Iterable[str], *, read_only: bool) -> None:
-    """Mount the file system of a device; where it has none and no partitions, make one of this type first. Data is
-    never overwritten. Raises OSError."""
+    """Mount the file system of a device; where it has neither a file system nor partitions, make one of this type
+    first. Data is never overwritten. Raises OSError."""
     listed = sorted({*options, *(("ro",) if read_only else ()), "defaults"})
     busy = f"device {device} is being looked at, formatted or mounted by another process"
-    with locked(device, busy) as lock:  # a mkfs of a killed process ends before the device is looked at again
+    with locked(device, busy) as lock:  # a mkfs that a killed process began must end before the device is read again
         if is_mount_point(target):
             return
-        found = _content(device)
+        found = _probe_type(device)
         crash_point("volume.device.probed")
         if not found:
             if read_only:
@@ -51,9 +51,9 @@ def format_and_mount(device: str, target: Path, filesystem: str, options: Iterab
 def mount_filesystem(
     source: str, target: Path, filesystem: str, options: list[str], found: str = "", keep_open: Sequence[int] = ()
 ) -> None:
-    """Mount by the program mount, which knows the options and helpers of every file system. `found`: the type of the
-    file system on a device. The source and the target are never read as options. `keep_open`: as of `run`. Raises
-    OSError with the kubelet's text."""
+    """Run the program `mount`, which knows the options and helpers of every file system. `found`: the type of the file
+    system on a device. The source and the target are never read as options. `keep_open`: as of `run`. Raises OSError
+    with the kubelet's text."""
     arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), "--", source, str(target)]
     mounted = run("mount", *arguments, keep_open=keep_open)
     if mounted.code != 0:
@@ -67,7 +67,7 @@ def mount_filesystem(
 
 
 def grow(device: str, mounted_at: Path, filesystem: str) -> None:
-    """Make a mounted file system as large as its device; one that is as large is no error. Raises OSError."""
+    """Make a mounted file system as large as its device; it is no error if it already is. Raises OSError."""
     commands = {
         "xfs": ("xfs_growfs", "-d", str(mounted_at)),
         "btrfs": ("btrfs", "filesystem", "resize", "max", str(mounted_at)),
@@ -82,8 +82,8 @@ def grow(device: str, mounted_at: Path, filesystem: str) -> None:
         )
 
 
-def _content(device: str) -> str:
-    """The type of what is on the device, "" = nothing. Raises OSError where that is not certain."""
+def _probe_type(device: str) -> str:
+    """Return the type of what is on the device, "" = nothing. Raises OSError where that is not certain."""
     probed = run("blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
     if probed.code == 2:
         return ""
@@ -99,7 +99,7 @@ def _check(device: str, lock: int) -> None:
     try:
         checked = run("fsck", "-a", device, seconds=_LONG, keep_open=[lock])
     except FileNotFoundError:
-        return  # as the kubelet: without the program there is no check
+        return  # the kubelet, too, mounts without a check where the program is missing
     if checked.code == 4:
         text = f"'fsck' found errors on device {device} but could not correct them: {checked.output}"
         raise OSError(errno.EIO, text)

@@ -1,7 +1,8 @@
 """Gives a block device to a pod: a link below `pods/<uid>/volumeDevices`, a bind mount for each pod in the global map
 directory, and a loop device on that, which keeps the device from being removed (volumes.md 5.8); blocking.
 
-The link is made first and removed last, by `remove_link`: a restarted process finds the rest by it."""
+The link is made first and removed last, by `remove_link`, because a restarted process finds the rest by it.
+"""
 
 import contextlib
 import errno
@@ -14,11 +15,11 @@ from shared.pods.directory import make_directory
 from shared.process.crash import crash_point
 
 _MODE = 0o750
-NEW_LINK = ".new-"  # a link before its rename; no name of a volume begins so
+NEW_LINK = ".new-"  # prefix of a link before its rename; no volume's name begins with it
 
 
 def map_device(device: str, global_map: Path, uid: str, link: Path) -> None:
-    """Map the device for a pod; every step finds its own work done. Raises OSError."""
+    """Map the device for a pod; a step that is repeated after a kill finds its own work done. Raises OSError."""
     make_link(link, device)
     crash_point("volume.block.linked")
     make_directory(global_map, _MODE)
@@ -39,7 +40,7 @@ def map_device(device: str, global_map: Path, uid: str, link: Path) -> None:
 
 
 def make_link(link: Path, device: str) -> None:
-    """Let the link of the pod show this path; one that shows another is replaced at once. Raises OSError."""
+    """Let the link of the pod show this path, and replace at once a link that shows another one. Raises OSError."""
     make_directory(link.parent, _MODE)
     if link.is_symlink() and str(link.readlink()) == device:
         return
@@ -50,7 +51,7 @@ def make_link(link: Path, device: str) -> None:
 
 
 def remove_link(link: Path) -> None:
-    """Remove the link of the pod, and its directory with the last one; absent is no error. Raises OSError."""
+    """Remove the link of the pod, and with the last link its directory; an absent link is no error. Raises OSError."""
     link.with_name(f"{NEW_LINK}{link.name}").unlink(missing_ok=True)
     link.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
@@ -58,7 +59,7 @@ def remove_link(link: Path) -> None:
 
 
 def unmap_device(global_map: Path, uid: str) -> None:
-    """Undo `map_device` but for the link; what is absent is no error. Raises OSError."""
+    """Undo `map_device` except for the link; what is absent is no error. Raises OSError."""
     bound = global_map / uid
     for loop in _loops_on(bound):
         freed = run("losetup", "-d", loop)
@@ -72,7 +73,8 @@ def unmap_device(global_map: Path, uid: str) -> None:
 
 
 def remove_map(global_map: Path) -> None:
-    """Remove the global map directory of a device that no pod has. Raises OSError with the kubelet's text otherwise."""
+    """Remove the global map directory of a device. Raises OSError with the kubelet's text while a pod has the
+    device."""
     if not global_map.is_dir():
         return
     if users := sorted(entry.name for entry in global_map.iterdir()):
@@ -82,13 +84,13 @@ def remove_map(global_map: Path) -> None:
 
 
 def _loops_on(bound: Path) -> list[str]:
-    """The loop devices whose backing file this is."""
-    found = []
+    """Return the loop devices whose backing file this is."""
+    devices = []
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         try:
             name = backing.read_text(errors="surrogateescape").rstrip("\n").removesuffix(" (deleted)")
         except OSError:
             continue  # it was detached meanwhile
         if name == str(bound):
-            found.append(f"/dev/{backing.parent.parent.name}")
-    return found
+            devices.append(f"/dev/{backing.parent.parent.name}")
+    return devices

@@ -1,4 +1,4 @@
-"""Private keys for certificates of pods, and the stub of a certificate signing request that proves their possession.
+"""Makes private keys for certificates of pods, and the stub of a signing request that proves their possession.
 
 Blocking: an RSA key of 4096 bits takes seconds.
 """
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KeyAndRequest:
-    """`private_key`: PKCS#8 PEM; `stub`: the request, DER in base64; `digest`: of the public key, hexadecimal."""
+    """A new key and the stub of its signing request.
+
+    `private_key`: PKCS#8 PEM; `stub`: the request, DER in base64; `digest`: SHA-256 of the public key, hexadecimal.
+    """
 
     private_key: bytes = field(repr=False)
     stub: str
@@ -28,7 +31,7 @@ class KeyAndRequest:
 
 def new_key(key_type: str) -> KeyAndRequest:
     """Make a key of a type as keyType of a podCertificate names it. Raises ValueError for another type."""
-    # Here, because on most nodes no pod requests a certificate: all services would share 3 MiB that none uses.
+    # Imported here, because on most nodes no pod requests a certificate: all services would share 3 MiB that none uses.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa

@@ -18,7 +18,8 @@ from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, 
 from services.volume.core.volume_spec import VolumeSpec
 from shared.time.clock import Clock
 
-# Texts of the node authorizer, of a cache, and of a sources that has just started: they do not have the pod yet.
+# Parts of the errors of components that do not have the pod yet: the node authorizer, a cache, and a sources that has
+# just started.
 _LAG = (" is forbidden: ", "failed to sync ", "informer has not yet synced", " not registered")
 
 T = TypeVar("T")
@@ -28,7 +29,10 @@ log = logging.getLogger(__name__)
 
 
 class ClusterContent:
-    """Objects and tokens that volumes need. `jitter`: an integer number of seconds, 0 to 9, new at each call."""
+    """Gathers the objects, tokens and certificates that volumes need.
+
+    `jitter` returns a whole number of seconds from 0 to 9, a new one at each call.
+    """
 
     def __init__(
         self, bus: Bus, clock: Clock, jitter: Callable[[], float], certificates: PodCertificates | None = None
@@ -40,7 +44,8 @@ class ClusterContent:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def gather(self, spec: VolumeSpec) -> SetUpInputs:
-        """Return the objects and tokens that set-up needs, asked for at once; what cannot be had is a Problem."""
+        """Request all objects and tokens that set-up needs at the same time, and return them. One that cannot be had is
+        returned as a Problem."""
         objects, tokens = sorted(spec.objects, key=str), spec.tokens
         found, issued = await asyncio.gather(
             asyncio.gather(*(self._shared(key, self._object) for key in objects)),
@@ -61,9 +66,10 @@ class ClusterContent:
         return await self._object(key, fresh=fresh)
 
     def changed(self, key: str) -> None:
-        """An object has changed: a running request may return the old one, so the next volume sends a new request."""
-        for asked in [asked for asked in self._requests if str(asked) == key]:
-            del self._requests[asked]
+        """Let the next volume that needs the object with this key in `objects.changed` send a new request: a running
+        one may return the old version."""
+        for running in [running for running in self._requests if str(running) == key]:
+            del self._requests[running]
 
     def waiting(self, key: str) -> list[tuple[str, str]]:
         """Return pod UID and name of each volume that waits for the certificate request with this key."""
@@ -88,7 +94,8 @@ class ClusterContent:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _shared(self, key: Key, ask: Callable[[Key], Coroutine[Any, Any, T]]) -> Awaitable[T]:
-        """One request for all volumes that need the same; it continues when one of them no longer needs it."""
+        """Return the answer of one request for all volumes that need the same. It continues when one of them no longer
+        needs it."""
         task: asyncio.Task[T] | None = self._requests.get(key)
         if task is None:
             task = self._requests[key] = asyncio.get_running_loop().create_task(ask(key))
@@ -113,7 +120,7 @@ class ClusterContent:
         return FoundObject(found.object, found.not_found, problem)
 
     async def _token(self, key: TokenKey) -> tuple[FoundToken, float]:
-        """The token, and the monotonic time at which to check it again."""
+        """Return the token, and the monotonic time at which to check it again."""
         wall, now, jitter = self._clock.wall(), self._clock.monotonic(), self._jitter()
         cached = self._tokens.fresh(key, wall=wall, now=now, jitter=jitter)
         if cached is not None:
@@ -123,7 +130,7 @@ class ClusterContent:
         try:
             issued = await self._bus.ask("status", request, IssuedToken, REQUESTED_WRITE_TIMEOUT)
             error = issued.error or ("" if issued.token else "the answer has no token")
-            # The API server's admission has a cache of pods of its own, which may not have a new pod yet.
+            # The API server's admission reads pods from a cache, which may not have a new pod yet.
             kind = FailureKind.LAGGING if error == f'pod "{key.pod}" not found' else _kind(error)
         except NoAnswerError as failure:
             error, kind = str(failure), FailureKind.UNANSWERED

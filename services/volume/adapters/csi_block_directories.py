@@ -1,4 +1,4 @@
-"""The directories and records of block volumes of CSI drivers (volumes.md 14.3, 14.10); blocking.
+"""Finds and removes the directories and records of block volumes of CSI drivers (volumes.md 14.3, 14.10); blocking.
 
 The record of a PersistentVolume is written before anything else and removed last, once no pod has the device.
 """
@@ -18,17 +18,17 @@ FOLDER = "volumeDevices"
 
 
 class CsiBlockDirectories:
-    """Paths below `plugins/kubernetes.io/csi/volumeDevices`, by the name of the PersistentVolume."""
+    """The directories below `plugins/kubernetes.io/csi/volumeDevices`. `name` is that of the PersistentVolume."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / FOLDER
 
     def global_map(self, name: str) -> Path:
-        """Return the directory with a bind mount for each pod."""
+        """Return the directory that contains a bind mount for each pod."""
         return self._root / name / "dev"
 
     def data(self, name: str) -> Path:
-        """Return the directory of the record."""
+        """Return the directory that contains the record."""
         return self._root / name / "data"
 
     def staging(self, name: str) -> Path:
@@ -40,21 +40,21 @@ class CsiBlockDirectories:
         return self._root / "publish" / name / uid
 
     def record(self, name: str) -> dict[str, str]:
-        """Return the record. Raises CsiRecordError, also where there is none."""
+        """Return the record of one PersistentVolume. Raises CsiRecordError, also where there is no record."""
         record = load_record(self.data(name))
         if record is None:
             raise CsiRecordError(self.data(name) / RECORD, "it does not exist")
         return record
 
     def records(self) -> dict[str, dict[str, str]]:
-        """Return the record of each PersistentVolume; those that cannot be read are left out."""
-        found = {}
+        """Return the record of each PersistentVolume. Records that cannot be read are left out, so that the volumes
+        they describe are left as they are."""
+        records = {}
         for path in sorted(self._root.glob(f"*/data/{RECORD}")):
-            try:
-                found[path.parent.parent.name] = load_record(path.parent) or {}
-            except CsiRecordError:
-                continue  # what it describes is left as it is
-        return {name: record for name, record in found.items() if record}
+            with suppress(CsiRecordError):
+                if record := load_record(path.parent):
+                    records[path.parent.parent.name] = record
+        return records
 
     def published(self, uid: str) -> list[str]:
         """Return the names of the PersistentVolumes of which something is published for the pod."""
@@ -69,7 +69,7 @@ class CsiBlockDirectories:
             raise OSError(errno.EBUSY, text)
 
     def remove_target(self, name: str, uid: str) -> None:
-        """Remove what the driver left after it answered. Raises OSError where something is mounted."""
+        """Remove what the driver left at the target after it answered. Raises OSError where something is mounted."""
         target = self.target(name, uid)
         if is_mount_point(target):
             raise OSError(errno.EBUSY, f"kubernetes.io/csi: {target} is still mounted after the driver answered")
@@ -94,7 +94,8 @@ class CsiBlockDirectories:
                     empty.rmdir()
 
     def remove(self, name: str) -> None:
-        """Remove all of the PersistentVolume, after it was unstaged. Raises OSError where something is mounted."""
+        """Remove everything of the PersistentVolume, after it was unstaged. Raises OSError where something is
+        mounted."""
         staging, published = self.staging(name), self.target(name, "any").parent
         if left := below(mount_table(), str(staging)):
             raise OSError(errno.EBUSY, f"kubernetes.io/csi: {left[0]} is still mounted after the driver answered")

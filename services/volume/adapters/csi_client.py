@@ -1,4 +1,4 @@
-"""The Node service of a CSI driver: requests from values, a connection for each operation; blocking (volumes.md 14.4).
+"""Calls the Node service of a CSI driver, with one connection for each operation; blocking (volumes.md 14.4).
 
 All calls of one operation share its time limit. No error and no log line contains a secret.
 """
@@ -15,15 +15,18 @@ from shared.plugin_grpc.connection import Answer, PluginCallError, PluginConnect
 from shared.process.crash import crash_point
 
 TIMEOUT = 120.0  # seconds of one operation
-# With these codes, the driver may have done what it was asked for, or be at it; with all others it has not.
+# After a failure with one of these codes the driver may have done the work, or may still be doing it.
 _UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
-_LONGEST_CONDITION = 1024  # characters, the most of an Event
+_MAX_CONDITION_CHARACTERS = 1024  # characters, the most of an Event
 
 
 @dataclass(frozen=True)
 class CsiDrivers:
-    """The registered drivers. `socket` returns the path of the socket of one, None = it is not registered; `called` is
-    called with each call that has ended, in its thread."""
+    """The CSI drivers that are registered.
+
+    `socket` returns the path of a driver's socket, None = the driver is not registered; `called` is called in the
+    thread of a call when the call has ended.
+    """
 
     socket: Callable[[str], str | None] = lambda _: None
     called: Callable[[DriverCall], None] = lambda _: None
@@ -40,14 +43,17 @@ class UnknownDriverError(Exception):
 
 
 def is_final(code: str) -> bool:
-    """Return whether a call that failed with this code has had, and will have, no effect."""
+    """Return whether a call that failed with this code has had no effect and will have none."""
     return code not in _UNCERTAIN
 
 
 @dataclass(frozen=True)
 class VolumeStats:
-    """The answer to NodeGetVolumeStats. `figures`: unit ("BYTES", "INODES"), available, total, used; `abnormal` None =
-    the driver reports no condition."""
+    """The answer to NodeGetVolumeStats.
+
+    `figures`: unit ("BYTES", "INODES"), available, total, used; `abnormal`: whether the volume is damaged, None = the
+    driver reports no condition.
+    """
 
     figures: tuple[tuple[str, int, int, int], ...]
     abnormal: bool | None = None
@@ -55,7 +61,7 @@ class VolumeStats:
 
 
 class CsiClient:
-    """The calls of one operation; each is passed to `called` once it has ended. Raises PluginCallError."""
+    """Makes the calls of one operation; each is passed to `called` once it has ended. Methods raise PluginCallError."""
 
     def __init__(
         self, connection: PluginConnection, driver: str = "", called: Callable[[DriverCall], None] = lambda _: None
@@ -65,20 +71,20 @@ class CsiClient:
         self._capabilities: frozenset[str] | None = None
 
     def has(self, capability: str) -> bool:
-        """Return whether the driver has this capability of the Node service now."""
+        """Return whether the driver's Node service has this capability now."""
         if self._capabilities is None:
             answer = self._call(
                 "NodeGetCapabilities", csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse
             )
             kinds = csi.NodeServiceCapability.RPC.Type
             known = {number: name for name, number in kinds.items()}
-            self._capabilities = frozenset(known.get(each.rpc.type, "") for each in answer.capabilities)
+            self._capabilities = frozenset(known.get(found.rpc.type, "") for found in answer.capabilities)
         return capability in self._capabilities
 
     def stage(
         self, volume: CsiVolume, path: str, publish_context: Mapping[str, str], secrets: Mapping[str, str], group: str
     ) -> None:
-        """NodeStageVolume. `group`: a group ID that the driver mounts the volume for, "" = none."""
+        """Call NodeStageVolume. `group`: a group ID that the driver mounts the volume for, "" = none."""
         request = csi.NodeStageVolumeRequest(
             volume_id=volume.handle,
             publish_context=publish_context,
@@ -90,7 +96,7 @@ class CsiClient:
         self._call("NodeStageVolume", request, csi.NodeStageVolumeResponse)
 
     def unstage(self, handle: str, path: str) -> None:
-        """NodeUnstageVolume."""
+        """Call NodeUnstageVolume."""
         request = csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=path)
         self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse)
 
@@ -104,7 +110,7 @@ class CsiClient:
         secrets: Mapping[str, str],
         group: str,
     ) -> None:
-        """NodePublishVolume. `staging` "" = the volume is not staged; `group` as for `stage`."""
+        """Call NodePublishVolume. `staging` "" = the volume is not staged; `group` as for `stage`."""
         request = csi.NodePublishVolumeRequest(
             volume_id=volume.handle,
             publish_context=publish_context,
@@ -118,13 +124,13 @@ class CsiClient:
         self._call("NodePublishVolume", request, csi.NodePublishVolumeResponse)
 
     def unpublish(self, handle: str, target: str) -> None:
-        """NodeUnpublishVolume."""
+        """Call NodeUnpublishVolume."""
         request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
         self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse)
 
     def expand(self, volume: CsiVolume, path: str, staging: str, size: int, secrets: Mapping[str, str]) -> None:
-        """NodeExpandVolume, to `size` bytes, without a group. `path`: where the volume is published; `staging` as for
-        `publish`."""
+        """Call NodeExpandVolume, to `size` bytes, without a group. `path`: where the volume is published; `staging` as
+        for `publish`."""
         request = csi.NodeExpandVolumeRequest(
             volume_id=volume.handle,
             volume_path=path,
@@ -136,15 +142,16 @@ class CsiClient:
         self._call("NodeExpandVolume", request, csi.NodeExpandVolumeResponse)
 
     def usage(self, handle: str, path: str, staging: str) -> VolumeStats:
-        """NodeGetVolumeStats."""
+        """Call NodeGetVolumeStats and return its answer."""
         request = csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=path, staging_target_path=staging)
         answer = self._call("NodeGetVolumeStats", request, csi.NodeGetVolumeStatsResponse)
         names = {number: name for name, number in csi.VolumeUsage.Unit.items()}
-        figures = tuple((names.get(each.unit, ""), each.available, each.total, each.used) for each in answer.usage)
+        usages = answer.usage
+        figures = tuple((names.get(usage.unit, ""), usage.available, usage.total, usage.used) for usage in usages)
         if not answer.HasField("volume_condition"):
             return VolumeStats(figures)
         condition = answer.volume_condition
-        return VolumeStats(figures, condition.abnormal, condition.message[:_LONGEST_CONDITION])
+        return VolumeStats(figures, condition.abnormal, condition.message[:_MAX_CONDITION_CHARACTERS])
 
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))
@@ -172,7 +179,7 @@ class CsiClient:
 
 @contextmanager
 def csi_client(driver: str, drivers: CsiDrivers) -> Iterator[CsiClient]:
-    """The client of a registered driver. Raises UnknownDriverError."""
+    """Connect to a registered driver for one operation. Raises UnknownDriverError."""
     socket = drivers.socket(driver)
     if socket is None:
         raise UnknownDriverError(driver)

@@ -1,4 +1,4 @@
-"""vol_data.json: what a teardown needs of a CSI volume, beside the volume itself (volumes.md 14.3); blocking."""
+"""Reads and writes vol_data.json, which names what a teardown of a CSI volume needs (volumes.md 14.3); blocking."""
 
 import errno
 import json
@@ -13,7 +13,7 @@ import orjson
 from shared.files.atomic import remove_unfinished, write_atomically
 
 RECORD = "vol_data.json"
-_LARGEST = 1 << 20  # bytes
+_MAX_RECORD_BYTES = 1 << 20
 
 
 class CsiRecordError(OSError):
@@ -25,7 +25,7 @@ class CsiRecordError(OSError):
 
 
 def save_record(directory: Path, record: Mapping[str, str]) -> None:
-    """Write the record, unless it is there already with this content. One that cannot be read is replaced. Raises
+    """Write the record, unless it is there already with this content. A record that cannot be read is replaced. Raises
     OSError."""
     path, content = directory / RECORD, json.dumps(record).encode()
     with suppress(OSError):
@@ -35,7 +35,7 @@ def save_record(directory: Path, record: Mapping[str, str]) -> None:
 
 
 def has_record(directory: Path) -> bool:
-    """Return whether there is a record, whatever its content is."""
+    """Return whether the directory contains a record, whatever its content is."""
     return os.path.lexists(directory / RECORD)
 
 
@@ -43,8 +43,8 @@ def load_record(directory: Path) -> dict[str, str] | None:
     """Return the record with `driverName` and `volumeHandle`; None = there is none. Raises CsiRecordError."""
     path = directory / RECORD
     try:
-        content = _read(path, _LARGEST)
-        record = orjson.loads(content) if len(content) <= _LARGEST else None
+        content = _read(path, _MAX_RECORD_BYTES)
+        record = orjson.loads(content) if len(content) <= _MAX_RECORD_BYTES else None
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -56,16 +56,16 @@ def load_record(directory: Path) -> dict[str, str] | None:
     return {str(name): str(value) for name, value in record.items()}
 
 
-def _read(path: Path, most: int) -> bytes:
-    """Return the first `most` bytes and one more. A driver may put anything there: a FIFO, which would be waited for
-    without end, is an error. Raises OSError."""
+def _read(path: Path, limit: int) -> bytes:
+    """Return the first `limit` bytes and one more. A driver may put anything there: a FIFO, which would block the read
+    forever, is an error. Raises OSError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_NOCTTY)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no file")
-        return file.read(most + 1)
+        return file.read(limit + 1)
 
 
 def remove_record(directory: Path) -> None:
-    """Remove the record, and what a kill left of its writing; absent is no error. Raises OSError."""
+    """Remove the record, and a temporary file that a kill left; an absent record is no error. Raises OSError."""
     remove_unfinished(directory / RECORD)
     (directory / RECORD).unlink(missing_ok=True)

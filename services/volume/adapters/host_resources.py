@@ -1,4 +1,5 @@
-"""The resources of this host, a guess at the allocatable ones until podsync publishes them; its SELinux label."""
+"""Reads the host's resources, which stand for the allocatable ones until podsync publishes them, and its SELinux
+label."""
 
 import os
 

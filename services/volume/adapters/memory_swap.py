@@ -1,5 +1,5 @@
-"""Whether what is in memory volumes may be swapped to disk: the machine's swap, and the option noswap of tmpfs
-(node.md 4.13). Reads only; mounts nothing."""
+"""Finds out whether the content of memory volumes may be swapped to disk: reads the machine's swap areas, and asks the
+kernel for the option noswap of tmpfs (node.md 4.13). It mounts nothing."""
 
 import ctypes
 import errno
@@ -14,7 +14,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def memory_may_be_on_disk(swaps: Path = Path("/proc/swaps")) -> bool:
-    """Whether the machine uses swap, and the kernel cannot keep a tmpfs out of it. False where that is not known."""
+    """Return whether the machine uses swap and the kernel cannot keep a tmpfs out of it. False where that is not
+    known."""
     try:
         lines = [line for line in swaps.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:
@@ -23,7 +24,7 @@ def memory_may_be_on_disk(swaps: Path = Path("/proc/swaps")) -> bool:
 
 
 def tmpfs_accepts(option: str) -> bool | None:
-    """Whether the kernel has this option of tmpfs, such as `noswap`; None where we may not ask it."""
+    """Return whether the kernel has this option of tmpfs, such as `noswap`; None where we may not ask the kernel."""
     filesystem = _libc.syscall(_FSOPEN, b"tmpfs", _FSOPEN_CLOEXEC)
     if filesystem < 0:  # a kernel before 5.2 has neither the call nor the option
         return False if ctypes.get_errno() == errno.ENOSYS else None

@@ -1,4 +1,4 @@
-"""mount(2), umount2(2) and the mount table; blocking."""
+"""Mounts and unmounts by mount(2) and umount2(2), and reads the mount table; blocking."""
 
 import ctypes
 import errno
@@ -9,7 +9,7 @@ from pathlib import Path
 from shared.host.mountinfo import MountPoint, containing, parse
 
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SHARED = 1, 0x20, 0x1000, 0x4000, 0x100000
-# Mount options that a bind mount has of its own, and those of its source that it keeps. Others are the file system's.
+# The options that a bind mount has for itself; it also keeps those of its source. Other options are the file system's.
 _BIND_OPTIONS = {
     "ro": _MS_RDONLY, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000,
 }  # fmt: skip
@@ -49,8 +49,8 @@ def is_mount_point(path: Path) -> bool:
 
 
 def bind_with_options(source: Path, target: Path, options: Iterable[str]) -> None:
-    """Bind-mount a directory over the target where nothing is mounted yet, then give the mount these options; those
-    that the source's mount has stay. Raises OSError."""
+    """Bind-mount a directory over the target where nothing is mounted yet, then give the mount these options; it also
+    keeps the options of the source's mount. Raises OSError."""
     if not is_mount_point(target):
         _mount(str(source), target, "", _MS_BIND, "")
     wanted = set(options) & _BIND_OPTIONS.keys()
@@ -62,8 +62,8 @@ def bind_with_options(source: Path, target: Path, options: Iterable[str]) -> Non
 
 
 def bind(source: int, target: Path) -> None:
-    """Bind-mount what the descriptor (O_PATH is enough) is open on over the target, without the mounts below it. Raises
-    OSError."""
+    """Bind-mount what the descriptor `source` has opened (O_PATH is enough) over the target, without the mounts below
+    it. Raises OSError."""
     _mount(f"/proc/self/fd/{source}", target, "", _MS_BIND, "")
 
 
@@ -72,22 +72,23 @@ def make_shared(path: Path) -> None:
     _mount("", path, "", _MS_SHARED | _MS_REC, "")
 
 
-def unmount(path: Path) -> None:
-    """Unmount the newest mount at the path; none is no error. Raises OSError, EBUSY while it is in use."""
-    if _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW) != 0:
-        number = ctypes.get_errno()
-        if number not in (errno.EINVAL, errno.ENOENT):
-            raise OSError(number, os.strerror(number), str(path))
-
-
-def unmount_all(path: Path) -> None:
-    """Unmount every mount at the path; none is no error. Raises OSError, EBUSY while one is in use: detached, it would
-    no longer be in the mount table, and the volume below it would be taken away under its user."""
-    while _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW) == 0:
-        pass
+def unmount(path: Path) -> bool:
+    """Unmount the newest mount at the path, and return whether there was one. Raises OSError, EBUSY while it is in
+    use."""
+    if _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW) == 0:
+        return True
     number = ctypes.get_errno()
     if number not in (errno.EINVAL, errno.ENOENT):
         raise OSError(number, os.strerror(number), str(path))
+    return False
+
+
+def unmount_all(path: Path) -> None:
+    """Unmount every mount at the path; a path without one is no error. Raises OSError, EBUSY while one is in use. A
+    mount in use is not detached: it would leave the mount table, and the volume below it would then be removed under
+    its user."""
+    while unmount(path):
+        pass
 
 
 def _mount(source: str, target: Path, filesystem: str, flags: int, options: str) -> None:

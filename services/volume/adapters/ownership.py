@@ -1,7 +1,7 @@
 """Gives a volume to the pod's fsGroup (volumes.md 11); blocking.
 
-Containers of other pods may change the volume meanwhile: each entry is opened first, without following a symlink, and
-what was opened is changed, so that nothing outside of the volume ever is.
+Containers of other pods may change the volume meanwhile. So each entry is opened first, without following a symlink,
+and what was opened is changed: nothing outside of the volume is ever changed.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from services.volume.core.outcome import PluginEvent
 from shared.files.tree_walk import walk_descriptors
 from shared.time.clock import Clock
 
-_GIVEN = stat.S_ISGID | 0o770
+_GROUP_MODE = stat.S_ISGID | 0o770  # the bits of a directory that was given to a group
 
 SLOW_AFTER = 30.0  # seconds
 REPORT_SECONDS = 60.0  # between two reports of a slow change
@@ -35,7 +35,7 @@ class OwnershipChange:
         self._is_reported = False
 
     def visited(self) -> None:
-        """One more file, directory or link was changed."""
+        """Count one more file, directory or link that was changed, and report the change where it takes long."""
         self._files += 1
         if (now := self._clock.monotonic()) < self._next:
             return
@@ -62,12 +62,12 @@ def give_to_group(
 def belongs_to_group(root: Path, group: int) -> bool:
     """Return whether the root shows that the tree was given to the group (fsGroupChangePolicy OnRootMismatch)."""
     status = root.stat()
-    return status.st_gid == group and stat.S_ISDIR(status.st_mode) and status.st_mode & _GIVEN == _GIVEN
+    return status.st_gid == group and stat.S_ISDIR(status.st_mode) and status.st_mode & _GROUP_MODE == _GROUP_MODE
 
 
 def _give(path: str, mode: int, group: int, *, read_only: bool) -> None:
-    """`path` leads to an open descriptor. `mode`: of before the change of the group, which takes setuid and setgid
-    away."""
+    """Change the group and the mode of what `path`, which leads to an open descriptor, names. `mode`: the mode before
+    the change of the group, which removes setuid and setgid."""
     with contextlib.suppress(OSError):
         os.chown(path, -1, group)
         if stat.S_ISLNK(mode):

@@ -1,4 +1,4 @@
-"""The sockets below `plugins_registry`: finds them, and reports through inotify that something changed."""
+"""Finds the sockets below `plugins_registry`, and reports through inotify that something changed there."""
 
 import os
 import stat
@@ -9,14 +9,17 @@ from asyncinotify import Inotify, Mask
 
 from services.volume.core.plugin_registry import Identity
 
-MOST_SOCKETS = 256
-MOST_ENTRIES = 4096  # of all directories together
+MAX_SOCKETS = 256
+MAX_ENTRIES = 4096  # of all directories together
 _CHANGES = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.ONLYDIR
 
 
 class PluginSockets:
-    """`root`: the directory, which may be absent. After `look`, `trouble` is one line about what it could not do: the
-    directory has more than it reads, or its changes are not reported; "" = nothing."""
+    """Looks for sockets below the directory `root`, which may be absent.
+
+    After `look`, `trouble` is one line about what `look` could not do, because the directory has more entries than it
+    reads or because changes are not reported; "" = nothing.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.trouble = root, ""
@@ -40,8 +43,8 @@ class PluginSockets:
         found: dict[str, Identity] = {}
         self.trouble = ""
         for entries, (path, status) in enumerate(self._walk(), start=1):
-            if entries > MOST_ENTRIES or len(found) >= MOST_SOCKETS:
-                limit = f"{MOST_SOCKETS} sockets" if len(found) >= MOST_SOCKETS else f"{MOST_ENTRIES} entries"
+            if entries > MAX_ENTRIES or len(found) >= MAX_SOCKETS:
+                limit = f"{MAX_SOCKETS} sockets" if len(found) >= MAX_SOCKETS else f"{MAX_ENTRIES} entries"
                 self.trouble = f"{self.root} has more than {limit}: remove what belongs to no plugin"
                 break
             if stat.S_ISSOCK(status.st_mode):
@@ -49,7 +52,7 @@ class PluginSockets:
         return found
 
     def _walk(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Every entry below the root."""
+        """Yield every entry below the root."""
         waiting = [self.root]
         while waiting:
             directory = waiting.pop()

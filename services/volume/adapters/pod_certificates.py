@@ -1,5 +1,5 @@
-"""Certificates of pods for projected volumes: makes keys, requests certificates through status and reads the results
-through sources. What is due is decided by core/pod_certificates.py."""
+"""Gets certificates of pods for projected volumes: makes keys, requests certificates through status and reads the
+results through sources. What is due is decided by core/pod_certificates.py."""
 
 import asyncio
 import logging
@@ -39,7 +39,11 @@ class _UnansweredError(Exception):
 
 
 class PodCertificates:
-    """`node`: name of the Node; `chance`: a new number in [0, 1) at each call; `on_event` receives what to record."""
+    """Keeps the certificates of pods and renews them.
+
+    `node`: the name of the Node; `chance` returns a new number in [0, 1) at each call; `on_event` receives the events
+    to record.
+    """
 
     def __init__(
         self,
@@ -106,7 +110,8 @@ class PodCertificates:
             self.on_event(event)
 
     async def _request(self, key: CertificateKey) -> None:
-        """The name of the request follows from its key: one that is sent again meets its own."""
+        """Create a PodCertificateRequest. Its name follows from its private key, so that a create which is repeated
+        finds the request of the first one."""
         account = await self._object("ServiceAccount", key.namespace, key.service_account)
         node = await self._object("Node", "", self._node)
         if account is None or node is None:
@@ -137,7 +142,7 @@ class PodCertificates:
         self._take(key, *answered(self._of(key), found, key, wall=wall, chance=chance))
 
     async def _object(self, kind: str, namespace: str, name: str) -> Object | None:
-        """The object; None = the API server has none."""
+        """Return the object; None = the API server has none."""
         request = GetObject(kind=kind, namespace=namespace, name=name)
         try:
             found = await self._bus.ask("sources", request, FoundObject, REQUESTED_READ_TIMEOUT)

@@ -1,4 +1,4 @@
-"""The directories of pods below the root directory: making, finding and removing them (volumes.md 6–8); blocking."""
+"""Makes, finds and removes the directories of pods below the root directory (volumes.md 6–8); blocking."""
 
 import errno
 import os
@@ -22,12 +22,12 @@ from shared.pods.directory import (
 )
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
-_WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore
+_WRAPPED = "wrapped_"  # no name of a volume begins with it, because names of volumes have no underscore
 _REMOVING = ".removing-"  # pods/.removing-<uid>.<token>: a pod directory that is being removed
 
 
 class PodDirectories:
-    """Paths below `<root dir>/pods`. Every method raises OSError."""
+    """The directories below `<root dir>/pods`. Every method raises OSError."""
 
     def __init__(self, root_dir: str) -> None:
         self._root_dir = root_dir
@@ -42,11 +42,11 @@ class PodDirectories:
         return self.pod(uid) / VOLUMES / EMPTY_DIR_FOLDER / _component(volume)
 
     def empty_dir_marker(self, uid: str, volume: str) -> Path:
-        """Return the directory of its ready marker."""
+        """Return the directory of the ready marker of the emptyDir."""
         return self.pod(uid) / PLUGINS / EMPTY_DIR_FOLDER / _component(volume)
 
     def make(self, uid: str) -> None:
-        """Make `pods/<uid>` with `volumes` and `plugins`, 0750 whatever the umask."""
+        """Make `pods/<uid>` with `volumes` and `plugins`, with mode 0750 whatever the umask."""
         pod = make_pod_directory(self._root_dir, _component(uid))
         for name in (VOLUMES, PLUGINS):
             make_directory(pod / name, MODE)
@@ -59,7 +59,7 @@ class PodDirectories:
             return []
 
     def volume(self, uid: str, plugin: str, volume: str) -> Path:
-        """Return the directory of a volume; `plugin` as `kubernetes.io/secret`."""
+        """Return the directory of a volume. `plugin`: the plugin's name, such as `kubernetes.io/secret`."""
         return self.pod(uid) / VOLUMES / plugin.replace("/", "~") / _component(volume)
 
     def files_marker(self, uid: str, volume: str) -> Path:
@@ -71,11 +71,11 @@ class PodDirectories:
         return self.pod(uid) / SUBPATHS
 
     def subpath(self, uid: str, volume: str, container: str, index: int) -> Path:
-        """Return where the subpath of the container's mount of this index is bound."""
+        """Return the path at which the subpath of a container's mount is bound. `index`: of the mount."""
         return self.subpaths(uid) / _component(volume) / _component(container) / str(index)
 
     def empty_dirs(self, uid: str) -> list[str]:
-        """Return the names of the pod's emptyDirs: of each directory, and of each marker that a kill left."""
+        """Return the names of the pod's emptyDirs: those that have a directory, or a marker that a kill left."""
         names: set[str] = set()
         for kind in (VOLUMES, PLUGINS):
             folder = self.pod(uid) / kind / EMPTY_DIR_FOLDER
@@ -99,14 +99,15 @@ class PodDirectories:
         return sorted(names)
 
     def plugin(self, plugin: str) -> Path:
-        """Return `plugins/<plugin>` below the root directory, where a plugin has what pods share."""
+        """Return `plugins/<plugin>` below the root directory, where a plugin keeps what pods share."""
         return Path(self._root_dir) / PLUGINS / plugin
 
     def remove(self, uid: str, removed: RemovalProgress | None = None) -> None:
-        """Remove `pods/<uid>`; absent is no error. Data in a volume directory, or a mount, is an error and stays.
+        """Remove `pods/<uid>`; an absent directory is no error. Data in a volume directory, or a mount, is an error,
+        and then the directory stays.
 
-        The directory is first renamed, so that the removal of its content, which may take long, does not affect a pod
-        that is started with the same UID meanwhile: that one gets a new directory. `removed` counts entries.
+        The directory is renamed first. The removal of its content may take long, and does not affect a pod that is
+        started with the same UID meanwhile: that pod gets a new directory. `removed` counts entries.
         """
         pod = self.pod(uid)
         if pod.is_dir():
@@ -145,8 +146,8 @@ class PodDirectories:
 
 
 def _remove_empty_directories(path: Path) -> None:
-    """Remove a directory of empty directories; absent is no error. Raises OSError for a file or a directory with
-    content."""
+    """Remove a directory that contains only empty directories; an absent one is no error. Raises OSError for a file or
+    a directory with content."""
     try:
         entries = os.scandir(path)
     except FileNotFoundError:
@@ -160,12 +161,13 @@ def _remove_empty_directories(path: Path) -> None:
 
 
 def _uid_of(name: str) -> str:
-    """The UID of the pod of a directory below `pods`."""
+    """Return the UID of the pod that a directory below `pods` belongs to."""
     return name.removeprefix(_REMOVING).rpartition(".")[0] if name.startswith(_REMOVING) else name
 
 
 def _component(name: str) -> str:
-    """Names come from manifests and from the runtime: none may lead out of its directory."""
+    """Return the name, which comes from a manifest or from the runtime. Raises OSError where it leads out of its
+    directory."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise OSError(errno.EINVAL, "cannot be the name of a directory", ascii(name))
     return name

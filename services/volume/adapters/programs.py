@@ -1,7 +1,7 @@
-"""Runs programs of the node such as mount and mkfs; blocking. One that does not end in time is killed and left.
+"""Runs programs of the node such as mount and mkfs; blocking. A program that does not end in time is killed.
 
-A program may outlive the process that began it: what must not run beside it looks for it, or for a lock that the
-program inherits.
+A program may outlive the process that began it. So what must not run beside it first looks for such a program, or for a
+lock that the program inherits.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_LONGEST_OUTPUT = 1000  # characters of its output that an error shows
+_MAX_OUTPUT_CHARACTERS = 1000  # of a program's output that an error shows
 _SECONDS = 110.0
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
 
@@ -32,23 +32,28 @@ def run(*command: str, seconds: float = _SECONDS, keep_open: Sequence[int] = ())
     it is missing or takes longer than `seconds`."""
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            pass_fds=tuple(keep_open), text=True, errors="replace",
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=tuple(keep_open),
+            text=True,
+            errors="replace",
+        )
     except FileNotFoundError as error:
         raise OSError(errno.ENOENT, f"{command[0]} is not installed on this node") from error
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        process.kill()  # not waited for: a program inside a system call on a dead server does not end
+        process.kill()  # its end is not awaited: a program inside a system call on a dead server does not end
         raise OSError(errno.ETIMEDOUT, f"{command[0]} did not end within {seconds:g} s") from error
-    return ProgramResult(process.returncode, " ".join(output.split())[:_LONGEST_OUTPUT])
+    return ProgramResult(process.returncode, " ".join(output.split())[:_MAX_OUTPUT_CHARACTERS])
 
 
 @contextmanager
 def locked(path: str, busy: str) -> Iterator[int]:
-    """Lock a file; the descriptor is for `keep_open` of programs, which hold the lock until they end. Raises OSError,
-    with the text `busy` while another process has the lock."""
+    """Lock a file and yield its descriptor. Programs that inherit it (`keep_open` of `run`) hold the lock until they
+    end. Raises OSError, with the text `busy` while another process has the lock."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -69,7 +74,7 @@ def running_on(path: Path, program: str) -> bool:
             name = (process / "comm").read_text(errors="replace").rstrip("\n")
             if name.partition(".")[0] != program or (process / "ns" / "pid").readlink() != ours:
                 continue
-            # Only now: the arguments of a process that hangs may not be readable, either.
+            # The arguments are read last, because those of a process that hangs may not be readable.
             if os.fsencode(path) in (process / "cmdline").read_bytes().split(b"\0"):
                 return True
     return False

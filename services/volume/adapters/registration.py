@@ -1,4 +1,5 @@
-"""The calls of plugin registration v1, and NodeGetInfo of a CSI driver, each over its own connection; blocking."""
+"""Makes the calls of plugin registration v1, and NodeGetInfo of a CSI driver, each over a connection of its own;
+blocking."""
 
 from services.volume.core.plugin_answers import NodeInfo, PluginInfo
 from shared.plugin_grpc.connection import connected
@@ -13,7 +14,7 @@ _REGISTRATION = "/pluginregistration.Registration"
 
 
 def get_info(socket: str) -> PluginInfo:
-    """Return what the plugin at this socket is. Raises PluginCallError."""
+    """Return type, name, endpoint and versions of the plugin at this socket. Raises PluginCallError."""
     with connected(socket) as connection:
         answer = connection.call(f"{_REGISTRATION}/GetInfo", InfoRequest(), InfoAnswer, INFO_TIMEOUT)
     versions = tuple(answer.supported_versions)
@@ -29,7 +30,7 @@ def notify(socket: str, error: str) -> None:
 
 
 def node_get_info(endpoint: str) -> NodeInfo:
-    """Return what the CSI driver at this endpoint has about the node. Raises PluginCallError."""
+    """Return what the CSI driver at this endpoint reports about the node. Raises PluginCallError."""
     method = "/csi.v1.Node/NodeGetInfo"
     with connected(endpoint) as connection:
         answer = connection.call(method, NodeGetInfoRequest(), NodeGetInfoResponse, NODE_INFO_TIMEOUT)

@@ -8,8 +8,8 @@ from shared.host.mountinfo import containing
 
 
 def prepare(root_dir: str) -> str | None:
-    """Make the directory (0750) where it is missing, and put it on a shared mount. Return one line when it cannot be
-    shared: all but mount propagation works then. Raises OSError when it cannot be made."""
+    """Make the directory (0750) where it is missing, and put it on a shared mount. Return one line where it cannot be
+    shared: then everything except mount propagation works. Raises OSError when it cannot be made."""
     root = Path(os.path.realpath(root_dir))
     if not root.exists():
         root.mkdir(parents=True)

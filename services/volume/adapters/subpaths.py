@@ -1,8 +1,10 @@
-"""Subpaths: bind mounts of one file or directory in a volume, for one container (volumes.md 12.3); blocking.
+"""Binds subpaths, which are bind mounts of one file or directory in a volume for one container (volumes.md 12.3);
+blocking.
 
-A container may change its volume at any time: names are resolved first, and then each step down from the volume's own
-directory is opened by its descriptor, following no symlink. The opened descriptor is bound, whatever has its name by
-then. No message contains a path inside the volume, because the path may have been expanded from a Secret.
+A container may change its volume at any time. So names are resolved first, and then each step down from the volume's
+own directory is opened by its descriptor, without following a symlink. What was opened is bound, even if something else
+has its name by then. No message contains a path inside the volume, because the path may have been expanded from a
+Secret.
 """
 
 import contextlib
@@ -24,12 +26,12 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE, _FILE_MODE = 0o750, 0o640
 _PREPARE, _CREATE = "prepare subPath", "create subPath directory"
 LOCK_TIMEOUT = 1.0  # seconds
-_TRIES = 5  # the files of a volume may be replaced by new ones between two steps
+_TRIES = 5  # more than one, because an update may replace the files of the volume between two steps
 
 
 class SubpathError(Exception):
     """The subpath cannot be prepared. `str()` is for the log alone; `step`: the failed step, as shown in the API;
-    `passing`: files are perhaps being replaced by newer ones."""
+    `passing`: the cause may be that files are just being replaced by newer ones."""
 
     def __init__(self, step: str, reason: str, *, passing: bool = False) -> None:
         self.step, self.passing = step, passing
@@ -37,7 +39,7 @@ class SubpathError(Exception):
 
 
 class Subpaths:
-    """The subpaths of all pods."""
+    """Binds and releases the subpaths of all pods."""
 
     def __init__(self, directories: PodDirectories) -> None:
         self._directories = directories
@@ -59,7 +61,7 @@ class Subpaths:
     def _prepare(self, uid: str, volume: str, container: str, index: int, root: str, path: str) -> str:
         try:
             target = self._directories.subpath(uid, volume, container, index)
-            source = _opened(root, path)
+            source = _open_subpath(root, path)
             try:
                 wanted = os.fstat(source)
                 crash_point("volume.subpath.opened")
@@ -73,7 +75,7 @@ class Subpaths:
         return str(target)
 
     def release(self, uid: str, container: str) -> None:
-        """Unmount and remove what was bound for one container; nothing is no error. Raises OSError."""
+        """Unmount and remove everything that was bound for one container, if anything was. Raises OSError."""
         top = self._directories.subpaths(uid)
         with self._locked(uid):
             for volume in _entries(top):
@@ -81,7 +83,7 @@ class Subpaths:
             _remove_empty(top)
 
     def clean(self, uid: str, volume: str) -> None:
-        """Unmount and remove what was bound of one volume; nothing is no error. Raises OSError."""
+        """Unmount and remove everything that was bound of one volume, if anything was. Raises OSError."""
         top = self._directories.subpaths(uid)
         place = self._directories.subpath(uid, volume, "any", 0).parent.parent
         with self._locked(uid):
@@ -96,8 +98,8 @@ class Subpaths:
 
     @contextlib.contextmanager
     def _locked(self, uid: str) -> Iterator[None]:
-        """One thread at a time for each pod. One that hangs delays another by `LOCK_TIMEOUT` seconds. Raises
-        OSError."""
+        """Admit one thread at a time for each pod. Raises OSError where another one has not returned after
+        `LOCK_TIMEOUT` seconds."""
         with self._finding:
             lock = self._locks.setdefault(uid, threading.Lock())
         if not lock.acquire(timeout=LOCK_TIMEOUT):
@@ -108,15 +110,15 @@ class Subpaths:
             lock.release()
 
 
-def _opened(root: str, path: str) -> int:
-    """A descriptor (O_PATH) of what `path` names in the volume. Raises OSError, SubpathError."""
+def _open_subpath(root: str, path: str) -> int:
+    """Return a descriptor (O_PATH) of what `path` names in the volume. Raises OSError, SubpathError."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts or "\0" in path:
         raise SubpathError(_PREPARE, "is no path inside a volume")
     base = Path(root).resolve(strict=True)
     if _is_missing(base.joinpath(*parts)):
         _make(base, parts)
-    return _walk(base, _inside(base, parts, _PREPARE))
+    return _walk(base, _resolve_inside(base, parts, _PREPARE))
 
 
 def _is_missing(path: Path) -> bool:
@@ -129,8 +131,8 @@ def _is_missing(path: Path) -> bool:
     return False
 
 
-def _inside(base: Path, parts: list[str], step: str) -> list[str]:
-    """The same place without symlinks, from the volume's directory down."""
+def _resolve_inside(base: Path, parts: list[str], step: str) -> list[str]:
+    """Return the path below the volume's directory without symlinks. Raises SubpathError where it leads out of it."""
     try:
         real = base.joinpath(*parts).resolve(strict=True)
     except FileNotFoundError:
@@ -143,7 +145,8 @@ def _inside(base: Path, parts: list[str], step: str) -> list[str]:
 
 
 def _walk(base: Path, parts: list[str]) -> int:
-    """Open one step after the other; a symlink that was put there meanwhile is an error."""
+    """Open one directory after the other, and return the descriptor of the last part. Raises SubpathError for a symlink
+    that was put there meanwhile."""
     here = os.open(base, _STEP)
     try:
         for part in parts:
@@ -159,12 +162,12 @@ def _walk(base: Path, parts: list[str]) -> int:
 
 
 def _make(base: Path, parts: list[str]) -> None:
-    """Make the directories that are missing, below what there is."""
+    """Make the directories of the path that are missing."""
     known = 0
     while known < len(parts) and os.path.lexists(base.joinpath(*parts[: known + 1])):
         known += 1
     try:
-        existing = _inside(base, parts[:known], _CREATE)
+        existing = _resolve_inside(base, parts[:known], _CREATE)
     except FileNotFoundError as error:
         raise SubpathError(_CREATE, "a symlink in it leads nowhere", passing=True) from error
     mode = stat.S_IMODE(base.stat().st_mode)
@@ -172,7 +175,7 @@ def _make(base: Path, parts: list[str]) -> None:
         here = _walk(base, existing)
         try:
             for part in parts[known:]:
-                below = _make_one(here, part, mode)
+                below = _make_directory(here, part, mode)
                 os.close(here)
                 here = below
         finally:
@@ -183,8 +186,9 @@ def _make(base: Path, parts: list[str]) -> None:
         raise SubpathError(_CREATE, (error.strerror or "").lower()) from error
 
 
-def _make_one(parent: int, name: str, mode: int) -> int:
-    """One directory with exactly this mode whatever the umask; its descriptor. One that has just come is used."""
+def _make_directory(parent: int, name: str, mode: int) -> int:
+    """Make one directory with exactly this mode whatever the umask, and return its descriptor. A directory that another
+    process has just made is used."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=parent)
         made = os.open(name, _DIRECTORY, dir_fd=parent)
@@ -203,7 +207,7 @@ def _bind(source: int, wanted: os.stat_result, target: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         found = target.lstat()
         if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
-            return  # bound already: our own file or directory there is another
+            return  # bound already: the file or directory that we mount on is never the same as the source
         _remove_bind(target)
     if stat.S_ISDIR(wanted.st_mode):
         make_directory(target, _DIRECTORY_MODE)
@@ -216,7 +220,7 @@ def _bind(source: int, wanted: os.stat_result, target: Path) -> None:
 
 
 def _clear(place: Path, container: str) -> None:
-    """Everything bound for one container of one volume."""
+    """Unmount and remove everything that is bound of one volume for one container."""
     for index in _entries(place / container):
         _remove_bind(place / container / index)
     _remove_empty(place / container)
@@ -224,7 +228,8 @@ def _clear(place: Path, container: str) -> None:
 
 
 def _remove_bind(target: Path) -> None:
-    """Unmount, then remove what it was mounted on, which is empty: nothing in a volume is ever removed here."""
+    """Unmount a subpath, then remove the empty file or directory that it was mounted on. Nothing in a volume is ever
+    removed here."""
     unmount_all(target)
     crash_point("volume.subpath.unmounted")
     if stat.S_ISDIR(target.lstat().st_mode):
@@ -236,7 +241,7 @@ def _remove_bind(target: Path) -> None:
 
 
 def _entries(directory: Path) -> list[str]:
-    """The sorted entries of a directory of ours; none where it is missing or is no directory."""
+    """Return the sorted entries of a directory of ours; none where it is missing or is no directory."""
     try:
         opened = os.open(directory, _DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""Threads for blocking calls of one kind: a call that does not return occupies its place, and no place of another kind.
+"""Runs blocking calls of one kind in threads. A call that does not return occupies a place of its own kind only.
 
-A thread inside a system call cannot be cancelled, so the number of places is bounded: calls on one path take one place
-in all, and those below one mount at most the places of its share.
+A thread inside a system call cannot be cancelled, so the number of places is bounded: all calls on one path take one
+place, and the calls below one mount at most as many places as its share has.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[Value], None], value: Value) -> None:
-    """Call the function in the loop's thread; nothing where the loop has ended."""
+    """Call the function in the loop's thread, unless the loop has ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(function, value)
 
@@ -43,8 +43,11 @@ class HungError(OSError):
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call in its thread: what it does, since when (monotonic seconds), how many entries it has removed; `mount`:
-    below which mount point, "" where that does not count."""
+    """A call that is under way in its thread.
+
+    `began`: monotonic seconds; `removed`: how many entries it has removed; `mount`: the mount point that it is below,
+    "" where that does not count.
+    """
 
     what: str
     path: str
@@ -55,20 +58,23 @@ class Call:
 
 @dataclass(eq=False)
 class _Reservation:
-    """What a call occupies until its thread returns."""
+    """The place that a call occupies until its thread returns."""
 
     path: str
     mount: str
     held: list[asyncio.Lock | asyncio.Semaphore] = field(default_factory=list)
     running: "asyncio.Future[object] | None" = None
-    spare: bool = False  # it keeps a spare thread; its place is free for another call
+    spare: bool = False  # the call keeps a spare thread, and its place is free for another call
     late: Callable[[], None] = field(default=lambda: None)
 
 
 class Threads:
-    """At most `places` calls at once, and one at a time for each path. `timeout` (seconds, None = none) is how long a
-    caller waits for a place, and then for the call. `spare`: the number of calls that keep a thread after their timeout
-    and free their place for others; a caller then waits for a place without a timeout."""
+    """Runs at most `places` calls at once, and one at a time for each path.
+
+    `timeout` (seconds, None = none) is how long a caller waits for a place, and then for the call. `spare`: the number
+    of calls that keep a thread after their timeout and free their place for others; with spare threads a caller waits
+    for a place without a timeout.
+    """
 
     def __init__(self, name: str, places: int, clock: Clock, timeout: float | None = None, spare: int = 0) -> None:
         self.timeout, self._spare = timeout, spare
@@ -82,7 +88,7 @@ class Threads:
 
     @asynccontextmanager
     async def turn(self, path: str = "", share: Share | None = None) -> AsyncIterator["ReservedThread"]:
-        """Wait for a place. `path`: on which the call may hang; `share`: of its mount. Raises HungError."""
+        """Wait for a place. `path`: the path on which the call may hang; `share`: of its mount. Raises HungError."""
         place = _Reservation(path, share.mount if share else "")
         try:
             with waiting_for("a free thread"):
@@ -114,15 +120,15 @@ class Threads:
         if place.path:
             needed.insert(0, self._paths.setdefault(place.path, asyncio.Lock()))
         try:
-            for each in needed:
-                await each.acquire()
-                place.held.append(each)
+            for lock in needed:
+                await lock.acquire()
+                place.held.append(lock)
         except BaseException:
             self._give_back(place)
             raise
 
     def _use_spare(self, place: _Reservation) -> None:
-        """Its call does not return: its place is freed for others, as long as there are spare threads."""
+        """Free the place of a call that does not return, as long as there are spare threads."""
         if self._spare:
             self._spare -= 1
             place.spare = True
@@ -138,7 +144,7 @@ class Threads:
     def _returned_late(self, place: _Reservation) -> None:
         assert place.running is not None
         if not place.running.cancelled():
-            place.running.exception()  # retrieved, or asyncio would log it: its caller has gone
+            place.running.exception()  # asyncio would log an exception that nobody retrieves; the caller has gone
         self._give_back(place)
         place.late()
 
@@ -154,7 +160,7 @@ class Threads:
 
 
 class ReservedThread:
-    """An occupied place, for one call."""
+    """An occupied place, in which one call may run."""
 
     def __init__(self, threads: Threads, place: _Reservation) -> None:
         self._threads, self._place = threads, place
@@ -183,7 +189,7 @@ class ReservedThread:
                     return await asyncio.shield(running)
         except TimeoutError:
             if not limit.expired():
-                raise  # the call's own
+                raise  # the call itself raised it
             if running.done():
                 return running.result()  # it returned at the moment of the timeout
             threads._use_spare(place)

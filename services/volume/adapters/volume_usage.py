@@ -1,4 +1,4 @@
-"""How full a mounted volume is, as the kernel reports it (volumes.md 21); blocking."""
+"""Reads from the kernel how full a mounted volume is (volumes.md 21); blocking."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from bus.messages.usage import FilesystemUsage, filesystem_usage
 
 
 def usage_of_filesystem(path: Path, wall: float) -> FilesystemUsage:
-    """Return the figures of the file system at the path. `wall`: seconds since the epoch. Raises OSError."""
+    """Return capacity and usage of the file system at the path. `wall`: seconds since the epoch. Raises OSError."""
     status = os.statvfs(path)
     return filesystem_usage(
         wall,
@@ -21,7 +21,7 @@ def usage_of_filesystem(path: Path, wall: float) -> FilesystemUsage:
 
 
 def usage_of_device(path: Path, wall: float) -> FilesystemUsage:
-    """Return the size of a block device; what is used of it is not known. Raises OSError."""
+    """Return the size of a block device, of which the used part is not known. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return FilesystemUsage(time=wall, capacity=os.lseek(descriptor, 0, os.SEEK_END))

@@ -1,11 +1,11 @@
-"""Which pods the next turn of the loop looks at: those of which something changed, or every pod."""
+"""Collects which pods the next turn of the loop looks at: those of which something changed, or every pod."""
 
 import asyncio
 from collections.abc import Iterable
 
 
 class Changes:
-    """Set like an event, for some pods or for all. At the start every pod is looked at."""
+    """An event that is set for some pods or for all of them. At the start it is set for every pod."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -13,12 +13,12 @@ class Changes:
         self._every_pod = True
 
     def set(self) -> None:
-        """Something changed that may concern every pod."""
+        """Note that something changed that may concern every pod."""
         self._every_pod = True
         self._event.set()
 
-    def of(self, uids: Iterable[str]) -> None:
-        """Something of these pods (UIDs) changed, or of devices that no pod has."""
+    def add_pods(self, uids: Iterable[str]) -> None:
+        """Note that something of these pods (UIDs) changed, or, without UIDs, of a device that no pod has."""
         self._uids.update(uids)
         self._event.set()
 

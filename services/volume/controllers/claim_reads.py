@@ -1,8 +1,8 @@
-"""PersistentVolumeClaims, PersistentVolumes and CSIDrivers that volumes rest on, as sources has them: each is requested
-when a pod first needs it, and again when `objects.changed` shows another version.
+"""Reads the PersistentVolumeClaims, PersistentVolumes and CSIDrivers that volumes depend on through sources: each when
+a pod first needs it, and again when `objects.changed` shows another version.
 
-A pod gets only a claim and a PersistentVolume whose read began after the pod came: the claim may have been made again
-since another pod read it, and the name of a claim leads to another volume then (volumes.md 2.5). What a pod has got
+A pod gets only a claim and a PersistentVolume whose read began after the pod was admitted: the claim may have been made
+again since another pod read it, and then its name leads to another volume (volumes.md 2.5). What a pod has received
 stays until another answer arrives. A request that sources did not answer, or answered with an error that no event
 ends, is repeated with a back-off.
 """
@@ -26,8 +26,11 @@ RETRIES = Backoff(initial=0.5, cap=10.0)
 
 @dataclass(eq=False)
 class _Read:
-    """One object. `pods`: the UIDs of those that need it, never empty; `unserved`: those of them that came after the
-    read began whose answer this is; `late`: those that came after the read began that is under way."""
+    """The reads of one object.
+
+    `pods`: the UIDs of the pods that need it, never empty; `unserved`: those that came after the read began whose
+    answer this is; `late`: those that came after the read began that is under way.
+    """
 
     pods: set[str] = field(default_factory=set)
     unserved: set[str] = field(default_factory=set)
@@ -38,7 +41,8 @@ class _Read:
 
 
 class ClaimReads:
-    """`on_read` is called with the UIDs of the pods whose volumes rest on what was read."""
+    """Keeps the objects that volumes depend on. `on_read` is called with the UIDs of the pods whose volumes depend on
+    what was read."""
 
     def __init__(self, content: ClusterContent) -> None:
         self.on_read: Callable[[Iterable[str]], None] = lambda _: None
@@ -47,8 +51,8 @@ class ClaimReads:
         self._keys: dict[str, set[ObjectKey]] = {}  # by the UID of a pod that needs them
         self._failures: Counter[str] = Counter()  # reads by their failure
 
-    def found(self, uid: str, key: ObjectKey) -> FoundObject | None:
-        """Return the object that a volume of the pod rests on; None = it is being read, and `on_read` follows."""
+    def find(self, uid: str, key: ObjectKey) -> FoundObject | None:
+        """Return the object that a volume of the pod depends on; None = it is being read, and `on_read` follows."""
         read = self._reads.setdefault(key, _Read())
         if uid not in read.pods:
             read.pods.add(uid)
@@ -61,7 +65,7 @@ class ClaimReads:
         return None if uid in read.unserved else read.answer
 
     def on_object(self, key: str, version: str) -> None:
-        """An object has this version; `key` as in `objects.changed`."""
+        """Read the object with this key in `objects.changed` again, unless its version is known."""
         kind, namespace, name = key.split("/", 2)
         changed = ObjectKey(kind, namespace, name)
         read = self._reads.get(changed) if kind in (CLAIM, VOLUME, CSI_DRIVER) else None
@@ -71,12 +75,12 @@ class ClaimReads:
                 self._request(changed, read)
 
     def reread(self, key: ObjectKey) -> None:
-        """Read an object that volumes rest on from the API server itself: this node has written to it."""
+        """Read an object that volumes depend on from the API server itself, because this node has written to it."""
         if (read := self._reads.get(key)) is not None:
             self._request(key, read, fresh=True)
 
     def forget(self, uid: str) -> None:
-        """The pod needs none of its volumes any more."""
+        """Forget a pod, which needs none of its volumes any more."""
         for key in self._keys.pop(uid, ()):
             read = self._reads[key]
             for pods in (read.pods, read.unserved, read.late):
@@ -95,7 +99,7 @@ class ClaimReads:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _request(self, key: ObjectKey, read: _Read, *, fresh: bool = False) -> None:
-        """Read it; a request under way may return an older version, and is replaced."""
+        """Start a read. It replaces one that is under way, which may return an older version."""
         if read.reading is not None:
             read.reading.cancel()
         read.reading = asyncio.create_task(self._read(key, read, fresh=fresh), name=f"read {key}")

@@ -1,5 +1,5 @@
-"""How many volumes of each CSI driver the node takes: read again where the CSIDriver requires it, each period and after
-a volume could not be attached; the pod of such a volume is rejected (volumes.md 2.2, 14.2).
+"""Reads from CSI drivers again how many of their volumes the node takes, where the CSIDriver requires it: once in each
+period, and after a volume could not be attached. The pod of such a volume is rejected (volumes.md 2.2, 14.2).
 
 A driver that hangs occupies one thread of registration, for as long as its call may take.
 """
@@ -26,7 +26,8 @@ RETRY = 10.0  # seconds until a CSIDriver that could not be read is requested ag
 
 
 class CsiLimits:
-    """`run` is the loop. `changed` receives the UIDs of pods that must be rejected."""
+    """Keeps the volume limits of CSI drivers up to date. `run` is the loop; `changed` receives the UIDs of pods that
+    must be rejected."""
 
     def __init__(
         self,
@@ -45,11 +46,11 @@ class CsiLimits:
         self._tasks: dict[str, asyncio.Task[None]] = {}  # by driver, or UID of the pod
 
     def drivers_changed(self) -> None:
-        """A driver was registered, or is gone."""
+        """Note that a driver was registered or deregistered."""
         self._changed.set()
 
     def on_object(self, key: str) -> None:
-        """An object has changed; `key` as in `objects.changed`."""
+        """Note that the object with this key in `objects.changed` has changed."""
         kind, _, name = key.split("/", 2)
         if kind == CSI_DRIVER:
             self._edited.add(name)
@@ -92,7 +93,7 @@ class CsiLimits:
         return min(waits, default=None)
 
     async def _read(self, driver: str) -> bool:
-        """Read the period of a driver; False = its CSIDriver is not known yet."""
+        """Read the period of a driver; return False if its CSIDriver is not known yet."""
         found = await self._content.read(ObjectKey(CSI_DRIVER, "", driver))
         if found.problem is not None and found.problem.kind is not FailureKind.LASTING:
             return False
@@ -115,7 +116,7 @@ class CsiLimits:
                 return
 
     def _begin(self, name: str, work: Coroutine[None, None, None]) -> None:
-        """Start it, unless the one before for the same driver or pod is under way."""
+        """Start the work, unless earlier work for the same driver or pod is under way."""
         if name in self._tasks:
             work.close()
             return

@@ -12,6 +12,6 @@ _MESSAGE = (
 
 
 def warn_of_swapped_memory(events: EventRecorder, node_name: str) -> None:
-    """Record the event of the node, where it applies."""
+    """Record an event of the node where what is in memory volumes may be swapped to disk."""
     if memory_may_be_on_disk():
         events.record(KubeEvent(type="Warning", reason=_REASON, message=_MESSAGE, kind="Node", name=node_name))

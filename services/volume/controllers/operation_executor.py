@@ -1,4 +1,5 @@
-"""Runs operations: requests their content, waits for a turn, performs them in a thread, reports to the reconciler.
+"""Runs operations: requests their content, waits for a turn, performs them in a thread and reports the outcome to the
+reconciler.
 
 Each kind has threads of its own, so that a call that hangs or takes long delays no operation of another kind. An
 exception leads to a retry for the pod whose operation raised it, and affects no other pod.
@@ -12,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 from bus.messages.event import KubeEvent
+from services.frame.launch import Context
 from services.volume.adapters.atomic_writer import KEPT_SECONDS
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
@@ -40,56 +42,53 @@ from services.volume.plugins.plugin_calls import PluginCalls, error_text
 from shared.files.tree_removal import RemovalPausedError, RemovalProgress
 from shared.pods.failures import PodFailures
 from shared.process.crash import crash_point
-from shared.process.deadlines import Deadlines, work_on
-from shared.time.clock import Clock
-from shared.tracing.tracer import Tracer
+from shared.process.deadlines import work_on
 
 log = logging.getLogger(__name__)
 
-# Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
-# (core/mount_shares.py), so as many mounts may hang as have shares together. Local ones wait for the journal of the
-# file system, each for itself.
+# The number of operations of each kind at once. Checks of hostPaths that hang take at most the share of their mount
+# (core/mount_shares.py), so that 32 mounts may hang before others have to wait. Local operations wait for the journal
+# of the file system, each for itself.
 PLACES = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 CALLS_PER_DRIVER = 4  # of the places for devices
 OWNERSHIP_PLACES = 64  # changes of the group of all files of a volume, which take as long as there are files
 OWNERSHIP_PER_DRIVER = 16  # of these
 UNMOUNT_PLACES = 64  # unmounts by a driver or from a server, which wait for it
-UNMOUNTS_PER_DRIVER = 16  # of these; of a plugin whose volumes have no driver, in all
+UNMOUNTS_PER_DRIVER = 16  # of these, for a driver, or for all volumes of a plugin without drivers
 HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
-REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
+REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits for its next turn
 REMOVAL_TIMEOUT = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
-SPARE_REMOVALS = 16  # that do not return, and have a thread and no place
+SPARE_REMOVALS = 16  # removals that do not return and keep a thread without taking a place
 SUBPATH_PLACES = 8
 HOST_SUBPATH_PLACES = 64
 RELEASE_PLACES = 4
 SUBPATH_TIMEOUT = 4.0  # seconds; less than podsync waits for the answer
 LOOK_PLACES = 2
 REPORT_AFTER_SECONDS = 30.0  # a call that is still under way then is reported
-_COUNT = 100_000  # removed entries are reported in steps of so many, or each report would be a new one
+_REPORTED_ENTRIES = 100_000  # the reported number of removed entries is a multiple of this, so that it seldom changes
 
 
 class OperationExecutor:
-    """`on_end` is called after each operation with the events to record and the UIDs of the pods that it concerns,
-    None = every pod."""
+    """Runs the operations that the reconciler decides. `on_end` is called after each with the events to record and the
+    UIDs of the pods that it concerns, None = every pod."""
 
     def __init__(
         self,
+        context: Context,
         reconciler: Reconciler,
         calls: PluginCalls,
         content: ClusterContent,
-        clock: Clock,
         failures: PodFailures,
-        deadlines: Deadlines,
         metrics: VolumeMetrics,
         expansion: VolumeExpansion,
-        tracer: Tracer | None = None,
     ) -> None:
-        self.calls, self._deadlines, self._metrics = calls, deadlines, metrics
-        self._expansion, self._tracer = expansion, tracer or Tracer()
+        clock = self._clock = context.clock
+        self._deadlines, self._tracer = context.deadlines, context.tracer
+        self.calls, self._reconciler, self._content = calls, reconciler, content
+        self._failures, self._metrics, self._expansion = failures, metrics, expansion
         self.on_end: Callable[[Iterable[KubeEvent], Iterable[str] | None], None] = lambda _, __: None
-        self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
-        # Operations wait for their turn here and not in the pool: one that has its turn is decided again and runs at
-        # once.
+        # Operations wait for their turn here and not in the thread pool: when its turn comes, an operation is decided
+        # again and runs at once.
         timeout = {Kind.HOST_PATH: HOST_PATH_TIMEOUT, Kind.REMOVAL: REMOVAL_TIMEOUT}
         spare = {Kind.REMOVAL: SPARE_REMOVALS}
         self._threads = {
@@ -107,14 +106,14 @@ class OperationExecutor:
         self._removals: dict[Operation, Call] = {}  # under way, each since its first turn
 
     def start(self, operation: Operation) -> None:
-        """Start the operation, which runs for the reconciler already."""
+        """Start an operation, which the reconciler counts as running already."""
         log.debug("starting %s", _name(operation))
         task = asyncio.create_task(self._run(operation), name=f"{type(operation).__name__} {operation.uid}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def host_subpath_turn(self, root: str) -> AbstractAsyncContextManager[ReservedThread]:
-        """A turn for a subPath of the hostPath `root`, which may hang."""
+        """Return a turn for a subPath of the hostPath `root`, on which a call may hang."""
         return self._host_subpaths.turn(root, self._mounts.share(root))
 
     def cancel_requests_not_due(self) -> None:
@@ -125,7 +124,8 @@ class OperationExecutor:
                 gathering.cancel()
 
     def slow(self) -> list[str]:
-        """One text for each call or removal under way for over `REPORT_AFTER_SECONDS`, or hung; oldest first."""
+        """Return one text for each call or removal that hangs or has been under way for `REPORT_AFTER_SECONDS`; the
+        oldest is the first."""
         now = self._clock.monotonic()
         removals = [(REPORT_AFTER_SECONDS, call) for call in self._removals.values()]
         calls = sorted([*self._calls(), *removals], key=lambda call: call[1].began)
@@ -174,7 +174,7 @@ class OperationExecutor:
             with self._tracer.span(type(operation).__name__, pod=operation.uid) as span:
                 span.set("bulkhead.volume", operation.volume)
                 events = await self._attempt(operation)
-        except Exception as error:  # the other pods go on, and this one is tried again
+        except Exception as error:  # it affects no other pod, and the operation is tried again
             self._note(operation, error)
             self._reconciler.abandoned(operation)
         finally:
@@ -200,7 +200,7 @@ class OperationExecutor:
         return self._ended(operation, outcome)
 
     async def _outcome(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
-        """Return how performing it ended; None = it is not to be performed."""
+        """Perform the operation and return how it ended; None = it is not to be performed now."""
         try:
             outcome = await self._in_turns(operation, gathered)
         except HungError as hung:
@@ -218,8 +218,9 @@ class OperationExecutor:
         return outcome
 
     async def _in_turns(self, operation: Operation, gathered: SetUpInputs | None) -> Outcome | None:
-        """Perform it; a long removal takes turns with others. None = it is not to be performed. An unmount that has
-        begun to remove is performed to its end; the directory of a pod may be a new one at the next turn."""
+        """Perform the operation in one or several turns, because a long removal takes turns with others. Return None if
+        it is not to be performed. It is decided again at each turn, except for an unmount that has begun to remove: the
+        directory of a pod, in contrast, may be a new one by then."""
         removed, begun = RemovalProgress(), False
         try:
             while True:
@@ -257,7 +258,7 @@ class OperationExecutor:
                 return (self._unmounts if share else threads).turn(self.calls.directory(operation.uid), share)
 
     def _share_of_removal(self, operation: Operation) -> Share | None:
-        """What the unmounts of one driver, or of one type of volume with a server, may occupy."""
+        """Return how many places the unmounts of one driver, or of one type of volume with a server, may occupy."""
         plugin = operation.volume.rpartition("/")[0]
         volume = self._reconciler.actual.get(operation.uid, operation.volume)
         if volume is None or not plugin:
@@ -266,7 +267,8 @@ class OperationExecutor:
         return Share(driver or plugin, UNMOUNTS_PER_DRIVER)
 
     async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> SetUpInputs | None:
-        """The content from other processes, requested without a turn: it may take long. None = cancelled."""
+        """Request the content from other processes and return it. No place is taken, because it may take long. None =
+        the request was cancelled."""
         gathering = self._gathering[operation] = asyncio.create_task(self._content.gather(spec))
         try:
             await asyncio.wait({gathering})
@@ -278,7 +280,7 @@ class OperationExecutor:
     async def _perform(
         self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress, turn: ReservedThread
     ) -> tuple[Outcome, Callable[[], None] | None]:
-        """How it ended, and what remains to be done without a driver."""
+        """Perform the operation in a thread; return how it ended, and what remains to be done without a driver."""
         crash_point(f"volume.calling.{type(operation).__name__}")
         what = f"{_what(operation)} of pod {self._described(operation.uid)}"
         if kind_of(operation) is Kind.REMOVAL:
@@ -297,9 +299,9 @@ class OperationExecutor:
         finally:
             pausing.cancel()
         crash_point(f"volume.acted.{type(operation).__name__}")
-        if removed.entries >= _COUNT:
+        if removed.entries >= _REPORTED_ENTRIES:
             log.info("%s removed %d entries", _name(operation), removed.entries)
-        # At a full second: each moment is a look at every pod, and many pods may show what has changed.
+        # Rounded up to a full second: each such moment is a look at every pod, and one object may be shown by many.
         old_files_at = math.ceil(self._clock.monotonic() + KEPT_SECONDS)
         outcome = Outcome(
             host_path=performed.host_path,
@@ -311,7 +313,7 @@ class OperationExecutor:
         return outcome, performed.rest
 
     def _returned(self, operation: Operation) -> None:
-        """A call that hung has returned, after its operation had failed."""
+        """Note that a call that hung has returned, after its operation had failed."""
         self._reconciler.returned(operation)
         self.on_end((), None)
 
@@ -332,7 +334,7 @@ class OperationExecutor:
         return done.events
 
     def _note(self, operation: Operation, error: Exception) -> None:
-        """A programming error."""
+        """Note a programming error, and log it the first time."""
         if self._failures.failed(operation.uid, _what(operation), error, self._clock.monotonic()):
             log.error("%s failed unexpectedly", _name(operation), exc_info=error)
 
@@ -342,8 +344,8 @@ class OperationExecutor:
 
 
 def _name(operation: Operation) -> str:
-    of = "/".join(part for part in (operation.uid, operation.volume) if part)
-    return f"{type(operation).__name__} {of}"
+    target = "/".join(part for part in (operation.uid, operation.volume) if part)
+    return f"{type(operation).__name__} {target}"
 
 
 def _what(operation: Operation) -> str:
@@ -355,7 +357,7 @@ def _unique_name(operation: Operation) -> str:
 
 
 def _share(operation: Operation) -> Share | None:
-    """What calls of one driver may occupy: one that hangs leaves places for the others."""
+    """Return how many places the calls of one driver may occupy: a driver that hangs leaves places for the others."""
     if isinstance(operation, UnmountDevice):
         return Share(driver_of(operation.volume_name) or operation.plugin, CALLS_PER_DRIVER)
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice | ExpandVolume) else ""
@@ -363,8 +365,8 @@ def _share(operation: Operation) -> Share | None:
 
 
 def _share_of_ownership(operation: Operation) -> Share | None:
-    """Return what changes of groups on volumes of one driver or server may occupy: one that hangs leaves places for
-    others."""
+    """Return how many places the changes of groups on volumes of one driver or server may occupy: one that hangs leaves
+    places for the others."""
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice) else ""
     return Share(server, OWNERSHIP_PER_DRIVER) if server else None
 
@@ -381,5 +383,5 @@ def _check(operation: Operation) -> str:
 def _slow_text(call: Call) -> str:
     if call.path:
         return f"{call.what}: {call.path} does not answer"
-    entries = call.removed.entries // _COUNT * _COUNT
+    entries = call.removed.entries // _REPORTED_ENTRIES * _REPORTED_ENTRIES
     return f"{call.what} takes long{f', {entries} entries are removed' if entries else ''}"

@@ -28,7 +28,8 @@ _TROUBLE = "plugin registration"
 
 
 class PluginRegistration:
-    """`run` is the loop. `on_change` is called after each change of `endpoints`."""
+    """Registers plugins and publishes them. `run` is the loop; `on_change` is called after each change of what is
+    published."""
 
     def __init__(self, bus: Bus, clock: Clock, sockets: PluginSockets, stream: OwnedStream[RegisteredPlugin]) -> None:
         self._bus, self._clock, self._sockets, self._stream = bus, clock, sockets, stream
@@ -40,7 +41,7 @@ class PluginRegistration:
         self.on_change: Callable[[], None] = lambda: None
 
     def endpoint(self, kind: str, name: str) -> str | None:
-        """Return the socket of the plugin's own service; None = it is not registered. From any thread."""
+        """Return the socket of the plugin's own service; None = it is not registered. Any thread may call it."""
         plugin = self._stream.get(f"{kind}/{name}")
         return plugin.endpoint if plugin is not None else None
 
@@ -90,7 +91,7 @@ class PluginRegistration:
             return
         self._looks_due = False
         try:
-            self._registry.found(await self._threads.call(self._sockets.look))
+            self._registry.set_sockets(await self._threads.call(self._sockets.look))
             self._bus.trouble(_TROUBLE, self._sockets.trouble or None)
         except OSError as error:
             self._bus.trouble(_TROUBLE, f"{self._sockets.root} cannot be read: {error.strerror}")
@@ -106,7 +107,7 @@ class PluginRegistration:
             self._looks_due = True
 
     async def _attempt(self, path: str, identity: Identity) -> None:
-        """One registration; its failure is logged once, and sent to a plugin that answered."""
+        """Try to register the plugin at a socket. A failure is logged once, and sent to a plugin that answered."""
         try:
             await self._register(path, identity)
         except UnusablePluginError as error:

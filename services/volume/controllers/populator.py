@@ -1,16 +1,19 @@
-"""Keeps the desired state of the world: pods as podsync admits them, claims as the API server has them, the node's
-resources and labels."""
+"""Keeps the desired state of the world up to date: pods as podsync admits them, claims as the API server has them, and
+the node's resources and labels."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.podsync import NodeResources, PodVolumes
 from bus.messages.sources import NodeObject
+from services.frame.launch import Context
+from services.volume.adapters import host_resources
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
+from services.volume.core import gates
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.volume_claims import Found, claim_key, csi_driver, resolve
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec, node_of
@@ -18,34 +21,25 @@ from services.volume.plugins.registry import Plugins, persistent_volume_spec, vo
 from shared.model import objects
 from shared.model.objects import Object
 from shared.pods.failures import PodFailures
-from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
 
 class DesiredStateOfWorldPopulator:
-    """`changed` receives the pods of each event. `machine`: resource -> quantity text, a guess at the node's
-    allocatable resources until podsync publishes them; `alone`: there is no API server; `gates`: the feature gates of
-    volumes that are on; `file_label`: the default SELinux label of files, "" = SELinux is off."""
+    """Fills `desired` from the streams of other processes. `changed` receives the pods of each event. Until podsync
+    publishes the node's allocatable resources, those of the machine stand for them."""
 
     def __init__(
-        self,
-        plugins: Plugins,
-        machine: Mapping[str, str],
-        clock: Clock,
-        failures: PodFailures,
-        claims: ClaimReads,
-        changed: Changes,
-        *,
-        node_name: str,
-        alone: bool,
-        gates: frozenset[str] = frozenset(),
-        file_label: str = "",
+        self, context: Context, plugins: Plugins, failures: PodFailures, claims: ClaimReads, changed: Changes
     ) -> None:
-        self._plugins, self._clock, self._failures, self._changed = plugins, clock, failures, changed
-        node = node_of(machine, provisional=True, alone=alone)
-        self._node = replace(node, name=node_name, gates=gates, file_label=file_label)
-        self._claims = claims
+        config, self._clock = context.config, context.clock
+        self._plugins, self._failures, self._claims, self._changed = plugins, failures, claims, changed
+        self._node = replace(
+            node_of(host_resources.read(), provisional=True, alone=not config.joins_cluster),
+            name=config.node_name,
+            gates=gates.enabled(config.feature_gates),
+            file_label=host_resources.file_label(),
+        )
         self.desired = DesiredStateOfWorld(self._spec_of)
         claims.on_read = self._on_claim
 
@@ -56,11 +50,11 @@ class DesiredStateOfWorldPopulator:
                 if not admitted.volumes:
                     self._claims.forget(admitted.uid)
                 self.desired.admit(admitted)
-                self._changed.of((admitted.uid,))
+                self._changed.add_pods((admitted.uid,))
             case Deleted(uid):
                 self.desired.withdraw(uid)
                 self._claims.forget(uid)
-                self._changed.of((uid,))
+                self._changed.add_pods((uid,))
             case Freshness(complete, stale):
                 self.desired.set_freshness(complete=complete, stale=stale)
                 self._changed.set()
@@ -86,12 +80,12 @@ class DesiredStateOfWorldPopulator:
                 self._changed.set()
 
     def _on_claim(self, uids: Iterable[str]) -> None:
-        """What the volumes of these pods rest on was read."""
+        """Read the volumes of these pods again: an object that they depend on was read."""
         self.desired.read_again(uids)
-        self._changed.of(uids)
+        self._changed.add_pods(uids)
 
     def _spec_of(self, pod: Object, name: str) -> VolumeSpec | Refused:
-        """A programming error in a plugin refuses the one volume."""
+        """Return the pod's volume of this name. A programming error in a plugin refuses this one volume."""
         uid, what = objects.uid(pod), f"volume {name}"
         try:
             spec = self._read(pod, name)
@@ -104,7 +98,7 @@ class DesiredStateOfWorldPopulator:
 
     def _read(self, pod: Object, name: str) -> VolumeSpec | Refused:
         volume = volume_of(pod, name)
-        found = partial(self._claims.found, objects.uid(pod))
+        found = partial(self._claims.find, objects.uid(pod))
         if volume is None or claim_key(pod, volume) is None:
             node = self._with_driver(volume or {}, found)
             return node if isinstance(node, Refused) else volume_spec(pod, name, node, self._plugins)
@@ -115,6 +109,6 @@ class DesiredStateOfWorldPopulator:
         return node if isinstance(node, Refused) else persistent_volume_spec(pod, persistent, node, self._plugins)
 
     def _with_driver(self, source: Object, found: Found) -> Node | Refused:
-        """The node, with the CSIDriver where the source is that of a CSI volume."""
+        """Return the node, with the CSIDriver where the source is that of a CSI volume."""
         driver = None if self._node.alone else csi_driver(source, found)
         return driver if isinstance(driver, Refused) else replace(self._node, csi_driver=driver)

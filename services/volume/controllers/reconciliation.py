@@ -1,4 +1,5 @@
-"""Volume's loop: reconstructs what is mounted, then starts what the reconciler decides and publishes what is mounted.
+"""Runs the loop of volume: reconstructs what is mounted, then starts what the reconciler decides and publishes what is
+mounted.
 
 It turns whenever something changed, when a retry or refresh is due, and at least every `TURN` seconds.
 """
@@ -11,12 +12,13 @@ import random
 from collections.abc import Container, Iterable
 from functools import partial
 
-from bus.interface import Bus, Change, OwnedStream, Put
+from bus.interface import Change, Put
 from bus.messages.event import KubeEvent
 from bus.messages.sources import ChangedObject, NodeObject
 from bus.messages.status import VolumesReported
-from bus.messages.volume import MountedVolumes, VolumesInUse
+from bus.messages.streams import VOLUMES_IN_USE, VOLUMES_MOUNTED
 from bus.stream import EventRecorder
+from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.threads import call_in_loop
@@ -31,8 +33,7 @@ from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text
 from shared.pods.failures import PodFailures
-from shared.process.deadlines import Deadlines, work_on
-from shared.time.clock import Clock
+from shared.process.deadlines import work_on
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +47,13 @@ _SHOWN = 5  # slow calls that the beat names
 
 
 class Reconciliation:
-    """`run` is the loop; `changed` makes it turn at once. `sync_period`: seconds after which the content of every
-    mounted volume is compared with its objects."""
+    """Reconciles the volumes of the node. `run` is the loop; `changed` makes it turn at once. Each sync period of the
+    configuration, the content of every mounted volume is compared with its objects."""
 
     def __init__(
         self,
-        bus: Bus,
-        clock: Clock,
-        deadlines: Deadlines,
+        context: Context,
+        *,
         failures: PodFailures,
         reconciler: Reconciler,
         executor: OperationExecutor,
@@ -61,18 +61,22 @@ class Reconciliation:
         claims: ClaimReads,
         subpaths: SubpathRequests,
         limits: CsiLimits,
-        mounted: OwnedStream[MountedVolumes],
-        in_use: OwnedStream[VolumesInUse],
         events: EventRecorder,
-        root_dir: str,
-        sync_period: float,
         changed: Changes,
     ) -> None:
-        self._bus, self._clock, self._deadlines, self._failures = bus, clock, deadlines, failures
-        self._reconciler, self._executor, self._content, self._subpaths = reconciler, executor, content, subpaths
-        self._claims, self._limits = claims, limits
-        self._mounted, self._in_use, self._events, self._root_dir = mounted, in_use, events, root_dir
-        self._sync_period, self._changed = sync_period, changed
+        self._bus, self._clock, self._deadlines = context.bus, context.clock, context.deadlines
+        self._root_dir, self._sync_period = context.config.root_dir, context.config.sync_frequency
+        self._mounted = context.bus.own(VOLUMES_MOUNTED)
+        self._in_use = context.bus.own(VOLUMES_IN_USE)
+        self._failures = failures
+        self._reconciler = reconciler
+        self._executor = executor
+        self._content = content
+        self._claims = claims
+        self._subpaths = subpaths
+        self._limits = limits
+        self._events = events
+        self._changed = changed
         self._next_sweep = self._next_refresh = 0.0
 
     async def run(self) -> None:
@@ -107,7 +111,7 @@ class Reconciliation:
             self._content.changed(change.key)
             self._limits.on_object(change.key)
             version, waiting = change.value.resource_version, self._content.waiting(change.key)
-            self._changed.of(self._reconciler.object_changed(change.key, version, waiting))
+            self._changed.add_pods(self._reconciler.object_changed(change.key, version, waiting))
 
     def on_reported(self, change: Change[VolumesReported]) -> None:
         """Follow `volumes.reported`."""
@@ -117,23 +121,23 @@ class Reconciliation:
             self._changed.set()
 
     def on_node(self, change: Change[NodeObject]) -> None:
-        """Follow `node.object`: what is attached."""
+        """Follow `node.object`, which names the volumes that are attached."""
         if isinstance(change, Put):
             self._reconciler.attachments.on_node(change.value.node)
             self._changed.set()
 
     def on_drivers(self) -> None:
-        """A CSI driver was registered, or is gone."""
+        """Retry what needs a CSI driver, because one was registered or deregistered."""
         self._reconciler.drivers_changed(CsiPlugin.name)
         self._limits.drivers_changed()
         self._changed.set()
 
     def on_event(self, event: KubeEvent) -> None:
-        """Record an event of a volume that is no end of an operation."""
+        """Record an event of a volume that no end of an operation caused."""
         self._events.record(event)
 
     def on_plugin_event(self, event: PluginEvent) -> None:
-        """Record what a plugin reports."""
+        """Record the event that a plugin reports."""
         if (found := of_plugin(event, self._reconciler.desired)) is not None:
             self._events.record(found)
 
@@ -144,14 +148,14 @@ class Reconciliation:
         if uids is None:
             self._changed.set()
         else:
-            self._changed.of(uids)
+            self._changed.add_pods(uids)
 
     async def _reconstruct(self) -> None:
-        """Prepare the root directory and find what is on disk; only then is what is published complete."""
+        """Prepare the root directory and find what is on disk; only then `volumes.mounted` is marked complete."""
         while True:
             try:
                 line = await self._executor.looks.call(root_dir.prepare, self._root_dir)
-                devices = await self._executor.looks.call(self._executor.calls.found_devices)
+                devices = await self._executor.looks.call(self._executor.calls.find_devices)
                 uids = await self._executor.looks.call(self._executor.calls.uids)
             except OSError as error:
                 self._bus.trouble("root directory", f"{self._root_dir}: {error_text(error)}")
@@ -164,7 +168,7 @@ class Reconciliation:
         self._bus.trouble("root directory", line)
         if line is not None:
             log.warning("%s", line)
-        self._reconciler.found_devices(devices)
+        self._reconciler.add_devices_on_disk(devices)
         for uid in uids:
             await self._look(uid)
         self._next_sweep = self._clock.monotonic() + SWEEP
@@ -175,8 +179,8 @@ class Reconciliation:
         """Find the volumes of one pod on disk. A pod for which that fails is left alone until it can be done, and so is
         every device: the pod's volumes may be mounted on it."""
         try:
-            found = await self._executor.looks.call(self._executor.calls.found, uid)
-            self._reconciler.found(uid, found)
+            found = await self._executor.looks.call(self._executor.calls.find_volumes, uid)
+            self._reconciler.add_volumes_on_disk(uid, found)
             self._publish(uid, "found on disk")
         except Exception as error:
             self._reconciler.actual.unread.add(uid)
@@ -186,7 +190,8 @@ class Reconciliation:
             self._failures.ended(uid, LOOK)
 
     def _refresh(self) -> bool:
-        """The safety net below `objects.changed`; whether it was due."""
+        """Compare every volume with its objects if the sync period is over, in case `objects.changed` missed a change;
+        return whether it was due."""
         if self._clock.monotonic() < self._next_refresh:
             return False
         self._plan_refresh()
@@ -197,19 +202,19 @@ class Reconciliation:
         self._next_refresh = self._clock.monotonic() + self._sync_period * random.uniform(1.0, 1.5)
 
     async def _sweep(self) -> bool:
-        """Look for directories of pods; whether it was due."""
+        """Look for directories of pods if that is due; return whether it was."""
         now = self._clock.monotonic()
         if now < self._next_sweep:
             return False
         self._next_sweep = now + SWEEP
         try:
             uids = await self._executor.looks.call(self._executor.calls.uids)
-            self._reconciler.actual.unread.intersection_update(uids)  # one that was removed has nothing to be read
+            self._reconciler.actual.unread.intersection_update(uids)  # a removed directory need not be read any more
             for uid in uids:
                 if uid in self._reconciler.actual.unread:
                     await self._look(uid)
                 else:
-                    self._reconciler.found_directory(uid)
+                    self._reconciler.actual.directories.add(uid)
         except OSError as error:
             log.warning("the pods below %s cannot be listed: %s", self._root_dir, error_text(error))
         return True
@@ -238,7 +243,7 @@ class Reconciliation:
         self._bus.trouble("slow", "; ".join([*slow[:_SHOWN], *more]) or None)
 
     def _reconcile_pod(self, uid: str, now: float) -> None:
-        """A programming error in it leads to a retry, and costs the other pods nothing."""
+        """Start and publish what is due for one pod. A programming error leads to a retry, and affects no other pod."""
         try:
             for operation in self._reconciler.operations(uid, now):
                 self._executor.start(operation)
@@ -261,7 +266,7 @@ class Reconciliation:
             self._failures.ended(DEVICES, RECONCILE)
 
     def _note(self, uid: str, what: str, error: Exception) -> None:
-        """A programming error costs this pod a retry."""
+        """Note a programming error, after which this pod is tried again."""
         if self._failures.failed(uid, what, error, self._clock.monotonic()):
             log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
 
@@ -273,7 +278,8 @@ class Reconciliation:
             self._mounted.put(uid, view, cause)
 
     async def _turn_or_change(self) -> bool:
-        """Wait for a change, the next attempt or the end of the turn; False = nothing changed and nothing is due."""
+        """Wait for a change, the next attempt or the end of the turn. Return False if nothing changed and nothing is
+        due."""
         now = self._clock.monotonic()
         attempts = (self._reconciler.next_attempt(now), self._failures.next_attempt(now))
         attempt = min((moment for moment in attempts if moment is not None), default=math.inf)

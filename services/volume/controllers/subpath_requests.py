@@ -1,6 +1,6 @@
-"""Answers podsync's requests for subpaths: waits for the volume, binds in a thread, returns a short error.
+"""Answers podsync's requests for subpaths: waits for the volume, and binds the subpath in a thread.
 
-The error, which clients of the API can read, names the mount only; the log has the reason, and neither has the path.
+An error, which clients of the API can read, names only the mount. The log has the reason, and neither has the path.
 """
 
 import asyncio
@@ -18,13 +18,14 @@ from services.volume.core.volume_spec import VolumeSpec
 
 log = logging.getLogger(__name__)
 
-# Seconds that a request waits for a volume that is not mounted: this process may have just started. Less than podsync
-# waits for the answer.
+# Seconds that a request waits for a volume that is not mounted, because this process may have just started; less than
+# podsync waits for the answer.
 TIMEOUT = 4.0
 
 
 class SubpathRequests:
-    """`on_end` is called after each request with the UID of its pod: the reconciler may have operations that waited."""
+    """Answers requests for subpaths. `on_end` is called after each with the UID of its pod: operations of the
+    reconciler may have waited for it."""
 
     def __init__(
         self, reconciler: Reconciler, executor: OperationExecutor, on_end: Callable[[Iterable[str]], None]
@@ -38,8 +39,8 @@ class SubpathRequests:
         self._turned.set()
 
     async def prepare(self, request: PrepareSubpath) -> PreparedSubpath:
-        """Answer PrepareSubpath. The caller's deadline does not cancel it: its thread would continue with a volume that
-        may be unmounted."""
+        """Answer PrepareSubpath. The caller's deadline does not cancel the work, because its thread would continue with
+        a volume that may be unmounted."""
         return await self._uncancelled(self._prepare(request))
 
     async def _prepare(self, request: PrepareSubpath) -> PreparedSubpath:
@@ -54,10 +55,8 @@ class SubpathRequests:
                 path = await turn.call(what, self._executor.calls.subpaths.prepare, *where, root, request.path)
         except (SubpathError, HungError) as error:
             step = error.step if isinstance(error, SubpathError) else "prepare subPath"
-            log.error(
-                "pod %s: subPath of mount %d (volume %s) of container %s: %s",
-                request.uid, request.index, request.volume, request.container, error,
-            )  # fmt: skip
+            mount = f"mount {request.index} (volume {request.volume}) of container {request.container}"
+            log.error("pod %s: subPath of %s: %s", request.uid, mount, error)
             text = f'failed to {step} for volumeMount "{request.volume}" of container "{request.container}"'
             return PreparedSubpath(error=text)
         finally:
@@ -66,8 +65,8 @@ class SubpathRequests:
         return PreparedSubpath(host_path=path)
 
     def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[ReservedThread]:
-        """A path of the node may hang: it has threads of its own, one for each path. Other volumes have one for each
-        pod."""
+        """Return a turn for the request. Calls on a path of the node may hang, and have threads of their own, one for
+        each path; for other volumes there is one thread for each pod."""
         pod = self._reconciler.desired.pods.get(request.uid)
         spec = pod.volumes.get(request.volume) if pod is not None else None
         if isinstance(spec, VolumeSpec) and spec.node_path:
@@ -94,7 +93,8 @@ class SubpathRequests:
         return await asyncio.shield(task)
 
     async def _mounted(self, request: PrepareSubpath) -> str:
-        """Where the volume is, "" when it is not mounted in time; the reconciler does not unmount it from now on."""
+        """Return where the volume is mounted, "" when it is not mounted in time. The reconciler does not unmount it
+        from now on."""
         try:
             async with asyncio.timeout(TIMEOUT):
                 while not (root := self._reconciler.begin_subpath(request.uid, request.volume)):

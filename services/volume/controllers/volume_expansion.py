@@ -1,5 +1,4 @@
-"""One expansion of a volume with a claim: the claim's status before and after, around the call of the plugin
-(volumes.md 17)."""
+"""Expands a volume with a claim: writes the claim's status before and after the call of the plugin (volumes.md 17)."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -8,7 +7,12 @@ from dataclasses import replace
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, PatchClaimStatus, PatchedClaim
 from services.volume.adapters.cluster_content import ClusterContent
-from services.volume.core.claim_expansion import begun, ended, failed, is_infeasible
+from services.volume.core.claim_expansion import (
+    is_infeasible,
+    patch_after_failure,
+    patch_after_success,
+    patch_before,
+)
 from services.volume.core.expansion import Expansion, ExpansionFailure
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.operations import ExpandVolume
@@ -23,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class VolumeExpansion:
-    """`reread` reads a claim again. Killed at any line: the claim's status names the expansion as under way or as
-    required, and it is performed again."""
+    """Expands volumes. `reread` reads a claim again. After a kill at any line, the claim's status shows the expansion
+    as under way or as required, and it is performed again."""
 
     def __init__(self, bus: Bus, clock: Clock, content: ClusterContent, reread: Callable[[ObjectKey], None]) -> None:
         self._bus, self._clock, self._content, self._reread = bus, clock, content, reread
@@ -32,12 +36,13 @@ class VolumeExpansion:
     async def run(
         self, operation: ExpandVolume, again: bool, perform: Callable[[SetUpInputs], Awaitable[Outcome | None]]
     ) -> Outcome | None:
-        """Return how it ended, None = it was not performed. `again`: it has failed finally before."""
+        """Expand the volume and return how that ended; None = it was not performed. `again`: it has failed finally
+        before."""
         spec = operation.spec
         expansion = spec.expansion
         if expansion is None:
             return await perform(SetUpInputs())
-        if (patch := begun(expansion)) is not None:
+        if (patch := patch_before(expansion)) is not None:
             version, error = await self._patch(expansion, patch)
             if error:
                 return Outcome(error=error)
@@ -51,19 +56,19 @@ class VolumeExpansion:
 
     async def _ended(self, expansion: Expansion, outcome: Outcome, again: bool) -> Outcome:
         if outcome.expansion is ExpansionFailure.UNSUPPORTED:
-            # Without the recovery protocol, and for a claim that has the size already, the kubelet takes it as done by
-            # the controller alone.
+            # Without the recovery protocol, and for a claim that has the size already, the kubelet takes the expansion
+            # as done by the controller alone.
             fails = expansion.recovery and not expansion.updated
             outcome = replace(outcome, expansion=ExpansionFailure.FINAL) if fails else replace(outcome, error="")
         if outcome.error:
             now = rfc3339(self._clock.wall())
-            patch = failed(expansion, outcome.expansion, outcome.error, now, again=again)
+            patch = patch_after_failure(expansion, outcome.expansion, outcome.error, now, again=again)
             if is_infeasible(expansion, outcome.expansion, again=again):
                 outcome = replace(outcome, expansion=ExpansionFailure.INFEASIBLE)
             elif outcome.expansion is ExpansionFailure.INFEASIBLE:
                 outcome = replace(outcome, expansion=ExpansionFailure.FINAL)
         else:
-            patch = ended(expansion)
+            patch = patch_after_success(expansion)
         if patch is None:
             return outcome
         _, error = await self._patch(expansion, patch)
@@ -72,7 +77,7 @@ class VolumeExpansion:
         return outcome
 
     async def _patch(self, expansion: Expansion, status: Object) -> tuple[str, str]:
-        """The version of the patched claim, and why it was not patched."""
+        """Patch the claim's status. Return the new resourceVersion and "", or "" and the error."""
         namespace, name = expansion.namespace, expansion.claim
         request = PatchClaimStatus(namespace=namespace, name=name, resource_version=expansion.version, status=status)
         try:

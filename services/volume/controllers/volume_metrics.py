@@ -1,5 +1,5 @@
-"""Counts volumes by plugin and certificates by signer, times operations on volumes and calls of drivers, under the
-kubelet's names (node.md 9.3)."""
+"""Counts volumes by plugin and certificates by signer, and measures operations on volumes and calls of drivers, under
+the kubelet's names (node.md 9.3)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ _NAMES = {
 
 
 class VolumeMetrics:
-    """The instruments. `certificates`: signer and state -> number."""
+    """The metrics of volumes. `certificates` returns (signer, state) -> number of projections."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class VolumeMetrics:
         metrics.before_collecting(self._count_certificates)
 
     def ended(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
-        """The operation ended so; the reconciler does not know it yet. Directories of pods are no volumes, and the
+        """Observe the end of an operation, before the reconciler has it. Directories of pods are no volumes, and the
         mount of a device is part of that of its volume."""
         name = _NAMES.get(type(operation))
         plugin = self._plugin(operation)
@@ -74,7 +74,7 @@ class VolumeMetrics:
             self._operations.observe(seconds, plugin, name, status, "false")
 
     def driver_called(self, call: DriverCall) -> None:
-        """A call of a CSI driver has ended."""
+        """Observe a call of a CSI driver that has ended."""
         self._driver_calls.observe(call.seconds, call.driver, call.method, call.code, "false")
 
     def _plugin(self, operation: Operation) -> str:

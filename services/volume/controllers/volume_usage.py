@@ -1,5 +1,5 @@
-"""How full the volumes of a pod are that only their plugins can measure: read on request, by drivers and servers that
-may not answer (volumes.md 14.12, 21)."""
+"""Reads on request how full the volumes of a pod are that only their plugins can measure, through drivers and servers
+that may not answer (volumes.md 14.12, 21)."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from shared.time.clock import Clock
 log = logging.getLogger(__name__)
 
 PLACES = 8  # readings at once
-PER_SERVER = 2  # of these, for one driver, or one type of volume with servers
+PER_SERVER = 2  # readings at once of one driver, or of one type of volume with servers
 TIMEOUT = 30.0  # seconds of one reading
 WAIT = 2.0  # seconds that a request waits for readings
 
@@ -29,7 +29,8 @@ Key = tuple[str, str]  # pod UID, key of the volume
 
 
 class VolumeUsages:
-    """A reading that takes longer than the request waits is shown by a later one. One that hangs keeps a place."""
+    """Answers requests for the usage of volumes. A reading that takes longer than the request waits is shown in a later
+    answer. One that hangs keeps its place."""
 
     def __init__(self, reconciler: Reconciler, calls: PluginCalls, clock: Clock) -> None:
         self._reconciler, self._calls, self._clock = reconciler, calls, clock
@@ -39,7 +40,7 @@ class VolumeUsages:
         self._reading: dict[Key, asyncio.Task[None]] = {}
 
     async def get(self, request: GetVolumeUsage) -> FoundVolumeUsage:
-        """Read the volumes of the pod that are mounted."""
+        """Return the usage of the pod's mounted volumes that only their plugins can measure."""
         uid = request.uid
         pods, actual = self._reconciler.desired.pods, self._reconciler.actual
         self._last = {key: last for key, last in self._last.items() if actual.is_mounted(*key)}
@@ -58,7 +59,7 @@ class VolumeUsages:
         return FoundVolumeUsage(volumes=tuple(found))
 
     async def close(self) -> None:
-        """Read no more; readings that hang are left alone."""
+        """Begin no more readings; those that hang are left alone."""
         for task in self._reading.values():
             task.cancel()
         self._threads.close()
@@ -92,7 +93,7 @@ class VolumeUsages:
             self._record(uid, key, reading.condition)
 
     def _record(self, uid: str, key: str, condition: str) -> None:
-        """An Event for each volume of the pod with this key."""
+        """Report an Event for each volume of the pod with this key."""
         pod = self._reconciler.desired.pods.get(uid)
         for name in pod.volumes if pod is not None else ():
             if pod is not None and pod.key(name) == key:

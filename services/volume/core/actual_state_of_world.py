@@ -1,4 +1,4 @@
-"""What is mounted, as this process knows from its own operations and, after a restart, from the disk; pure."""
+"""Keeps what is mounted, as known from this process's operations and, after a restart, from the disk; pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from services.volume.core.volume_spec import VolumeSpec
 
 
 class MountState(StrEnum):
-    """UNCERTAIN: something may be there (found at start, or an operation failed half-way); it is torn down as one that
-    is mounted."""
+    """Whether a volume or device is mounted. UNCERTAIN: something of it may be there, because it was found at start or
+    an operation failed half-way; then it is torn down like one that is mounted."""
 
     UNCERTAIN = "uncertain"
     MOUNTED = "mounted"
@@ -58,7 +58,7 @@ class ActualDevice:
 
 @dataclass
 class ActualStateOfWorld:
-    """Volumes by pod and name, devices by unique name, and the pods whose directory may be on disk."""
+    """The mounted volumes by pod and name, the devices by unique name, and the pods whose directory may be on disk."""
 
     _volumes: dict[str, dict[str, ActualVolume]] = field(default_factory=dict)  # pod UID -> name -> volume; none empty
     _users: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # unique name -> pod UID, name; none empty
@@ -87,7 +87,7 @@ class ActualStateOfWorld:
             self.on_unknown_devices.add((uid, name))
 
     def drop(self, uid: str, name: str) -> None:
-        """Forget a volume: nothing of it is there any more."""
+        """Forget a volume of which nothing is there any more."""
         self.on_unknown_devices.discard((uid, name))
         volumes = self._volumes.get(uid, {})
         volume = volumes.pop(name, None)
@@ -112,7 +112,7 @@ class ActualStateOfWorld:
         """Return the volumes, by pod UID and name, that are, or may be, mounted on this device."""
         return list(self._users.get(unique_name, ()))
 
-    def of_device(self, unique_name: str) -> list[ActualVolume]:
+    def volumes_on(self, unique_name: str) -> list[ActualVolume]:
         """Return the volumes that are, or may be, mounted on this device."""
         return [self._volumes[uid][name] for uid, name in self.users(unique_name)]
 
@@ -120,12 +120,12 @@ class ActualStateOfWorld:
         """Return whether a volume of another pod is, or may be, mounted on this device."""
         return any(user != uid for user, _ in self._users.get(unique_name, ()))
 
-    def of(self, uid: str) -> list[tuple[str, ActualVolume]]:
+    def volumes_of(self, uid: str) -> list[tuple[str, ActualVolume]]:
         """Return the volumes of one pod, with their names."""
         return list(self._volumes.get(uid, {}).items())
 
     def every(self) -> Iterator[tuple[str, str, ActualVolume]]:
-        """Return all volumes: pod UID, name, volume."""
+        """Return pod UID, name and state of every volume."""
         return ((uid, name, volume) for uid, volumes in self._volumes.items() for name, volume in volumes.items())
 
     def uids(self) -> set[str]:

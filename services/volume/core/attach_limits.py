@@ -1,4 +1,5 @@
-"""Which pods must be rejected, as a driver attaches no further volume to this node (volumes.md 2.2, 14.2); pure.
+"""Decides which pods must be rejected because a driver attaches no further volume to this node (volumes.md 2.2, 14.2);
+pure.
 
 A pod whose wait for its volumes has timed out is a candidate: the VolumeAttachments of its volumes show why.
 """
@@ -17,7 +18,7 @@ from services.volume.core.volume_spec import VolumeSpec
 
 @dataclass
 class AttachLimits:
-    """`rejections`: pod UID -> why the pod must be rejected."""
+    """The pods that must be rejected. `rejections`: pod UID -> why."""
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
@@ -34,7 +35,7 @@ class AttachLimits:
         return {uid: attachments for uid, attachments in found.items() if attachments}
 
     def exceeded(self, uid: str, seen: MountedVolumes | None) -> None:
-        """A volume of the pod cannot be attached; `seen`: what is published of the pod."""
+        """Reject a pod because one of its volumes cannot be attached. `seen`: what is published of the pod."""
         pod = self.desired.pods.get(uid)
         if pod is not None and self._attachments(uid):
             missing = MountWaits.missing(pod, seen, unattached_volumes(pod, self.attachments))

@@ -1,50 +1,49 @@
-"""Which attachable volumes this node uses, and which of them may be mounted: the protocol with the attach-detach
-controller (volumes.md 4); pure.
+"""Decides which attachable volumes this node uses, and which of them may be mounted: the protocol with the
+attach-detach controller (volumes.md 4); pure.
 
 A volume is mounted only after a write of the Node's status named it in volumesInUse, and after the Node, as that write
 returned it or newer, names it in volumesAttached. It leaves volumesInUse only once nothing of it is mounted: while a
-restarted process does not know all that is on disk, it adds names to those that the Node has, and takes none away.
+restarted process does not know all that is on disk, it adds names to those that the Node has, and removes none.
 
-A Node that goes back to an older version is of another history: etcd was restored. Versions of reports that it has not
-reached prove nothing any more; such a volume counts as reported again once the Node of this history names it in
-volumesInUse, which status sees to.
+When the Node goes back to an older version, etcd was restored from a backup. A report with a newer version than the
+Node has now then proves nothing any more; its volume counts as reported again once the restored Node names it in
+volumesInUse, which status writes again.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from services.volume.core.pod_fields import dictionaries, dictionary, text
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 
 
 @dataclass
 class Attachments:
-    """`token`: names this process in generations. `by_controller` False: the node should attach volumes itself, which
-    no type of volume here supports."""
+    """The attachable volumes of this node. `token`: names this process in generations; `by_controller` False: the node
+    should attach volumes itself, which no type of volume here supports."""
 
     token: str
     by_controller: bool = True
     in_use: frozenset[str] | None = None  # unique names; None = not known yet what this node uses
-    # The volumesInUse of earlier processes that may be of something on disk that is not found yet; None = the Node was
-    # not read yet.
+    # The volumesInUse of earlier processes, which may be on disk and not found yet; None = the Node was not read yet.
     _earlier: frozenset[str] | None = None
     _reported_earlier: frozenset[str] = frozenset()
     _number: int = 0
-    _since: dict[str, int] = field(default_factory=dict)  # unique name -> generation from which on it is in use
+    _since: dict[str, int] = field(default_factory=dict)  # unique name -> the first generation that names it
     _reported: int = 0  # the newest generation that is in the API server
     _seen: dict[str, str] = field(default_factory=dict)  # unique name -> version of the Node when it was reported
-    _lost: set[str] = field(default_factory=set)  # unique names whose report is of a history that was lost
+    _lost: set[str] = field(default_factory=set)  # unique names whose report was lost when etcd was restored
     _attached: frozenset[str] = frozenset()
-    _version: str = ""  # of the Node that names these
+    _version: str = ""  # of the Node that names the attached volumes
 
     @property
     def generation(self) -> str:
-        """Return what the present `in_use` is published as."""
+        """Return the generation that the present `in_use` is published with."""
         return f"{self.token}.{self._number}"
 
     def use(self, unique_names: Collection[str], *, complete: bool = True) -> bool:
-        """Take what this node uses now; return whether it has changed. `complete` False: it may use more, and keeps
-        what the Node has; nothing is taken before the Node is read."""
+        """Set what this node uses now, and return whether that has changed. `complete` False: the node may use more,
+        and the names that the Node has are kept; nothing is set before the Node is read."""
         now = frozenset(unique_names)
         if complete:
             self._earlier = frozenset()
@@ -61,7 +60,7 @@ class Attachments:
         return True
 
     def reported(self, generation: str, volumes: Collection[str], version: str) -> None:
-        """A write of this generation returned the Node with these volumesInUse and this resourceVersion."""
+        """Note that a write of this generation returned the Node with these volumesInUse and this resourceVersion."""
         token, _, number = generation.rpartition(".")
         if token != self.token:
             self._reported_earlier = frozenset(volumes)
@@ -76,7 +75,7 @@ class Attachments:
                 self._lost.discard(name)
 
     def on_node(self, node: Object) -> None:
-        """Take the Node as the API server has it."""
+        """Note the Node as the API server has it."""
         status = dictionary(node.get("status"))
         self._attached = frozenset(text(volume.get("name")) for volume in dictionaries(status.get("volumesAttached")))
         before, self._version = self._version, text(dictionary(node.get("metadata")).get("resourceVersion"))
@@ -99,5 +98,5 @@ class Attachments:
 
 
 def _is_older(version: str, than: str) -> bool:
-    """Whether a resourceVersion is older than another; those that are no numbers cannot be compared."""
+    """Return whether a resourceVersion is older than another; those that are no numbers cannot be compared."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,12 +1,12 @@
-"""From the status of a claim to the expansion of its volume on this node, and the patches of that status (volumes.md
-17); pure."""
+"""Reads from the status of a claim how its volume is to be expanded on this node, and makes the patches of that status
+(volumes.md 17); pure."""
 
 from typing import Any
 
 from services.volume.core.expansion import Expansion, ExpansionFailure
 from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import dictionaries, dictionary, text
 from shared.model import objects
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
 
@@ -49,14 +49,14 @@ def expansion_of(persistent: PersistentVolume) -> Expansion | None:
     )
 
 
-def begun(expansion: Expansion) -> Object | None:
+def patch_before(expansion: Expansion) -> Object | None:
     """Return the patch of the claim's status before the volume is expanded; None = there is none."""
     if not expansion.recovery or expansion.updated or expansion.status == _IN_PROGRESS:
         return None
     return {"allocatedResourceStatuses": {"storage": _IN_PROGRESS}}
 
 
-def ended(expansion: Expansion) -> Object | None:
+def patch_after_success(expansion: Expansion) -> Object | None:
     """Return the patch of the claim's status after the volume was expanded; None = there is none."""
     if expansion.updated:
         return None
@@ -68,7 +68,7 @@ def ended(expansion: Expansion) -> Object | None:
     return patch
 
 
-def failed(
+def patch_after_failure(
     expansion: Expansion, failure: ExpansionFailure | None, error: str, now: str, *, again: bool
 ) -> Object | None:
     """Return the patch of the claim's status after a failure; None = there is none. `now`: RFC 3339; `again`: it has
@@ -87,14 +87,14 @@ def failed(
 
 
 def is_infeasible(expansion: Expansion, failure: ExpansionFailure | None, *, again: bool) -> bool:
-    """Return whether the claim's protocol takes this failure as one that no other attempt changes."""
+    """Return whether the claim's protocol counts this failure as final: no other attempt can succeed."""
     if failure is ExpansionFailure.INFEASIBLE:
         return expansion.recovery
     return expansion.recovery and expansion.superseded and again and failure is ExpansionFailure.FINAL
 
 
 def _is_expanded_everywhere(persistent: PersistentVolume) -> bool:
-    """Whether each node expands the volume, after the first has reported the new size."""
+    """Return whether each node expands the volume, also after the first one has reported the new size."""
     annotations = objects.annotations(persistent.claim)
     return "ReadWriteMany" in persistent.access_modes and _NOT_REQUIRED not in annotations
 

@@ -1,4 +1,5 @@
-"""What a CSI call needs of the VolumeAttachment and of Secrets, with the kubelet's texts (volumes.md 14.9); pure."""
+"""Reads what a CSI call needs from the VolumeAttachment and from Secrets, with the kubelet's texts (volumes.md 14.9);
+pure."""
 
 import base64
 import binascii
@@ -7,7 +8,7 @@ from collections.abc import Mapping
 from services.volume.core.csi_volume import CsiVolume
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import ContentError, FoundObject, Problem, SetUpInputs
-from services.volume.core.pod_fields import dictionary, text
+from shared.model.fields import dictionary, text
 from shared.model.objects import Object
 
 _RESOURCE_EXHAUSTED = 8  # a gRPC code
@@ -19,22 +20,22 @@ def publish_context_of(volume: CsiVolume, gathered: SetUpInputs) -> Mapping[str,
     if not volume.attachment:
         return {}
     found = gathered.objects.get(ObjectKey("VolumeAttachment", "", volume.attachment), _MISSING)
-    of, name = volume.handle, volume.attachment
+    handle, name = volume.handle, volume.attachment
     if found.object is None:
         problem = found.problem or Problem("not found")
-        why = f"volume {of} has GET error for volume attachment {name}: {problem.text}"
+        why = f"volume {handle} has GET error for volume attachment {name}: {problem.text}"
         raise ContentError([Problem(why, problem.kind)])
     if dictionary(found.object.get("metadata")).get("deletionTimestamp"):
         raise ContentError([Problem("volume attachment is being deleted")])
     status = dictionary(found.object.get("status"))
     if status.get("attached") is not True:
         error = text(dictionary(status.get("attachError")).get("message"))
-        raise ContentError([Problem(error or f"volume {of} is not attached for volume attachment {name}")])
+        raise ContentError([Problem(error or f"volume {handle} is not attached for volume attachment {name}")])
     return {str(key): str(value) for key, value in dictionary(status.get("attachmentMetadata")).items()}
 
 
 def is_exhausted(attachment: Object | None) -> bool:
-    """Return whether the volume is not attached as the node takes no further one (volumes.md 14.2)."""
+    """Return whether the volume is not attached because the node takes no further one (volumes.md 14.2)."""
     status = dictionary(dictionary(attachment).get("status"))
     error = dictionary(status.get("attachError"))
     return status.get("attached") is not True and error.get("errorCode") == _RESOURCE_EXHAUSTED

@@ -1,4 +1,4 @@
-"""A CSI volume as a pod asks for it: from its PersistentVolume or inline source, and the CSIDriver; pure.
+"""Reads what a pod requests of a CSI volume, from its PersistentVolume or inline source and from the CSIDriver; pure.
 
 The names and texts are the kubelet's (volumes.md 14).
 """
@@ -11,26 +11,31 @@ from hashlib import sha256
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import ContentError, FoundToken, Problem, SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import changes_group_always, dictionaries, dictionary, fs_group, number, text
+from services.volume.core.pod_fields import changes_group_always, fs_group
 from services.volume.core.token_cache import TokenKey
 from shared.model import objects
+from shared.model.fields import dictionaries, dictionary, number, text
 from shared.model.objects import Object
 
 PREFIX = "kubernetes.io/csi: "
 HEALTH_GATE = "CSIVolumeHealth"
-LEAST_PERIOD = 10  # seconds; what the API permits
-LABEL = "seLinuxMountContext"  # in a record
+MIN_PERIOD_SECONDS = 10  # the API permits no shorter period
+LABEL = "seLinuxMountContext"  # the field of a record that contains the SELinux label of the mount
 PERSISTENT, EPHEMERAL = "Persistent", "Ephemeral"
 _TOKENS = "csi.storage.k8s.io/serviceAccount.tokens"
-_MODES = {"ReadWriteOnce": "SINGLE_NODE_WRITER", "ReadOnlyMany": "MULTI_NODE_READER_ONLY",
-          "ReadWriteMany": "MULTI_NODE_MULTI_WRITER", "ReadWriteOncePod": "SINGLE_NODE_WRITER"}  # fmt: skip
+_MODES = {
+    "ReadWriteOnce": "SINGLE_NODE_WRITER",
+    "ReadOnlyMany": "MULTI_NODE_READER_ONLY",
+    "ReadWriteMany": "MULTI_NODE_MULTI_WRITER",
+    "ReadWriteOncePod": "SINGLE_NODE_WRITER",
+}
 _MULTI_WRITER_MODES = {"ReadWriteOnce": "SINGLE_NODE_MULTI_WRITER", "ReadWriteOncePod": "SINGLE_NODE_SINGLE_WRITER"}
 Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CsiVolume:
-    """All that the calls for one volume of one pod need beside `SetUpInputs`. `attachment`: the name of the
+    """The data that the calls for one volume of one pod need beside `SetUpInputs`. `attachment`: the name of the
     VolumeAttachment, "" = the volume is not attached by a controller."""
 
     driver: str
@@ -61,13 +66,13 @@ class CsiVolume:
 
     @property
     def objects(self) -> frozenset[ObjectKey]:
-        """The objects that the calls need."""
+        """Return the keys of the objects that the calls need."""
         attachment = ObjectKey("VolumeAttachment", "", self.attachment) if self.attachment else None
         return frozenset(key for key in (attachment, self.stage_secret, self.publish_secret) if key is not None)
 
     @property
     def volume_name(self) -> str:
-        """`<driver>^<handle>`, by which pods share the staged volume; "" = it is never staged."""
+        """Return `<driver>^<handle>`, by which pods share the staged volume; "" = it is never staged."""
         return "" if self.ephemeral else f"{self.driver}^{self.handle}"
 
     def access_mode(self, *, multi_writer: bool) -> str:
@@ -107,7 +112,7 @@ class CsiVolume:
 
 @dataclass(frozen=True)
 class Context:
-    """The maps of one NodePublishVolume."""
+    """The volume context and the secrets of one NodePublishVolume call."""
 
     volume: Mapping[str, str]
     secrets: Mapping[str, str] = field(repr=False)
@@ -145,7 +150,7 @@ def refused_mode(driver: str, csi_driver: Object | None, mode: str) -> str:
     modes = dictionary(csi_driver.get("spec")).get("volumeLifecycleModes") or [PERSISTENT]
     if isinstance(modes, list) and mode in modes:
         return ""
-    only = " ".join(str(each) for each in modes) if isinstance(modes, list) else ""
+    only = " ".join(map(str, modes)) if isinstance(modes, list) else ""
     return f'volume mode "{mode}" not supported by driver {driver} (only supports ["{only}"])'
 
 
@@ -208,7 +213,7 @@ def limit_period(csi_driver: Object | None) -> int | None:
     """Return the seconds after which the driver is called again for how many volumes the node takes; None = never."""
     spec = dictionary(csi_driver.get("spec")) if csi_driver is not None else {}
     period = number(spec.get("nodeAllocatableUpdatePeriodSeconds"))
-    return max(period, LEAST_PERIOD) if period is not None and period > 0 else None
+    return max(period, MIN_PERIOD_SECONDS) if period is not None and period > 0 else None
 
 
 def takes_mount_label(csi_driver: Object | None) -> bool:
@@ -217,7 +222,7 @@ def takes_mount_label(csi_driver: Object | None) -> bool:
 
 
 def _of_driver(pod: Object, csi_driver: Object | None, *, ephemeral: bool) -> Object:
-    """What the CSIDriver and the pod's security context decide."""
+    """Return the fields of CsiVolume that the CSIDriver and the pod's security context decide."""
     spec = dictionary(csi_driver.get("spec")) if csi_driver is not None else {}
     return {
         "pod_info": _pod_info(pod, ephemeral=ephemeral) if spec.get("podInfoOnMount") is True else (),
@@ -262,7 +267,7 @@ def _secret(source: Object, field_name: str) -> ObjectKey | None:
 
 
 def _pairs(value: object) -> Pairs:
-    return tuple(sorted((str(key), str(each)) for key, each in dictionary(value).items()))
+    return tuple(sorted((str(key), str(entry)) for key, entry in dictionary(value).items()))
 
 
 def driver_of(name: str) -> str:

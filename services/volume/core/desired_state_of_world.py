@@ -1,4 +1,4 @@
-"""The volumes that pods need, by pod, and whether this list is certain enough to unmount others; pure."""
+"""Keeps the volumes that pods need, by pod, and whether this list is certain enough to unmount others; pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -28,27 +28,27 @@ class DesiredVolumes:
                 self.mounts.setdefault(spec.key or name, spec)
 
     def key(self, name: str) -> str:
-        """Return by which key the volume with this name in the pod is mounted."""
+        """Return the key in `mounts` of the volume with this name in the pod."""
         spec = self.volumes.get(name)
         return spec.key or name if isinstance(spec, VolumeSpec) else name
 
     @property
     def has_refused(self) -> bool:
-        """Return whether a volume cannot be read as its claim or its driver is now: what is mounted by a plugin with a
-        key of its own may belong to it."""
+        """Return whether a volume is refused because of its claim or its driver. Then a mounted volume of a plugin with
+        keys of its own may belong to it."""
         return any(isinstance(spec, Refused) for spec in self.volumes.values())
 
 
 @dataclass
 class DesiredStateOfWorld:
-    """All admitted pods. `spec_of` reads the volume of this name of a pod; `is_mounted`: whether the volume with this
-    key of the pod with this UID is mounted."""
+    """All admitted pods with their volumes. `spec_of` reads the volume of this name of a pod; `is_mounted`: whether the
+    volume with this key of the pod with this UID is mounted."""
 
     spec_of: Callable[[Object, str], VolumeSpec | Refused]
     is_mounted: Callable[[str, str], bool] = lambda uid, key: False
     pods: dict[str, DesiredVolumes] = field(default_factory=dict)
-    # Pods that podsync has deleted from its list. Not those that a new incarnation does not list: it may have lost its
-    # records and find these pods again in the runtime.
+    # Pods that podsync has deleted from its list, but not those that a new incarnation of it does not list: it may have
+    # lost its records and find these pods again in the runtime.
     withdrawn: set[str] = field(default_factory=set)
     complete: bool = False
     stale: bool = True
@@ -63,7 +63,7 @@ class DesiredStateOfWorld:
         return self.complete and not self.stale
 
     def admit(self, admitted: PodVolumes) -> None:
-        """Take the state of a pod that podsync publishes."""
+        """Store the state of a pod that podsync publishes."""
         self.withdrawn.discard(admitted.uid)
         self._admitted[admitted.uid] = admitted
         before = self.pods.get(admitted.uid)
@@ -84,9 +84,13 @@ class DesiredStateOfWorld:
             self._sharing.setdefault(unique_name, {})[volume] = None
 
     def _kept(self, spec: VolumeSpec | Refused, before: DesiredVolumes | None, name: str) -> VolumeSpec | Refused:
-        """A claim that was resolved once stays so for its pod: one that is deleted, or made again, takes no mount away.
-        What is mounted stays as it is while it is refused, and a volume of a driver also when what describes it is
-        edited, unless the driver requires repeated calls: these take what is new. Its size is the newest one."""
+        """Return the new spec, or the earlier one where the pod keeps that.
+
+        A claim that was resolved once stays resolved for its pod, so that a claim which is deleted or made again
+        unmounts nothing. A mounted volume stays as it is while it is refused. A mounted volume of a driver also stays
+        as it is when the objects that describe it are edited, except for its size, and unless the driver requires
+        repeated calls.
+        """
         earlier = before.volumes.get(name) if before is not None else None
         if before is None or not isinstance(earlier, VolumeSpec):
             return spec
@@ -115,24 +119,25 @@ class DesiredStateOfWorld:
         return list(self._sharing)
 
     def spec_of_device(self, unique_name: str) -> VolumeSpec | None:
-        """Return what one of the volumes with this device asks for."""
+        """Return the spec of one of the volumes with this device."""
         uid, key = next(iter(self._sharing.get(unique_name, ())), ("", ""))
         return self.pods[uid].mounts[key] if uid else None
 
     def read_again(self, uids: Iterable[str] | None = None) -> None:
-        """Read the volumes of these pods again, None = of all: what `spec_of` uses beside the pods has changed."""
+        """Read the volumes of these pods again, None = of all, because what `spec_of` uses beside the pods has
+        changed."""
         for uid in list(self._admitted if uids is None else uids):
             if (admitted := self._admitted.get(uid)) is not None:
                 self.admit(admitted)
 
     def withdraw(self, uid: str) -> None:
-        """podsync does not list this pod any more: it deleted it while its list was complete, or never had it."""
+        """Remove a pod that podsync does not list any more. It is withdrawn if the list is complete."""
         self._admitted.pop(uid, None)
         if self._drop(uid) and self.complete:
             self.withdrawn.add(uid)
 
     def _drop(self, uid: str) -> bool:
-        """Forget a pod; whether there was one."""
+        """Forget a pod; return whether there was one."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
             _remove(self._showing, _shown(pod))
@@ -140,20 +145,20 @@ class DesiredStateOfWorld:
         return pod is not None
 
     def set_freshness(self, *, complete: bool, stale: bool) -> None:
-        """The list of `pods.volumes` is complete, or is not; what we have of it is stale, or is not."""
+        """Set whether the list of `pods.volumes` is complete, and whether our copy of it is stale."""
         self.complete, self.stale = complete, stale
         if not complete:
             self.withdrawn.clear()
 
 
 def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The objects that each of its volumes shows, once for each volume."""
+    """Yield each object that a volume of the pod shows, with that volume."""
     for name, spec in pod.mounts.items():
         yield from ((str(key), (pod.uid, name)) for key in spec.objects)
 
 
 def _shared(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The unique name of the device of each of its volumes that has one."""
+    """Yield the unique name of the device of each volume of the pod that has one, with that volume."""
     for name, spec in pod.mounts.items():
         if spec.unique_name:
             yield spec.unique_name, (pod.uid, name)

@@ -1,4 +1,5 @@
-"""The devices below volumes that pods share: mounted before the first volume, unmounted after the last one; pure."""
+"""Decides when the devices below volumes that pods share are mounted and unmounted: before the first volume, and after
+the last one; pure."""
 
 from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, MountState
 from services.volume.core.attachments import Attachments
@@ -20,9 +21,9 @@ from services.volume.core.volume_spec import VolumeSpec
 def due(
     desired: DesiredStateOfWorld, actual: ActualStateOfWorld, attachments: Attachments, *, may_unmount: bool
 ) -> list[DeviceOperation]:
-    """Return the operations that bring the devices to what the pods need. `may_unmount`: every volume on disk is known
-    and so is every pod. An attachable device waits until it is attached. One that is mounted with another SELinux label
-    is unmounted first, once no pod has a volume on it or needs that label."""
+    """Return the operations that bring the devices to the state that the pods need. `may_unmount`: every volume on disk
+    and every pod is known. An attachable device waits until it is attached. A device that is mounted with another
+    SELinux label is unmounted first, once no pod has a volume on it or needs that label."""
     mounts = [
         MountDevice(unique_name, spec)
         for unique_name in desired.unique_names()
@@ -52,14 +53,14 @@ def is_mounted(actual: ActualStateOfWorld, unique_name: str) -> bool:
     return device is not None and device.state is MountState.MOUNTED
 
 
-def found(device: FoundDevice) -> ActualDevice:
+def device_on_disk(device: FoundDevice) -> ActualDevice:
     """Return the state of a device that was found at start."""
     state = MountState.UNCERTAIN
     return ActualDevice(device.plugin, device.volume_name, state, attachable=device.attachable, label=device.label)
 
 
 def done(operation: DeviceOperation, outcome: Outcome, actual: ActualStateOfWorld, *, shown: str) -> None:
-    """Take how an operation ended into the actual state. `shown`: its error as it is shown."""
+    """Store in the actual state how an operation ended. `shown`: its error as it is shown."""
     match operation:
         case MountDevice(unique_name, spec):
             actual.devices[unique_name] = ActualDevice(
@@ -83,8 +84,8 @@ def is_needed(desired: DesiredStateOfWorld, unique_name: str, device: ActualDevi
     return any(desired.pods[uid].mounts[name].mount_label == device.label for uid, name in sharing)
 
 
-def of(operation: Operation, actual: ActualStateOfWorld) -> str:
-    """Return the unique name of the device that an operation is about, "" = it has none."""
+def unique_name_of(operation: Operation, actual: ActualStateOfWorld) -> str:
+    """Return the unique name of the device of an operation, "" = it has none."""
     match operation:
         case MountDevice(unique_name) | UnmountDevice(unique_name):
             return unique_name
@@ -101,7 +102,7 @@ def may_start(operation: Operation, actual: ActualStateOfWorld, backoff: Operati
         return False
     excluded = excludes(operation, actual, backoff)
     if excluded and isinstance(operation, UnmountVolume):
-        backoff.wait(operation.uid, of(operation, actual))
+        backoff.wait(operation.uid, unique_name_of(operation, actual))
     return not excluded
 
 
@@ -109,7 +110,7 @@ def excludes(operation: Operation, actual: ActualStateOfWorld, backoff: Operatio
     """Return whether the operation has to wait for another one on its device: a volume is not mounted for one pod while
     it is unmounted for another (volumes.md 5.1). Mounts that run on one device are performed one by one, and an unmount
     waits for the one that is performed; all that are not performed yet wait for the unmount."""
-    device = of(operation, actual)
+    device = unique_name_of(operation, actual)
     if not device:
         return False
     users = [("", device), *actual.users(device)]
@@ -131,8 +132,9 @@ def path_for(spec: VolumeSpec, actual: ActualStateOfWorld, backoff: OperationBac
 
 
 def _waiting(desired: DesiredStateOfWorld, actual: ActualStateOfWorld, unique_name: str) -> VolumeSpec | None:
-    """The volume that needs the device: the first one of which something is mounted, as after a restart, else the first
-    one of a pod that starts. A device of which something is there serves volumes of its own SELinux label only."""
+    """Return the volume that the device is to be mounted for: the first one of which something is mounted, as after a
+    restart, else the first one of a pod that starts. A device of which something is there serves only volumes with its
+    own SELinux label."""
     device, first = actual.devices.get(unique_name), None
     for uid, name in desired.sharing(unique_name):
         pod = desired.pods[uid]

@@ -1,4 +1,4 @@
-"""Values of an expansion: what a claim requests of this node, and how it failed (volumes.md 17); pure."""
+"""Defines the expansion that a claim requests of this node, and the ways it can fail (volumes.md 17); pure."""
 
 import errno
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from enum import StrEnum
 
 
 class ExpansionFailure(StrEnum):
-    """Why an expansion failed. UNSUPPORTED: the driver expands none on nodes; IN_USE: not on this node while it is in
-    use; INFEASIBLE: never to this size; FINAL: it had no effect; all others may have one."""
+    """Why an expansion failed. UNSUPPORTED: the driver expands no volumes on nodes; IN_USE: this one cannot be expanded
+    on this node while it is in use; INFEASIBLE: it can never have this size; FINAL: the call had no effect."""
 
     UNSUPPORTED = "unsupported"
     IN_USE = "in use"
@@ -16,7 +16,7 @@ class ExpansionFailure(StrEnum):
 
 
 class ExpansionError(OSError):
-    """An expansion failed; `kind` None = it may have an effect."""
+    """An expansion failed; `kind` None = it may have had an effect."""
 
     def __init__(self, kind: ExpansionFailure | None, text: str) -> None:
         super().__init__(errno.EIO, text)
@@ -24,7 +24,8 @@ class ExpansionError(OSError):
 
 
 def failure_of_code(code: str, *, final: bool) -> ExpansionFailure | None:
-    """Return what a gRPC code of NodeExpandVolume means. `final`: a call that fails with it has no effect."""
+    """Return the failure that a gRPC code of NodeExpandVolume means, None = it may have had an effect. `final`: a call
+    that fails with the code has no effect."""
     if code == "FailedPrecondition":
         return ExpansionFailure.IN_USE
     if code in ("InvalidArgument", "OutOfRange", "NotFound"):
@@ -34,10 +35,13 @@ def failure_of_code(code: str, *, final: bool) -> ExpansionFailure | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Expansion:
-    """`size`, `before`: bytes that the volume is to have, and has on this node; `quantity`: the text of `size`;
-    `recovery`: the claim's status takes part in the protocol; `status`: its allocatedResourceStatuses.storage;
+    """An expansion that a claim requests.
+
+    `size`, `before`: bytes that the volume is to have, and has on this node; `quantity`: the text of `size`;
+    `recovery`: the claim's status takes part in the recovery protocol; `status`: its allocatedResourceStatuses.storage;
     `updated`: its capacity is the new one already; `superseded`: the claim requests another size by now;
-    `conditions`: the types of its conditions that an expansion ends."""
+    `conditions`: the types of its conditions that an expansion ends.
+    """
 
     namespace: str
     claim: str

@@ -1,7 +1,7 @@
-"""What a volume of files consists of (volumes.md 9): keys of Secrets and ConfigMaps, fields of the pod, tokens, trust
-anchors, certificates.
+"""Reads what a volume of files consists of (volumes.md 9): keys of Secrets and ConfigMaps, fields of the pod, tokens,
+trust anchors and certificates.
 
-Pure. The pod's own fields are read here, so that a changed label gives another `Files`.
+Pure. The pod's own fields are read here, so that a changed label results in another `Files`.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from posixpath import normpath
 
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.pod_certificates import CertificateKey, CertificatePart, certificate_part
-from services.volume.core.pod_fields import dictionaries, dictionary, number, text
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.trust_bundles import TrustBundlePart, trust_bundle_part
+from shared.model.fields import dictionaries, dictionary, number, text
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 from shared.podspec.resources import main_containers
@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True)
 class ObjectPart:
-    """Keys of an object; no items = all of them."""
+    """Keys of an object as files. `items` empty = all keys."""
 
     key: ObjectKey
     items: tuple[Item, ...] = ()
@@ -41,7 +41,7 @@ class ObjectPart:
 
 @dataclass(frozen=True)
 class DownwardFile:
-    """A field of the pod as a file; `error` instead of content where it names nothing."""
+    """A field of the pod as a file; it has an `error` instead of content where there is no such field."""
 
     path: str
     content: bytes = field(default=b"", repr=False)
@@ -51,7 +51,7 @@ class DownwardFile:
 
 @dataclass(frozen=True)
 class DownwardPart:
-    """Fields of the pod."""
+    """Fields of the pod as files."""
 
     files: tuple[DownwardFile, ...]
 
@@ -66,7 +66,7 @@ class TokenPart:
 
 @dataclass(frozen=True)
 class RefusedPart:
-    """A source this node does not give; `reason` in the kubelet's words."""
+    """A source that this node does not support; `reason` is the kubelet's text."""
 
     reason: str
 
@@ -76,9 +76,12 @@ Part = ObjectPart | DownwardPart | TokenPart | TrustBundlePart | CertificatePart
 
 @dataclass(frozen=True)
 class Files:
-    """The files of one volume. Of two parts with the same path the later one counts. `default_mode`: permission bits,
-    None = the pod has none. `fs_group`, `fs_user`: IDs, None = ours. `nested`: relative paths of directories that other
-    volumes are mounted on. `size`: bytes of the tmpfs, 0 = the kernel's default. `pod_uid`: of the volume's pod."""
+    """The files of one volume. Of two parts with the same path the later one counts.
+
+    `default_mode`: permission bits, None = the pod has none. `fs_group`, `fs_user`: IDs, None = ours. `nested`:
+    relative paths of directories that other volumes are mounted on. `size`: bytes of the tmpfs, 0 = the kernel's
+    default. `pod_uid`: the UID of the volume's pod.
+    """
 
     parts: tuple[Part, ...]
     default_mode: int | None
@@ -90,17 +93,17 @@ class Files:
 
     @property
     def objects(self) -> frozenset[ObjectKey]:
-        """Every object that the content comes from."""
+        """Return the key of every object that the content comes from."""
         return frozenset(part.key for part in self.parts if isinstance(part, ObjectPart | TrustBundlePart))
 
     @property
     def tokens(self) -> tuple[TokenKey, ...]:
-        """Every token that the content comes from."""
+        """Return the key of every token that the content comes from."""
         return tuple(part.key for part in self.parts if isinstance(part, TokenPart))
 
     @property
     def certificates(self) -> tuple[CertificateKey, ...]:
-        """Every certificate of the pod that the content comes from."""
+        """Return the key of every certificate of the pod that the content comes from."""
         return tuple(part.key for part in self.parts if isinstance(part, CertificatePart))
 
 

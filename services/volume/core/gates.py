@@ -6,5 +6,5 @@ _GATES = ("CSIVolumeHealth", "ClusterTrustBundleProjection", "PodCertificateRequ
 
 
 def enabled(feature_gates: Mapping[str, bool]) -> frozenset[str]:
-    """Return the names of those that are on. `feature_gates`: as configured."""
+    """Return the names of the volume gates that are on. `feature_gates`: as configured."""
     return frozenset(gate for gate in _GATES if feature_gates.get(gate, False))

@@ -1,4 +1,5 @@
-"""The Kubernetes Events of operations and of plugins, with the kubelet's reasons and texts (volumes.md 5.4); pure."""
+"""Makes the Kubernetes Events of operations and of plugins, with the kubelet's reasons and texts (volumes.md 5.4);
+pure."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -37,7 +38,8 @@ def of_failure(
 
 
 def of_success(operation: Operation, outcome: Outcome, desired: DesiredStateOfWorld) -> Iterator[KubeEvent]:
-    """Yield the events of an operation that succeeded: of an expansion, and of one that read-only use prevents."""
+    """Yield the events of an operation that succeeded: of an expansion, and of a mount whose read-only use prevents
+    one."""
     pod = desired.pods.get(operation.uid)
     match operation:
         case ExpandVolume(_, name, spec) if pod is not None and spec.expansion is not None:

@@ -1,4 +1,5 @@
-"""Why a volume may not be mounted for a pod now, though its claim is resolved (volumes.md 3.2, 5.5); pure."""
+"""Decides whether a volume whose claim is resolved may be mounted for a pod now, and why not (volumes.md 3.2, 5.5);
+pure."""
 
 import json
 
@@ -19,8 +20,8 @@ def refusal_of(
     actual: ActualStateOfWorld,
     attachments: Attachments,
 ) -> Refused | None:
-    """Return the kubelet's reason; None = it may be mounted. One of which something is mounted already is not
-    refused."""
+    """Return why the volume may not be mounted, with the kubelet's reason; None = it may be. A volume of which
+    something is mounted already is not refused."""
     volume = actual.get(uid, key)
     if volume is not None and (volume.to_tear_down or volume.unique_name):
         return None
@@ -45,7 +46,7 @@ def refusal_of(
 
 
 def _possible_users(uid: str, key: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld) -> list[str]:
-    """Return the other pods that may have the volume, as their directory, or the record of this volume, cannot be
+    """Return the other pods that may have the volume, because their directory or the record of this volume cannot be
     read."""
     users = {user for user, name in actual.on_unknown_devices if name == key}
     for other in actual.unread:

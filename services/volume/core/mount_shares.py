@@ -1,6 +1,6 @@
-"""How many calls on paths below one mount may be under way at once; pure, from the text of the path alone.
+"""Decides how many calls on paths below one mount may be under way at once; pure, from the text of the path alone.
 
-A file system whose server is away blocks each call on it, so its calls must not occupy all threads.
+A file system whose server does not respond blocks each call on it, so its calls must not occupy all threads.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from posixpath import normpath
 from shared.host.mountinfo import MountPoint
 
 CALLS_PER_MOUNT = 2
-CALLS_PER_LOCAL_MOUNT = 16  # more: a link that leads from it to a file system that hangs counts here
+CALLS_PER_LOCAL_MOUNT = 16  # more than 2, because a link on it that leads to a file system that hangs counts here
 _LOCAL = frozenset({
     "bcachefs", "btrfs", "cgroup", "cgroup2", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hugetlbfs",
     "iso9660", "jfs", "ntfs3", "overlay", "proc", "ramfs", "squashfs", "sysfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
@@ -19,7 +19,7 @@ _LOCAL = frozenset({
 
 @dataclass(frozen=True)
 class Share:
-    """The mount point, and how many calls may be under way below it."""
+    """A mount point, and how many calls may be under way below it."""
 
     mount: str
     places: int
@@ -33,9 +33,9 @@ class MountShares:
         self._filesystems = {mount.path: mount.filesystem for mount in mounts}  # the newest where several are stacked
         self._longest = max(map(len, self._filesystems), default=0)
 
-    def of(self, path: str) -> Share:
-        """Return the share of the deepest mount point above the path, or for `<server>:<path>` that of the server. Its
-        cost is bounded by the longest mount point."""
+    def share_of(self, path: str) -> Share:
+        """Return the share of the deepest mount point above the path, or for `<server>:<path>` that of the server. The
+        cost is bounded by the length of the longest mount point."""
         if not path.startswith("/") and ":/" in path:
             return Share(path.partition(":/")[0], CALLS_PER_MOUNT)
         point = ("/" + normpath(path).lstrip("/"))[: self._longest + 1]

@@ -1,4 +1,4 @@
-"""Which pods have waited so long for their volumes that an Event names what is missing (volumes.md 2.2).
+"""Decides which pods have waited so long for their volumes that an Event names what is missing (volumes.md 2.2).
 
 Pure. Times are seconds of one monotonic clock.
 """
@@ -15,7 +15,7 @@ TIMEOUT = 123.0  # seconds
 
 @dataclass
 class MountWaits:
-    """By pod UID, since when a volume of the pod is missing."""
+    """The moments since which pods wait for a volume, by pod UID."""
 
     _since: dict[str, float] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class MountWaits:
 
     @staticmethod
     def missing(pod: DesiredVolumes, seen: MountedVolumes | None, unattached: Iterable[str] = ()) -> str:
-        """Return what a pod waits for, with the kubelet's words."""
+        """Return the kubelet's text that names the volumes a pod waits for."""
         missing = _missing(pod, seen.volumes if seen is not None else {})
         specs = pod.volumes.items()
         refused = {name: spec.reason for name, spec in specs if isinstance(spec, Refused) and spec.reason}
@@ -71,5 +71,5 @@ def _missing(pod: DesiredVolumes | None, seen: Mapping[str, MountedVolume]) -> l
 
 
 def _listed(names: Iterable[str]) -> str:
-    """As Go prints a list of strings."""
+    """Return the sorted names as Go prints a list of strings."""
     return f"[{' '.join(sorted(names))}]"

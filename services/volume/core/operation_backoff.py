@@ -1,4 +1,5 @@
-"""One operation at a time for each volume of a pod, and when a failed one may run again (volumes.md 2.1, 5.1); pure.
+"""Admits one operation at a time for each volume of a pod, and decides when a failed one may run again (volumes.md 2.1,
+5.1); pure.
 
 Times are seconds of one monotonic clock. A device is a volume of the pod "". There is no queue: after each event the
 reconciler compares desired and actual state again, and this only shows which operations run and which wait.
@@ -21,17 +22,16 @@ class _Attempts:
 
 @dataclass
 class OperationBackoff:
-    """One operation at a time per (pod, volume), and a doubling wait after failures; another operation on the same
-    volume starts over. Times are seconds of one monotonic clock."""
+    """The operations that run, and the doubling waits after failures. An operation of another kind on the same volume
+    starts with the shortest wait."""
 
-    _running: dict[str, dict[str, Operation]] = field(
-        default_factory=dict
-    )  # pod UID -> volume -> operation; none empty
-    _performed: set[tuple[str, str]] = field(default_factory=set)  # pod UID, volume: of what runs, it had its turn
+    # pod UID -> volume -> operation; none empty
+    _running: dict[str, dict[str, Operation]] = field(default_factory=dict)
+    _performed: set[tuple[str, str]] = field(default_factory=set)  # pod UID, volume of operations that had their turn
     _waiting: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> unique names; none empty
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
     _hung: set[Operation] = field(default_factory=set)  # removals that failed, and run until `returned`
-    # Pod UID and volume of what runs, and whose cause of a failure may be gone since it started.
+    # Pod UID and volume of operations that run, and whose cause of an earlier failure may be gone since they started.
     _changed: set[tuple[str, str]] = field(default_factory=set)
 
     def may_start(self, operation: Operation, now: float) -> bool:
@@ -44,11 +44,11 @@ class OperationBackoff:
         return attempts is None or attempts.kind != type(operation).__name__ or attempts.not_before <= now
 
     def start(self, operation: Operation) -> None:
-        """The operation runs from now on."""
+        """Note that the operation runs from now on."""
         self._running.setdefault(operation.uid, {})[operation.volume] = operation
 
     def perform(self, operation: Operation) -> None:
-        """The operation, which runs, is performed from now on."""
+        """Note that the running operation has its turn and is performed from now on."""
         self._performed.add((operation.uid, operation.volume))
 
     def performed(self, uid: str, volume: str) -> Operation | None:
@@ -56,8 +56,8 @@ class OperationBackoff:
         return self.running(uid, volume) if (uid, volume) in self._performed else None
 
     def wait(self, uid: str, unique_name: str) -> None:
-        """Note that an unmount for this pod waits for what is performed on the device, until the next look at the
-        pod."""
+        """Note that an unmount for this pod waits for what is performed on the device. That holds until the next look
+        at the pod."""
         self._waiting.setdefault(uid, set()).add(unique_name)
 
     def look_again(self, uid: str) -> None:
@@ -73,7 +73,7 @@ class OperationBackoff:
         return any(unique_name in names for names in self._waiting.values())
 
     def abandoned(self, operation: Operation) -> None:
-        """The operation was not performed; the count of its failures stays."""
+        """Note that the operation was not performed; the count of its failures stays."""
         self._ended(operation)
 
     def running(self, uid: str, volume: str) -> Operation | None:
@@ -85,14 +85,14 @@ class OperationBackoff:
         return list(self._running.get(uid, {}).values())
 
     def succeeded(self, operation: Operation) -> None:
-        """The operation is done; its failures are forgotten."""
+        """Note that the operation is done, and forget its failures."""
         self._ended(operation)
         self._attempts.pop((operation.uid, operation.volume), None)
 
     def failed(self, operation: Operation, now: float, *, growing: bool = True, under_way: bool = False) -> float:
-        """The operation failed; return the seconds until it may run again. `growing` False: the wait does not grow.
-        `under_way`: its call goes on. A removal then runs until `returned`: it may still take away what another
-        operation would mount."""
+        """Note that the operation failed; return the seconds until it may run again. `growing` False: the wait does not
+        grow. `under_way`: its call goes on. A removal then counts as running until `returned`, because it may still
+        remove what another operation would mount."""
         key = (operation.uid, operation.volume)
         changed = key in self._changed
         if under_way and kind_of(operation) is Kind.REMOVAL:
@@ -107,7 +107,7 @@ class OperationBackoff:
         return wait
 
     def returned(self, operation: Operation) -> None:
-        """The call of an operation that failed while it was under way has returned."""
+        """Note that the call of an operation that failed while it was under way has returned."""
         if operation in self._hung:
             self._ended(operation)
 
@@ -121,15 +121,16 @@ class OperationBackoff:
             self._running.pop(operation.uid, None)
 
     def retry_now(self, uid: str, volume: str) -> None:
-        """The cause of the failure may be gone: the volume need not wait any longer. An operation that runs may have
-        read what was there before: if it fails, it runs again at once."""
+        """End the wait of a volume, because the cause of its failure may be gone. An operation that runs may have read
+        the earlier state: if it fails, it runs again at once."""
         if volume in self._running.get(uid, {}):
             self._changed.add((uid, volume))
         if attempts := self._attempts.get((uid, volume)):
             attempts.not_before = 0.0
 
     def retry_all_now(self, prefix: str) -> None:
-        """The cause of the failures of all volumes and devices whose names begin so may be gone."""
+        """End the waits of all volumes and devices whose names have this prefix, because the cause of their failures
+        may be gone."""
         for (_, volume), attempts in self._attempts.items():
             if volume.startswith(prefix):
                 attempts.not_before = 0.0
@@ -137,7 +138,7 @@ class OperationBackoff:
             self._changed.update((uid, volume) for volume in operations if volume.startswith(prefix))
 
     def forget(self, uid: str) -> None:
-        """Nothing of this pod is left."""
+        """Forget a pod of which nothing is left."""
         self._attempts = {key: attempts for key, attempts in self._attempts.items() if key[0] != uid}
 
     def next_attempt(self, now: float) -> float | None:

@@ -1,4 +1,4 @@
-"""What volume can do to the outside world, as values; and which kind of calls an operation makes; pure."""
+"""Defines the operations of volume on the outside world as values, and which kind of calls each makes; pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,8 @@ class MakePodDirectories:
 
 @dataclass(frozen=True)
 class MountDevice:
-    """Mount the device of the volumes with this unique name, once for all pods; gives its path. It is of no pod."""
+    """Mount the device of the volumes with this unique name, once for all pods; its result is the path. It belongs to
+    no pod."""
 
     volume: str  # the unique name
     spec: VolumeSpec  # of one of the volumes
@@ -25,8 +26,8 @@ class MountDevice:
 
 @dataclass(frozen=True)
 class MountVolume:
-    """Set the volume up, or bring its content up to date; gives the host path. `device_path`: where its device is
-    mounted, "" = it has none."""
+    """Set the volume up, or bring its content up to date; its result is the host path. `device_path`: where its device
+    is mounted, "" = it has none."""
 
     uid: str
     volume: str
@@ -45,7 +46,7 @@ class RemoveOldFiles:
 
 @dataclass(frozen=True)
 class ExpandVolume:
-    """Make a mounted volume as large as it is to be: `capacity` bytes."""
+    """Expand a mounted volume to `capacity` bytes."""
 
     uid: str
     volume: str
@@ -55,7 +56,7 @@ class ExpandVolume:
 
 @dataclass(frozen=True)
 class UnmountVolume:
-    """Tear a volume down with its directory and content; before that, the subpaths that are bound of it."""
+    """Tear down the subpaths that are bound of a volume, then the volume with its directory and content."""
 
     uid: str
     volume: str
@@ -63,7 +64,7 @@ class UnmountVolume:
 
 @dataclass(frozen=True)
 class UnmountDevice:
-    """Unmount a device that no pod uses. It is of no pod."""
+    """Unmount a device that no pod uses. The operation belongs to no pod."""
 
     volume: str  # the unique name
     plugin: str
@@ -85,10 +86,11 @@ Operation = MakePodDirectories | VolumeOperation | RemovePodDirectory | DeviceOp
 
 
 class Kind(StrEnum):
-    """What may delay an operation. Operations of one kind take turns; none waits for one of another kind."""
+    """The kind of an operation, by what may delay it. Operations of one kind take turns; none waits for one of another
+    kind."""
 
     LOCAL = "local"  # writes below the root directory
-    HOST_PATH = "hostPath"  # looks at a path that may be on a network file system whose server is away
+    HOST_PATH = "hostPath"  # looks at a path that may be on a network file system whose server does not respond
     DEVICE = "device"  # calls a driver or a server, for one device at a time
     REMOVAL = "removal"  # takes as long as there are files
 

@@ -1,17 +1,18 @@
-"""When something of a pod may be unmounted or removed, and which pod directories are orphans (volumes.md 7); pure."""
+"""Decides when something of a pod may be unmounted or removed, and which pod directories are orphans (volumes.md 7);
+pure."""
 
 from dataclasses import dataclass, field
 
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 
-# A pod directory may appear before the entry of its pod reaches this process, and a podsync that lost its records may
-# find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
+# Seconds for which a pod must stay unknown before its directory is an orphan: a directory may appear before the entry
+# of its pod reaches this process, and a podsync that lost its records may find a pod again in the runtime.
 ORPHAN_GRACE = 2.0
 
 
 @dataclass
 class Orphans:
-    """By pod UID, since when (monotonic seconds) a pod of which something is on disk is in no complete, fresh list."""
+    """The pods on disk that are in no complete and fresh list, with the monotonic moment since when."""
 
     _unknown_since: dict[str, float] = field(default_factory=dict)
 
@@ -25,10 +26,10 @@ class Orphans:
         return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
 
     def forget(self, uid: str) -> None:
-        """Nothing of the pod is left."""
+        """Forget a pod of which nothing is left."""
         self._unknown_since.pop(uid, None)
 
     def next_at(self, now: float) -> float | None:
-        """Return when the next grace ends; None when none runs."""
+        """Return the monotonic moment when the next pod becomes an orphan; None when no pod is about to."""
         ends = (since + ORPHAN_GRACE for since in self._unknown_since.values())
         return min((end for end in ends if end > now), default=None)

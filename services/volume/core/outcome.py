@@ -1,4 +1,5 @@
-"""The inputs of the reconciler (what was found at start, how an operation ended) and what follows from the latter."""
+"""Defines the inputs of the reconciler (what was found at start, how an operation ended) and what follows from the
+latter."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,14 @@ from services.volume.core.payload import FailureKind
 
 @dataclass(frozen=True)
 class FoundVolume:
-    """A volume as its plugin found it at start. `name`: of its directory; `key`: by which the core knows it, "" = by
-    its name; `plugin`: the plugin's name; `host_path`: absolute, "" = not known; `complete`: its content has been
-    complete once, so it is used as it is until it is set up again; `on_disk` False: only subpaths of it were found;
-    `unique_name`: of the device that it is mounted on; `device_unknown`: its record, which names the device, cannot be
-    read; `attachable`: its device is, or may be so."""
+    """A volume as its plugin found it at start.
+
+    `name`: of its directory; `key`: its key in the core, "" = its name; `plugin`: the plugin's name; `host_path`:
+    absolute, "" = not known; `complete`: its content has been complete once, so it is used as it is until it is set up
+    again; `on_disk` False: only subpaths of it were found; `unique_name`: of the device that it is mounted on;
+    `device_unknown`: its record, which names the device, cannot be read; `attachable`: its device is or may be
+    attachable.
+    """
 
     name: str
     plugin: str = ""
@@ -31,8 +35,8 @@ class FoundVolume:
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device of which its plugin found something at start, mounted or half-way; `attachable`: or may be so; `label`:
-    the SELinux label of its mount, "" = none."""
+    """A device of which its plugin found something at start, mounted or half-way. `attachable`: it is or may be
+    attachable; `label`: the SELinux label of its mount, "" = none."""
 
     plugin: str
     volume_name: str
@@ -42,8 +46,8 @@ class FoundDevice:
 
 @dataclass(frozen=True)
 class VolumeReading:
-    """How full a volume is, and what its driver reports of it: `abnormal`: whether it is damaged, None = nothing;
-    `condition`: the driver's text about that."""
+    """How full a volume is, and its condition. `abnormal`: whether the driver reports damage, None = it reports
+    nothing; `condition`: the driver's text about that."""
 
     usage: FilesystemUsage
     abnormal: bool | None = None
@@ -52,9 +56,9 @@ class VolumeReading:
 
 @dataclass(frozen=True)
 class Performed:
-    """What an operation gives: the path of what was mounted, "" = none; whether old files of the volume are kept,
+    """The result of an operation: the path of what was mounted, "" = none; whether old files of the volume are kept,
     which a RemoveOldFiles is to remove; and whether its files can have SELinux labels of their own. `rest`: the last
-    part of a set-up, which calls no driver, blocks for as long as there are files and raises OSError; None = none."""
+    part of a set-up, which calls no driver, takes as long as there are files and raises OSError; None = none."""
 
     host_path: str = ""
     has_old_files: bool = False
@@ -64,7 +68,7 @@ class Performed:
 
 @dataclass(frozen=True)
 class PluginEvent:
-    """What a plugin reports while it works: an event of the pod, or of the PersistentVolume of this name."""
+    """An event of a pod, or of the PersistentVolume of this name, that a plugin reports while it works."""
 
     reason: str
     message: str
@@ -105,8 +109,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class FollowUp:
-    """What follows from the end of an operation: seconds until it may run again, events to record, and whether its
-    failure is not reported yet."""
+    """What follows from the end of an operation: the seconds until it may run again, the events to record, and whether
+    its failure is not reported yet."""
 
     retry_in: float
     events: tuple[KubeEvent, ...] = ()

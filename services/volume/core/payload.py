@@ -26,8 +26,9 @@ TOKEN_MODE = 0o600
 
 
 class FailureKind(IntEnum):
-    """LAGGING: the API server does not know the binding of the pod yet; UNANSWERED: the other process does not answer.
-    Both are expected to end soon, and are not reported at first. LASTING: any other failure."""
+    """How long a failure is expected to last. LAGGING: the API server does not have the binding of the pod yet;
+    UNANSWERED: the other process does not answer. Both are expected to end soon, and are not reported at first.
+    LASTING: any other failure."""
 
     LASTING = 0
     LAGGING = 1
@@ -36,7 +37,7 @@ class FailureKind(IntEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a part has no content."""
+    """The reason why a part of a volume has no content."""
 
     text: str
     kind: FailureKind = FailureKind.LASTING
@@ -54,7 +55,7 @@ class ContentError(Exception):
 
 @dataclass(frozen=True)
 class PayloadFile:
-    """One file. `mode`: permission bits; `owner`: a user ID, None = ours."""
+    """One file of a volume. `mode`: permission bits; `owner`: a user ID, None = ours."""
 
     content: bytes = field(repr=False)
     mode: int
@@ -62,12 +63,12 @@ class PayloadFile:
 
 
 Payload = Mapping[str, PayloadFile]
-LARGEST_PAYLOAD = 32 << 20  # bytes of one volume, also those that a later part replaces; an object has at most 1 MiB
+MAX_PAYLOAD_BYTES = 32 << 20  # bytes of one volume, also those that a later part replaces; an object has at most 1 MiB
 
 
 @dataclass(frozen=True)
 class FoundObject:
-    """An object as it was found, or why not."""
+    """An object as sources returned it, or why there is none."""
 
     object: Object | None = field(default=None, repr=False)
     not_found: bool = False
@@ -82,7 +83,7 @@ class FoundObject:
 
 @dataclass(frozen=True)
 class FoundToken:
-    """A token, or why not. `expiration`: RFC 3339, as the API server returned it."""
+    """A token, or why there is none. `expiration`: RFC 3339, as the API server returned it."""
 
     token: str = field(default="", repr=False)
     problem: Problem | None = None
@@ -99,8 +100,8 @@ class FoundCertificate:
 
 @dataclass(frozen=True)
 class SetUpInputs:
-    """All that set-up gets beside the volume's source. `refresh_at`: the monotonic moment to renew its first token or
-    certificate at; `device_path`: where its device is mounted, "" = it has none."""
+    """The inputs of set-up beside the volume's source. `refresh_at`: the monotonic moment at which the first token or
+    certificate is to be renewed; `device_path`: where its device is mounted, "" = it has none."""
 
     objects: Mapping[ObjectKey, FoundObject] = field(default_factory=dict)
     tokens: Mapping[TokenKey, FoundToken] = field(default_factory=dict)
@@ -115,19 +116,19 @@ class SetUpInputs:
 
 
 def make_payload(source: Files, gathered: SetUpInputs) -> Payload:
-    """Return every file of the volume; a file of a later part replaces one of an earlier part. Raises ContentError with
-    all that is missing."""
+    """Return every file of the volume; a file of a later part replaces one of an earlier part. Raises ContentError,
+    which names everything that is missing."""
     if source.default_mode is None:
         raise ContentError([Problem("no defaultMode used, not even the default value for it")])
     payload: dict[str, PayloadFile] = {}
     problems: list[Problem] = []
-    room = LARGEST_PAYLOAD
+    room = MAX_PAYLOAD_BYTES
     for part in source.parts:
         try:
             files = _part(part, source, source.default_mode, gathered)
             room -= sum(len(file.content) for file in files.values())
             if room < 0:
-                raise ContentError([Problem(f"the files of the volume have more than {LARGEST_PAYLOAD} bytes")])
+                raise ContentError([Problem(f"the files of the volume have more than {MAX_PAYLOAD_BYTES} bytes")])
             payload.update(files)
         except _ProblemsError as error:
             problems += error.problems
@@ -169,7 +170,7 @@ def _part(part: Part, source: Files, mode: int, gathered: SetUpInputs) -> dict[s
 
 
 def _credential(content: bytes, mode: int, source: Files) -> PayloadFile:
-    """A file that only the pod's user may read, where the pod has one user or group for all."""
+    """Return a file that only the pod's user may read, where the pod has one user or group for all containers."""
     restricted = source.fs_user is not None or source.fs_group is not None
     return PayloadFile(content, TOKEN_MODE if restricted else mode, source.fs_user)
 
@@ -210,12 +211,13 @@ def _object(part: ObjectPart, mode: int, found: FoundObject) -> dict[str, Payloa
 
 
 def _values(kind: str, found: Object) -> dict[str, bytes | Problem]:
-    """Key -> content; a Problem where the API would have refused the value."""
+    """Return key -> content, or a Problem where the API server would have refused the value."""
     values: dict[str, bytes | Problem] = {}
     plain, encoded = ("data", "binaryData") if kind == "ConfigMap" else ("", "data")
     for key, value in _entries(found, plain):
-        text = isinstance(value, str)
-        values[key] = str(value).encode("utf-8", "replace") if text else Problem(f"value of key {key} is not a string")
+        is_text = isinstance(value, str)
+        problem = Problem(f"value of key {key} is not a string")
+        values[key] = str(value).encode("utf-8", "replace") if is_text else problem
     for key, value in _entries(found, encoded):
         values.setdefault(key, _decoded(key, value))
     return values

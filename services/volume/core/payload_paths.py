@@ -1,17 +1,18 @@
-"""Which paths a payload may have, and which symlinks of a volume it no longer needs (volumes.md 9.1-9.2); pure."""
+"""Decides which paths a payload may have, and which symlinks of a volume it no longer needs (volumes.md 9.1-9.2);
+pure."""
 
 from collections.abc import Iterable
 from posixpath import normpath
 
 from services.volume.core.payload import ContentError, Payload, Problem
 
-MAX_PATH_BYTES = 4096  # characters
-LONGEST_NAME = 255
+MAX_PATH_CHARACTERS = 4096
+MAX_NAME_CHARACTERS = 255
 
 
-def checked(payload: Payload) -> Payload:
-    """Return the payload with clean paths. Raises ContentError for a path that leads out of the volume or hides the
-    volume's own symlinks."""
+def clean_paths(payload: Payload) -> Payload:
+    """Return the payload with normalized paths. Raises ContentError for a path that leads out of the volume or hides
+    the volume's own symlinks."""
     for path in payload:
         if error := path_error(path):
             raise ContentError([Problem(f"invalid path: {error}")])
@@ -19,18 +20,18 @@ def checked(payload: Payload) -> Payload:
 
 
 def path_error(path: str) -> str:
-    """Return why a file may not have this path; "" = it may."""
+    """Return the reason why a file may not have this path; "" = it may."""
     if not path:
         return f'must not be empty: "{path}"'
     if path.startswith("/"):
         return f"must be relative path: {path}"
-    if len(path) > MAX_PATH_BYTES:
-        return f"must be less than or equal to {MAX_PATH_BYTES} characters"
+    if len(path) > MAX_PATH_CHARACTERS:
+        return f"must be less than or equal to {MAX_PATH_CHARACTERS} characters"
     parts = path.split("/")
     if ".." in parts:
         return f"must not contain '..': {path}"
-    if any(len(part) > LONGEST_NAME for part in parts):
-        return f"filenames must be less than or equal to {LONGEST_NAME} characters"
+    if any(len(part) > MAX_NAME_CHARACTERS for part in parts):
+        return f"filenames must be less than or equal to {MAX_NAME_CHARACTERS} characters"
     if parts[0].startswith(".."):
         return f"must not start with '..': {path}"
     if "\0" in path or normpath(path) == ".":
@@ -39,7 +40,7 @@ def path_error(path: str) -> str:
 
 
 def top_components(paths: Iterable[str]) -> set[str]:
-    """Return the first component of each path: the symlinks at the top of the volume."""
+    """Return the first component of each path, which is the name of a symlink at the top of the volume."""
     return {path.partition("/")[0] for path in paths}
 
 

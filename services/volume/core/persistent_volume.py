@@ -1,10 +1,10 @@
-"""A PersistentVolume as a pod uses it through its claim: what plugins read of it; pure."""
+"""Reads what plugins need of a PersistentVolume that a pod uses through its claim; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from services.volume.core.pod_fields import dictionaries, dictionary, text
 from services.volume.core.volume_spec import Node
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec.node_selector import matches_terms
@@ -15,9 +15,12 @@ _GROUP = "pv.beta.kubernetes.io/gid"
 
 @dataclass(frozen=True, kw_only=True)
 class PersistentVolume:
-    """`spec`, `annotations`: as the API server has them; `claim`: the PersistentVolumeClaim; `read_only`: as the pod's
-    volume has it; `name`: the spec name, after which its directories are named; `volume`: its name in the pod;
-    `node`: where it is used."""
+    """A PersistentVolume that a pod uses through its claim.
+
+    `name`: the spec name, after which its directories are named; `spec`, `annotations`: as the API server has them;
+    `claim`: the PersistentVolumeClaim; `read_only`: as the pod's volume has it; `volume`: its name in the pod; `node`:
+    the node on which it is used.
+    """
 
     name: str
     spec: Object
@@ -35,12 +38,12 @@ class PersistentVolume:
 
     @property
     def one_pod(self) -> bool:
-        """Return whether only one pod may use it."""
+        """Return whether only one pod may use the volume."""
         return self.access_modes == ("ReadWriteOncePod",)
 
     @property
     def block(self) -> bool:
-        """Return whether pods get it as a block device."""
+        """Return whether pods get the volume as a block device."""
         return self.spec.get("volumeMode") == "Block"
 
     @property
@@ -56,7 +59,7 @@ class PersistentVolume:
 
     @property
     def mount_options(self) -> tuple[str, ...]:
-        """Return the mount options, those of the annotation instead of the field where there is one."""
+        """Return the mount options: those of the annotation where there is one, else those of the field."""
         annotated = text(self.annotations.get(_MOUNT_OPTIONS))
         if annotated:
             return tuple(option for option in annotated.split(",") if option)
@@ -65,19 +68,20 @@ class PersistentVolume:
 
     @property
     def group(self) -> int | None:
-        """Return the supplemental group of the pods that use it; None = none, or none that is a number."""
+        """Return the supplemental group ID of the pods that use the volume; None = there is none, or it is no
+        number."""
         annotated = text(self.annotations.get(_GROUP))
         return int(annotated) if annotated.isascii() and annotated.isdecimal() and len(annotated) < 11 else None
 
     def is_for(self, node: Node) -> bool:
-        """Return whether its node affinity permits this node; the labels must be known."""
+        """Return whether the volume's node affinity permits this node, whose labels must be known."""
         required = dictionary(dictionary(self.spec.get("nodeAffinity")).get("required"))
         terms = required.get("nodeSelectorTerms")
         return not required or matches_terms(dictionaries(terms), node.name, node.labels or {})
 
     @property
     def has_affinity(self) -> bool:
-        """Return whether it may be used on some nodes only."""
+        """Return whether the volume may be used on some nodes only."""
         return bool(dictionary(self.spec.get("nodeAffinity")).get("required"))
 
 

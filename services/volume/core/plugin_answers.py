@@ -1,4 +1,5 @@
-"""Whether what a plugin answers at its registration can be used, with the kubelet's texts (node.md 8.1, 8.2); pure."""
+"""Checks whether a plugin's answers at its registration can be used, with the kubelet's texts (node.md 8.1, 8.2);
+pure."""
 
 import json
 import re
@@ -10,11 +11,11 @@ from shared.podspec.names import dns_subdomain, label_value, qualified_name
 
 CSI = "CSIPlugin"
 HANDLED = (CSI,)
-_LARGEST_COUNT = 2**31 - 1  # of volumes, in a CSINode
-_LONGEST = 4096  # characters of an endpoint and of all versions together, which real plugins never have
-_MOST_SEGMENTS = 64
-_LONGEST_NAME = 63  # characters
-_LONGEST_NODE_ID = 192  # characters, in a CSINode
+_MAX_VOLUME_COUNT = 2**31 - 1  # a CSINode takes no larger one
+_MAX_CHARACTERS = 4096  # of an endpoint, and of all versions together; those of real plugins are much shorter
+_MAX_SEGMENTS = 64
+_MAX_NAME_CHARACTERS = 63
+_MAX_NODE_ID_CHARACTERS = 192  # a CSINode takes no longer one
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?")
 
 
@@ -46,8 +47,8 @@ class UnusablePluginError(Exception):
 
 
 def version_of(info: PluginInfo, socket: str, other: RegisteredPlugin | None) -> str:
-    """Return the version of its interface that is used. `other`: a plugin of the same type and name at another socket.
-    Raises UnusablePluginError."""
+    """Return the version of the plugin's interface that is used. `other`: a plugin of the same type and name at another
+    socket. Raises UnusablePluginError."""
     if info.type not in HANDLED:
         handler = f"no handler registered for plugin type: {info.type[:64]} at socket {socket}"
         raise UnusablePluginError(f"RegisterPlugin error -- {handler}")
@@ -70,26 +71,26 @@ def registered_csi(info: PluginInfo, version: str, node: NodeInfo) -> Registered
 
 
 def with_limit(plugin: RegisteredPlugin, node: NodeInfo) -> RegisteredPlugin:
-    """Return the driver with a newly read count of volumes; the rest of its first answer stays."""
+    """Return the driver with a newly read number of volumes; the rest of its first answer stays."""
     return replace(plugin, csi=replace(plugin.csi, max_volumes=_count(node))) if plugin.csi is not None else plugin
 
 
 def _count(node: NodeInfo) -> int:
-    return min(max(node.max_volumes, 0), _LARGEST_COUNT)
+    return min(max(node.max_volumes, 0), _MAX_VOLUME_COUNT)
 
 
 def _validated(info: PluginInfo, other: RegisteredPlugin | None) -> str | tuple[str]:
-    """The version that is used, or why there is none, as a tuple."""
+    """Return the version that is used, or a tuple with the reason why there is none."""
     prefix = f"ValidatePlugin for CSI driver {_quoted(info.name[:64])} failed."
     if problems := dns_subdomain(info.name.lower()):
         return (f"{prefix} The name is invalid: {problems[0]}",)
-    if len(info.name) > _LONGEST_NAME:
-        return (f"{prefix} The name is invalid: must be no more than {_LONGEST_NAME} characters",)
-    if not info.endpoint.startswith("/") or len(info.endpoint) > _LONGEST or "\0" in info.endpoint:
+    if len(info.name) > _MAX_NAME_CHARACTERS:
+        return (f"{prefix} The name is invalid: must be no more than {_MAX_NAME_CHARACTERS} characters",)
+    if not info.endpoint.startswith("/") or len(info.endpoint) > _MAX_CHARACTERS or "\0" in info.endpoint:
         return (f"{prefix} The endpoint must be an absolute path",)
     if not info.versions:
         return (f"{prefix} Plugin returned an empty list for supported versions",)
-    if sum(map(len, info.versions)) > _LONGEST:
+    if sum(map(len, info.versions)) > _MAX_CHARACTERS:
         return (f"{prefix} The list of supported versions is too long",)
     parsed = {version: _parsed(version) for version in info.versions}
     usable = {version: parts for version, parts in parsed.items() if parts is not None and parts[0] == 1}
@@ -113,10 +114,10 @@ def _parsed(version: str) -> tuple[int, int, int] | None:
 def _node_problem(node: NodeInfo) -> str:
     if not node.node_id:
         return "NodeGetInfo returned an empty node_id"
-    if len(node.node_id) > _LONGEST_NODE_ID:
-        return f"NodeGetInfo returned a node_id of more than {_LONGEST_NODE_ID} characters"
-    if len(node.topology) > _MOST_SEGMENTS:
-        return f"NodeGetInfo returned more than {_MOST_SEGMENTS} topology segments"
+    if len(node.node_id) > _MAX_NODE_ID_CHARACTERS:
+        return f"NodeGetInfo returned a node_id of more than {_MAX_NODE_ID_CHARACTERS} characters"
+    if len(node.topology) > _MAX_SEGMENTS:
+        return f"NodeGetInfo returned more than {_MAX_SEGMENTS} topology segments"
     for key, value in node.topology.items():
         if problems := [*qualified_name(key), *label_value(value)]:
             segment = _quoted(f"{key}={value}"[:128])

@@ -1,4 +1,4 @@
-"""Which plugins are registered, given the sockets below `plugins_registry` and what the plugins answer; pure.
+"""Decides which plugins are registered, given the sockets below `plugins_registry` and their plugins' answers; pure.
 
 A socket is tried until its plugin is registered or refused for good; one that is replaced is registered again, and the
 old registration stays until then. Times are seconds of one monotonic clock.
@@ -13,7 +13,7 @@ from shared.time.backoff import Backoff
 RETRIES = Backoff(initial=0.5, cap=122.0)
 # Failures after which a socket counts as one without a plugin, about 4 minutes after the first attempt. A driver that
 # runs as a pod leaves its socket behind at a reboot, and listens again once its pod has started.
-MOST_FAILURES = 10
+MAX_FAILURES = 10
 # What a socket is: device, inode, and when it was made (ns). Another one at the same path is another plugin process.
 Identity = tuple[int, int, int]
 
@@ -30,14 +30,14 @@ class _Socket:
 
 @dataclass
 class PluginRegistry:
-    """Sockets by absolute path. `found` after each look at the directory; then `due`, and one of `registered`,
-    `refused` and `failed` for each that was begun."""
+    """The sockets by absolute path, with their plugins. Call `set_sockets` after each look at the directory, then
+    `due`, and one of `registered`, `refused` and `failed` for each attempt that was begun."""
 
     _sockets: dict[str, _Socket] = field(default_factory=dict)
     _looked: bool = False
 
-    def found(self, sockets: Mapping[str, Identity]) -> None:
-        """These sockets, and no others, are there now. The plugins of those that are gone are deregistered."""
+    def set_sockets(self, sockets: Mapping[str, Identity]) -> None:
+        """Set the sockets that are there now. The plugins of those that are gone are deregistered."""
         self._looked = True
         for path in [path for path in self._sockets if path not in sockets]:
             del self._sockets[path]
@@ -56,7 +56,7 @@ class PluginRegistry:
         return begun
 
     def registered(self, path: str, identity: Identity, plugin: RegisteredPlugin) -> bool:
-        """The plugin answered and was accepted; False = its socket is gone or another one by now."""
+        """Note that the plugin was accepted; return False if its socket is gone, or is another one by now."""
         socket = self._ended(path, identity)
         if socket is None:
             return False
@@ -64,14 +64,14 @@ class PluginRegistry:
         return True
 
     def refused(self, path: str, identity: Identity) -> None:
-        """What the plugin answered can never be registered; it is not tried again until its socket is replaced."""
+        """Note that the plugin's answer can never be registered: it is tried again only when its socket is replaced."""
         socket = self._ended(path, identity)
         if socket is not None:
             socket.settled, socket.plugin = True, None
 
     def failed(self, path: str, identity: Identity, now: float) -> float:
-        """The plugin did not answer, or must be tried again; return the seconds until then. A plugin that was
-        registered through this path stays so."""
+        """Note that the plugin did not answer, or must be tried again; return the seconds until then. A plugin that was
+        registered through this path stays registered."""
         socket = self._ended(path, identity)
         if socket is None:
             return 0.0
@@ -81,7 +81,7 @@ class PluginRegistry:
         return wait
 
     def updated(self, before: RegisteredPlugin, after: RegisteredPlugin) -> None:
-        """A registered plugin has answered again; without effect where it was registered again or is gone."""
+        """Replace a registered plugin that has answered again, unless it was registered again or is gone."""
         for socket in self._sockets.values():
             if socket.plugin == before:
                 socket.plugin = after
@@ -104,7 +104,7 @@ class PluginRegistry:
         """Return whether the list of plugins is everything there is: each socket has had its outcome, or has failed so
         often that it is not waited for any longer. Such a socket is still tried."""
         sockets = self._sockets.values()
-        return self._looked and all(socket.settled or socket.failures >= MOST_FAILURES for socket in sockets)
+        return self._looked and all(socket.settled or socket.failures >= MAX_FAILURES for socket in sockets)
 
     def next_attempt(self, now: float) -> float | None:
         """Return when the next wait ends; None = none waits."""
@@ -112,7 +112,7 @@ class PluginRegistry:
         return min((moment for moment in waiting if moment > now), default=None)
 
     def _ended(self, path: str, identity: Identity) -> _Socket | None:
-        """The socket whose attempt has ended; None = it is gone or another one by now."""
+        """Return the socket whose attempt has ended; None = it is gone, or is another one by now."""
         socket = self._sockets.get(path)
         if socket is None or socket.running != identity:
             return None

@@ -1,4 +1,4 @@
-"""Certificates of pods (volumes.md 10.3): what is requested when, and what a projected volume shows; pure.
+"""Decides when certificates of pods are requested, and what a projected volume shows of them (volumes.md 10.3); pure.
 
 The state of one projection is in memory only: after a restart a new certificate is requested, and the volume keeps its
 files meanwhile. Moments are seconds since the epoch.
@@ -11,23 +11,26 @@ from enum import Enum, auto
 
 from bus.messages.event import KubeEvent
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.pod_fields import dictionaries, dictionary, number, text
 from services.volume.core.trust_bundles import certificates_of, pem
+from shared.model.fields import dictionaries, dictionary, number, text
 from shared.model.objects import Object
 from shared.time.timestamps import parse_rfc3339
 
 REQUEST = "PodCertificateRequest"
 NOT_ISSUED = "credential bundle is not issued yet"
 ABANDON_AFTER = 600.0  # seconds after which a request that is not there counts as deleted
-JITTER = 300.0  # seconds, exclusive; added to that, and to the moment of a refresh
+JITTER = 300.0  # seconds; a random part of it is added to ABANDON_AFTER, and to the moment of a refresh
 OVERDUE_AFTER = 600.0  # seconds after the moment of the refresh
 LOOK_AGAIN = 60.0  # seconds between looks while something is due
 
 
 @dataclass(frozen=True)
 class CertificateKey:
-    """One projection. `volume`: its name in the pod; `index`: of the source; `seconds`: maxExpirationSeconds, None = as
-    long as the signer decides; `annotations`: userAnnotations, sorted."""
+    """Names one projection of a certificate, and what it requests.
+
+    `volume`: its name in the pod; `index`: of the source; `seconds`: maxExpirationSeconds, None = as long as the signer
+    decides; `annotations`: userAnnotations, sorted.
+    """
 
     namespace: str
     pod: str
@@ -83,7 +86,8 @@ class Projection:
 
 
 class Step(Enum):
-    """REQUEST: make a key and request a certificate; READ: read the pending request; NOTHING."""
+    """What is to be done for a projection. REQUEST: make a key and request a certificate; READ: read the pending
+    request."""
 
     REQUEST = auto()
     READ = auto()
@@ -101,7 +105,7 @@ def next_step(projection: Projection, wall: float) -> Step:
 
 
 def look_again_at(projection: Projection, wall: float) -> float:
-    """Return when to ask `next_step` again though nothing was reported to have changed."""
+    """Return when to call `next_step` again even if no change was reported."""
     if projection.refused:
         return math.inf
     if projection.pending is None and projection.credential is not None:
@@ -111,14 +115,15 @@ def look_again_at(projection: Projection, wall: float) -> float:
 
 
 def requested(projection: Projection, name: str, private_key: bytes, *, wall: float, chance: float) -> Projection:
-    """The PodCertificateRequest of this name was created. `chance`: in [0, 1)."""
+    """Return the projection after the PodCertificateRequest of this name was created. `chance`: in [0, 1)."""
     return replace(projection, pending=Pending(name, private_key, wall + ABANDON_AFTER + chance * JITTER))
 
 
 def answered(
     projection: Projection, request: Object | None, key: CertificateKey, *, wall: float, chance: float
 ) -> tuple[Projection, tuple[KubeEvent, ...]]:
-    """Take the pending request as the API server has it, None = it has none; return the events to record."""
+    """Return the projection after the pending request was read, and the events to record. `request`: as the API server
+    has it, None = it has none."""
     pending = projection.pending
     if pending is None:
         return projection, ()
@@ -138,7 +143,8 @@ def answered(
 
 
 def aged(projection: Projection, key: CertificateKey, wall: float) -> tuple[Projection, tuple[KubeEvent, ...]]:
-    """Return the events of a certificate that should have been replaced, or has expired; each once."""
+    """Return the events of a certificate that should have been replaced or has expired, each once, and the projection
+    that notes them."""
     credential = projection.credential
     if credential is None:
         return projection, ()
@@ -232,5 +238,5 @@ def _event(key: CertificateKey, reason: str, message: str) -> KubeEvent:
 
 
 def _quoted(value: str) -> str:
-    """As Go quotes it with %q, for what an API server lets through."""
+    """Return the value as Go quotes it with %q, for the characters that an API server permits."""
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

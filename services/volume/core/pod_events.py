@@ -1,5 +1,5 @@
-"""The Events of one pod about volumes of which no operation was begun: refused ones, and those it waits for long;
-pure."""
+"""Decides the Events of a pod about volumes without an operation: those that are refused, and those that the pod has
+waited for too long; pure."""
 
 from collections.abc import Container
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec
 
 @dataclass
 class PodEvents:
-    """By pod UID: which refusals were reported, and since when volumes are missing."""
+    """The refusals that were reported and the moments since which volumes are missing, by pod UID."""
 
     _reported: dict[str, dict[str, str]] = field(default_factory=dict)  # pod UID -> volume -> reason
     _failed: dict[str, list[KubeEvent]] = field(default_factory=dict)  # pod UID -> of mounts that were refused
@@ -25,7 +25,7 @@ class PodEvents:
     timed_out: set[str] = field(default_factory=set)  # UIDs of pods with a wait that was too long; taken by the reader
 
     def refused(self, pod: DesiredVolumes, text: str, refusal: Refused) -> None:
-        """A mount was refused for now."""
+        """Note an event of a mount that was refused for now."""
         reason = "FailedAttachVolume" if refusal.step == ATTACH else "FailedMount"
         self._failed.setdefault(pod.uid, []).append(warning(pod, text, reason))
 

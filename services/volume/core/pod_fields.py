@@ -1,13 +1,12 @@
-"""What volumes read from the rest of the pod: group, user, memory limit; pure. No shape of a pod makes it raise."""
+"""Reads fields of a pod that volumes depend on: group, user and memory limit; pure. No shape of a pod raises."""
 
-from typing import Any
-
+from shared.model.fields import dictionary, number
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers, pod_level, pod_limits, resource_list
 
 
 def security_context(pod: Object) -> Object:
-    """Return spec.securityContext."""
+    """Return the pod's spec.securityContext."""
     return dictionary(dictionary(pod.get("spec")).get("securityContext"))
 
 
@@ -33,33 +32,14 @@ def fs_user(pod: Object) -> int | None:
 
 
 def tmpfs_size(pod: Object, node_memory: int, limit: int = 0) -> int:
-    """Return the bytes of a tmpfs of the pod: the least of the node's memory, the memory limit of the pod's cgroup and
-    `limit`. 0 as an argument is no bound; 0 as the result is the kernel's default size."""
+    """Return the bytes of a tmpfs of the pod: the minimum of the node's memory, the memory limit of the pod's cgroup
+    and `limit`. 0 as an argument is no bound; 0 as the result is the kernel's default size."""
     return min((bound for bound in (node_memory, _memory_limit(pod), limit) if bound > 0), default=0)
 
 
-def dictionary(value: Any) -> Object:
-    """Return the value, or an empty dictionary in place of anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def dictionaries(value: Any) -> list[Object]:
-    """Return the dictionaries of a list; an empty list in place of anything else."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def text(value: Any) -> str:
-    """Return the string, "" in place of anything else."""
-    return value if isinstance(value, str) else ""
-
-
-def number(value: Any) -> int | None:
-    """Return the integer, None in place of anything else."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def _memory_limit(pod: Object) -> int:
-    """The memory limit of the pod's cgroup in bytes; 0 when some container has none, for then the cgroup has none."""
+    """Return the memory limit of the pod's cgroup in bytes; 0 when some container has none, because then the cgroup has
+    none."""
     level = pod_level(pod, "limits").get("memory")
     if level is not None:
         return level.base()

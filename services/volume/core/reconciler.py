@@ -1,5 +1,5 @@
-"""The difference between the desired and the actual state of the world, as operations and as `volumes.mounted`;
-pure."""
+"""Compares the desired with the actual state of the world, and returns the difference as operations and as
+`volumes.mounted`; pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -34,16 +34,17 @@ from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import may_belong, message, mount_step, settling, usable, view
 from services.volume.core.volume_spec import Refused, VolumeSpec, spec_name
 
-# LAGGING and UNANSWERED failures are not reported for this long (seconds).
-QUIET = 10.0
-# A provisional volume waits at most this long (seconds, after the start) for the node's resources.
-HOLD = 5.0
+QUIET = 10.0  # seconds for which LAGGING and UNANSWERED failures are not reported
+HOLD = 5.0  # seconds after the start for which a provisional volume waits for the node's resources
 
 
 @dataclass
 class Reconciler:
-    """Call `pods` whenever something changed, and `operations` for each of them, in that order; call `perform` right
-    before performing an operation, then `done`, or `abandoned` if it is not to be performed."""
+    """Decides the operations on the volumes of all pods.
+
+    Call `pods` whenever something changed, then `operations` for each of them; call `perform` right before performing
+    an operation, then `done`, or `abandoned` if it is not to be performed.
+    """
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
@@ -60,8 +61,8 @@ class Reconciler:
         self.desired.is_mounted = self.actual.is_mounted
         self.attach_limits = AttachLimits(self.desired, self.actual, self.attachments, self._events)
 
-    def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
-        """At start `pods/<uid>` was found on disk, with these volumes."""
+    def add_volumes_on_disk(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
+        """Add what was found on disk at start: the directory `pods/<uid>` with these volumes."""
         self.actual.directories.add(uid)
         for volume in volumes:
             state = MountState.MOUNTED if volume.complete else MountState.UNCERTAIN
@@ -81,13 +82,13 @@ class Reconciler:
                 )
                 self.actual.put(uid, key, found)
 
-    def found_devices(self, found: Iterable[FoundDevice]) -> None:
-        """At start something of these devices was found on disk or in the mount table."""
+    def add_devices_on_disk(self, found: Iterable[FoundDevice]) -> None:
+        """Add the devices of which something was found on disk or in the mount table at start."""
         for device in found:
-            self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", devices.found(device))
+            self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", devices.device_on_disk(device))
 
     def begin_subpath(self, uid: str, volume: str) -> str:
-        """A subpath of this volume is to be bound: return where the volume is, "" = it is not mounted for a pod that
+        """Return where a volume is mounted of which a subpath is to be bound, "" = it is not mounted for a pod that
         needs it. Until `end_subpath` it is not unmounted; from now on its subpaths are unmounted before it."""
         pod, shown = self.desired.pods.get(uid), self.view(uid)
         if pod is None or pod.finished or volume not in pod.volumes or shown is None:
@@ -101,19 +102,19 @@ class Reconciler:
         return mounted.host_path
 
     def end_subpath(self, uid: str, volume: str) -> None:
-        """The subpath is bound, or could not be bound."""
+        """Note that a subpath is bound, or could not be bound."""
         self._preparing[uid, volume].pop()
         if not self._preparing[uid, volume]:
             del self._preparing[uid, volume]
 
     def spec_name(self, uid: str, volume: str) -> str:
-        """Return after what the directories of a volume, by its name in the pod, are named."""
+        """Return the name that the directories of a volume have. `volume`: its name in the pod."""
         pod = self.desired.pods.get(uid)
         return spec_name(pod.key(volume)) if pod is not None else volume
 
     def object_changed(self, changed: str, version: str, waiting: Iterable[Key] = ()) -> list[str]:
-        """An object has this version now; `changed` is its key in `objects.changed`. Return the UIDs of the pods that
-        show it, and of those in `waiting`, which wait for it."""
+        """Request a refresh of the volumes that show an object, unless they have this version of it. `changed`: its key
+        in `objects.changed`; `waiting`: volumes that wait for it. Return the UIDs of all their pods."""
         showing = [*self.desired.showing(changed), *waiting]
         for uid, name in showing:
             self._backoff.retry_now(uid, name)
@@ -122,9 +123,9 @@ class Reconciler:
         return [uid for uid, _ in showing]
 
     def concerned(self, operation: Operation) -> list[str]:
-        """Return the UIDs of the pods for which the end of the operation may change something: its own, and for one on
-        a device those that share it or are to let go of it."""
-        device = devices.of(operation, self.actual)
+        """Return the UIDs of the pods for which the end of the operation may change something: its own pod, and those
+        that share its device or still have it mounted."""
+        device = devices.unique_name_of(operation, self.actual)
         sharing = [*self.desired.sharing(device), *self.actual.users(device)]
         return [operation.uid, *(uid for uid, _ in sharing)] if operation.uid else [uid for uid, _ in sharing]
 
@@ -133,10 +134,6 @@ class Reconciler:
         for uid, name, volume in self.actual.every():
             if volume.requires_remount and volume.state is MountState.MOUNTED:
                 self.refreshes.ask((uid, name))
-
-    def found_directory(self, uid: str) -> None:
-        """A later look found `pods/<uid>` on disk."""
-        self.actual.directories.add(uid)
 
     def pods(self) -> list[str]:
         """Return the UIDs of all pods for which there may be something to do; those whose unmounts wait first."""
@@ -164,44 +161,46 @@ class Reconciler:
 
     def device_operations(self, now: float) -> list[DeviceOperation]:
         """Return what to start now for devices; each runs until `done` is called."""
-        started = [each for each in self._due_devices() if devices.may_start(each, self.actual, self._backoff, now)]
+        due = self._due_devices()
+        started = [operation for operation in due if devices.may_start(operation, self.actual, self._backoff, now)]
         for operation in started:
             self._backoff.start(operation)
         return started
 
     def volumes_in_use(self) -> VolumesInUse | None:
-        """Return the value of `volumes.in_use`, None = as it is. Until every volume on disk and every pod is known, it
-        keeps what the Node has; a device that is being mounted or unmounted is in use."""
-        running = [each for each in self._backoff.running_for("") if isinstance(each, MountDevice)]
-        used = devices.attachable(self.desired, self.actual) | {each.volume for each in running if each.spec.attachable}
+        """Return the value of `volumes.in_use`, None = it has not changed. Until every volume on disk and every pod is
+        known, it keeps the names that the Node has; a device that is being mounted or unmounted is in use."""
+        running = [mount for mount in self._backoff.running_for("") if isinstance(mount, MountDevice)]
+        being_mounted = {mount.volume for mount in running if mount.spec.attachable}
+        used = devices.attachable(self.desired, self.actual) | being_mounted
         if not self.attachments.use(used, complete=self._is_complete()):
             return None
         in_use = self.attachments.in_use or frozenset()
         return VolumesInUse(generation=self.attachments.generation, volumes=tuple(sorted(in_use)))
 
     def still_due(self, operation: Operation, now: float) -> bool:
-        """Return whether what an operation is for is still wanted: the pod may be back or gone."""
+        """Return whether an operation is still due: its pod may have come back or gone meanwhile."""
         return operation in (self._due(operation.uid, now) if operation.uid else self._due_devices())
 
     def perform(self, operation: Operation, now: float) -> bool:
-        """An operation has its turn: return whether it is to be performed. It is not if it is not due any more, or if
-        it is a mount and an unmount of the same volume waits or runs; then it is decided again after that."""
+        """Return whether an operation that has its turn is to be performed. It is not if it is not due any more, or if
+        it is a mount while an unmount of the same volume waits or runs; then it is decided again after that."""
         goes = self.still_due(operation, now) and not devices.excludes(operation, self.actual, self._backoff)
         if goes:
             self._backoff.perform(operation)
         return goes
 
     def abandoned(self, operation: Operation) -> None:
-        """An operation was not to be performed when it had its turn."""
+        """Note that an operation was not performed when it had its turn."""
         self._backoff.abandoned(operation)
 
     def events(self, uid: str, now: float) -> list[KubeEvent]:
-        """Return the due events of this pod: once for a volume that cannot be mounted, and for volumes that have been
-        missing for long."""
+        """Return the events of this pod that are due: for volumes that cannot be mounted, each once, and for volumes
+        that have been missing for too long."""
         return self._events.due(uid, self.desired.pods.get(uid), self.view(uid), self.attachments, now)
 
     def returned(self, operation: Operation) -> None:
-        """Its call, which had hung, has returned: volumes with the same path on the node need not wait."""
+        """Note that the hanging call of an operation has returned, and retry volumes with the same path on the node."""
         self._backoff.returned(operation)
         path = operation.spec.node_path if isinstance(operation, MountVolume) else ""
         for uid, pod in self.desired.pods.items():
@@ -210,11 +209,11 @@ class Reconciler:
                     self._backoff.retry_now(uid, name)
 
     def drivers_changed(self, plugin: str) -> None:
-        """A driver of this plugin was registered: what failed without it need not wait for its retry."""
+        """Retry at once what failed without a driver of this plugin, because one was registered."""
         self._backoff.retry_all_now(f"{plugin}/")
 
     def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> FollowUp:
-        """An operation ended; return what follows."""
+        """Store how an operation ended, and return what follows."""
         outcome = outcome or Outcome()
         error = outcome.error
         wait = 0.0
@@ -263,7 +262,7 @@ class Reconciler:
         return refusal_of(uid, key, spec, self.desired, self.actual, self.attachments)
 
     def _refuse(self, operation: MountVolume, refusal: Refused, now: float) -> None:
-        """The operation fails before it begins: nothing of the volume is there."""
+        """Let a mount fail before it begins; nothing of its volume is there."""
         key, spec = (operation.uid, operation.volume), operation.spec
         self._backoff.failed(operation, now)
         error = message(operation.volume, refusal.reason, step=refusal.step)
@@ -271,14 +270,15 @@ class Reconciler:
         self._events.refused(self.desired.pods[operation.uid], error, refusal)
 
     def _retry_others(self, uid: str, key: str) -> None:
-        """A volume is unmounted: another pod may have waited for this."""
+        """Retry the other pods that share the device of a volume, because they may have waited for its unmount."""
         volume = self.actual.get(uid, key)
         if volume is not None and volume.unique_name:
             for other in self.desired.sharing(volume.unique_name):
                 self._backoff.retry_now(*other)
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
-        """A failure that is expected to end soon is reported only after `QUIET` seconds."""
+        """Return whether a failure is not reported yet: one that is expected to end soon is reported only after `QUIET`
+        seconds."""
         key = (operation.uid, operation.volume)
         if outcome.kind is FailureKind.LASTING:
             self._failing_since.pop(key, None)
@@ -360,7 +360,8 @@ class Reconciler:
         return operations
 
     def _use_device(self, operation: MountVolume) -> None:
-        """From its start on, a volume may be mounted on its device, which stays until the volume is unmounted."""
+        """Note that the volume may be mounted on its device from now on, so that the device stays until the volume is
+        unmounted."""
         spec, key = operation.spec, (operation.uid, operation.volume)
         before = self.actual.get(*key)
         if spec.unique_name and (before is None or not before.unique_name):
@@ -378,7 +379,7 @@ class Reconciler:
         return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._is_complete())
 
     def _is_complete(self) -> bool:
-        """Whether every pod is listed and every volume on disk is known: a device is unmounted only then."""
+        """Return whether every pod is listed and every volume on disk is known, so that devices may be unmounted."""
         return self.desired.exhaustive and not self.actual.unread and not self.actual.on_unknown_devices
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
@@ -386,7 +387,7 @@ class Reconciler:
             return []
         operations: list[Operation] = []
         preparing = {key for (pod, _), keys in self._preparing.items() if pod == uid for key in keys}
-        for name, volume in self.actual.of(uid):
+        for name, volume in self.actual.volumes_of(uid):
             if name in preparing or (desired is not None and may_belong(name, volume, desired)):
                 continue
             if volume.to_tear_down:
@@ -394,6 +395,6 @@ class Reconciler:
             elif self._backoff.running(uid, name) is None:
                 self.actual.drop(uid, name)  # a hostPath has nothing to tear down
         gone = desired is None or desired.finished
-        if gone and uid in self.actual.directories and not self.actual.of(uid):
+        if gone and uid in self.actual.directories and not self.actual.volumes_of(uid):
             operations.append(RemovePodDirectory(uid))
         return operations

@@ -1,5 +1,5 @@
-"""Which mounted volumes are to be set up again (an object changed, a token is due, the sync period is over), and whose
-old files are to be removed; pure."""
+"""Decides which mounted volumes are to be set up again, because an object changed, a token is due or the sync period is
+over, and whose old files are to be removed; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ class _State:
 
 @dataclass
 class Refreshes:
-    """A request while a refresh runs leads to another refresh: the running one may have read the old object."""
+    """The refreshes that are requested, and those that are due by age. A request while a refresh runs leads to another
+    refresh, because the running one may have read the old object."""
 
     _states: dict[Key, _State] = field(default_factory=dict)
 
@@ -28,17 +29,18 @@ class Refreshes:
         self._states.setdefault(key, _State()).asked += 1
 
     def begin(self, key: Key) -> None:
-        """A refresh starts; it serves all requests until now."""
+        """Note that a refresh starts, which serves all requests until now."""
         state = self._states.setdefault(key, _State())
         state.begun = state.asked
 
     def succeeded(self, key: Key, versions: Mapping[str, str], at: float | None) -> None:
-        """The refresh has succeeded with these versions of objects; `at`: the monotonic time of the next one by age."""
+        """Note that the refresh has succeeded with these versions of objects. `at`: the monotonic time at which the
+        next one is due by age."""
         state = self._states.setdefault(key, _State())
         state.served, state.versions, state.at = state.begun, versions, at
 
     def keeps_old_files(self, key: Key, until: float | None) -> None:
-        """Old files of the volume stay until this monotonic time; None = there are none."""
+        """Note until which monotonic time old files of the volume stay; None = there are none."""
         self._states.setdefault(key, _State()).old_files_at = until
 
     def old_files_due(self, key: Key, now: float) -> bool:

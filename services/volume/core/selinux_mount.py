@@ -1,16 +1,17 @@
-"""The SELinux label with which a PersistentVolume is mounted, so that the runtime need not relabel its files
+"""Decides the SELinux label with which a PersistentVolume is mounted, so that the runtime need not relabel its files
 (volumes.md 12.5); pure."""
 
 import re
 
 from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import dictionaries, dictionary, security_context, text
+from services.volume.core.pod_fields import security_context
 from services.volume.core.volume_spec import Unprocessed
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 
 _LABEL = re.compile(r"[A-Za-z0-9_.:,-]+")
-GATE = "SELinuxMount"  # without it only volumes that one pod may use
+GATE = "SELinuxMount"  # without this gate, only ReadWriteOncePod volumes are mounted with a label
 
 
 def mount_label(pod: Object, persistent: PersistentVolume) -> str | Unprocessed:
@@ -28,7 +29,8 @@ def mount_label(pod: Object, persistent: PersistentVolume) -> str | Unprocessed:
 
 
 def _process_options(pod: Object, volume: str) -> list[Object]:
-    """The seLinuxOptions of each container that mounts the volume; those of a container replace those of the pod."""
+    """Return the seLinuxOptions of each container that mounts the volume; those of a container replace those of the
+    pod."""
     of_pod = security_context(pod).get("seLinuxOptions")
     ephemeral = dictionaries(dictionary(pod.get("spec")).get("ephemeralContainers"))
     found = []
@@ -42,9 +44,13 @@ def _process_options(pod: Object, volume: str) -> list[Object]:
 
 
 def _label(options: Object, default: str) -> str:
-    """The label of files for processes with these options: their user and level, with role and type of `default`. ""
-    without a level: the runtime then chooses one that is not known here. Also "" with a character that no label has:
-    after a quote the rest would be mount options of the pod's choice. The runtime refuses such a label."""
+    """Return the label of files for processes with these options: their user and level, with role and type of
+    `default`.
+
+    Return "" without a level, because the runtime then chooses one that is not known here. Return "" also with a
+    character that no label has: after a quote, the rest would be mount options that the pod chooses. The runtime
+    refuses such a label.
+    """
     level = text(options.get("level"))
     user, _, rest = default.partition(":")
     role, _, rest = rest.partition(":")

@@ -1,7 +1,7 @@
-"""When a service account token is requested again, and what is used when that fails (volumes.md 10.1); pure.
+"""Decides when a service account token is requested again, and what is used when that fails (volumes.md 10.1); pure.
 
-Tokens are kept in memory only. Moments called `wall` are seconds since the epoch, `now` those of a monotonic clock:
-a token must not expire unnoticed when the wall clock is set back.
+Tokens are kept in memory only. `wall` is in seconds since the epoch, `now` in those of a monotonic clock: both count,
+so that a token does not expire unnoticed when the wall clock is set back.
 """
 
 import json
@@ -10,8 +10,8 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-LONGEST_USE = 24 * 3600.0  # seconds
-JITTER = 10  # seconds, exclusive
+MAX_USE_SECONDS = 24 * 3600.0
+JITTER = 10  # seconds by which a refresh may be earlier, exclusive
 TRY_AGAIN = 30.0  # seconds after a refresh that failed while the old token is still valid
 
 
@@ -21,8 +21,8 @@ class TokenError(Exception):
 
 @dataclass(frozen=True)
 class TokenKey:
-    """A token: service account, audiences, the pod it is bound to. `seconds`: its requested lifetime, None = as long as
-    the API server decides."""
+    """Names a token: its service account, audiences and the pod it is bound to. `seconds`: its requested lifetime,
+    None = as long as the API server decides."""
 
     namespace: str
     service_account: str
@@ -32,7 +32,7 @@ class TokenKey:
     pod_uid: str
 
     def __str__(self) -> str:
-        """Return it as the kubelet prints it."""
+        """Return the key as the kubelet prints it."""
         audiences = f"[]string{{{', '.join(map(json.dumps, self.audiences))}}}" if self.audiences else "[]string(nil)"
         pod, uid = json.dumps(self.pod), json.dumps(self.pod_uid)
         reference = f'v1.BoundObjectReference{{Kind:"Pod", APIVersion:"v1", Name:{pod}, UID:{uid}}}'
@@ -41,7 +41,7 @@ class TokenKey:
 
     @property
     def request(self) -> dict[str, object]:
-        """Return the TokenRequestSpec."""
+        """Return the TokenRequestSpec for this token."""
         spec: dict[str, object] = {
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": self.pod, "uid": self.pod_uid}
         }
@@ -63,7 +63,8 @@ class CachedToken:
     expiration: str = ""  # RFC 3339, as the API server returned it
 
     def needs_refresh(self, *, wall: float, now: float, jitter: float) -> bool:
-        """Return whether 80 % of its lifetime, or a day, are over, by either clock. `jitter`: seconds earlier."""
+        """Return whether 80 % of the token's lifetime, or a day, are over, by either clock. `jitter`: the seconds by
+        which the refresh is earlier."""
         if self.lifetime is None:
             return False
         if now >= self.refresh_at(jitter):
@@ -73,16 +74,16 @@ class CachedToken:
         return wall > self.expires - self.lifetime + self._used(jitter)
 
     def refresh_at(self, jitter: float) -> float:
-        """Return the monotonic time of the next refresh."""
+        """Return the monotonic time at which the token is to be refreshed."""
         return math.inf if self.lifetime is None else self.received + self._used(jitter)
 
     def _used(self, jitter: float) -> float:
-        """Seconds for which it is used; the jitter takes at most a tenth of the lifetime."""
+        """Return the seconds for which the token is used; the jitter is at most a tenth of the lifetime."""
         lifetime = self.lifetime or 0
-        return min(lifetime * 0.8, LONGEST_USE) - min(jitter, lifetime / 10)
+        return min(lifetime * 0.8, MAX_USE_SECONDS) - min(jitter, lifetime / 10)
 
     def expired(self, *, wall: float) -> bool:
-        """Return whether the API server refuses it by now."""
+        """Return whether the API server refuses the token by now."""
         return self.expires is not None and self.expires < wall
 
 

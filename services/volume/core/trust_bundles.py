@@ -1,5 +1,5 @@
-"""Trust anchors of ClusterTrustBundles: which bundles a projection selects, and the PEM text of their certificates
-(volumes.md 10.2); pure."""
+"""Selects the ClusterTrustBundles of a projection, and returns the PEM text of their certificates (volumes.md 10.2);
+pure."""
 
 import base64
 import binascii
@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.pod_fields import dictionaries, dictionary, text
 from shared.model import objects
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 from shared.podspec.node_selector import holds
 
 BUNDLE, BUNDLES_OF_SIGNER = "ClusterTrustBundle", "ClusterTrustBundleList"
-_BLOCK = re.compile(r"-----BEGIN ([^\r\n-]+)-----\r?\n([^-]*)-----END \1-----")  # time is linear without an END, too
+# A search takes linear time also in a text without an END.
+_BLOCK = re.compile(r"-----BEGIN ([^\r\n-]+)-----\r?\n([^-]*)-----END \1-----")
 _LINE = 64  # base64 characters
 
 Requirement = tuple[str, str, tuple[str, ...]]  # label, operator, values
@@ -27,8 +28,8 @@ class TrustBundleError(Exception):
 
 @dataclass(frozen=True)
 class TrustBundlePart:
-    """The trust anchors of one bundle, or of bundles of a signer, as a file. `key`: of the bundle or of the signer's
-    list; `selector`: what the labels of a signer's bundle must meet, None = no bundle meets it."""
+    """The trust anchors of one bundle, or of the bundles of a signer, as a file. `key`: of the bundle or of the
+    signer's list; `selector`: the requirements on the labels of a signer's bundle, None = no bundle meets them."""
 
     key: ObjectKey
     path: str
@@ -48,18 +49,18 @@ def trust_bundle_part(source: Object) -> TrustBundlePart | None:
 
 
 def trust_anchors(part: TrustBundlePart, found: Object, salt: str) -> bytes:
-    """Return the certificates of the bundles that the part selects from `found`, each once, as PEM. Their order follows
-    from `salt`: it differs between pods, so that no program relies on it, and stays for one of them, so that its file
-    changes only with the certificates. Raises TrustBundleError."""
+    """Return the certificates of the bundles that the part selects from `found`, each once, as PEM. Their order depends
+    on `salt`: it differs between pods, so that no program relies on it, and is always the same for one pod, so that its
+    file changes only with the certificates. Raises TrustBundleError."""
     if part.key.kind == BUNDLE:
         bundles = [found]
     else:
-        bundles = [each for each in dictionaries(found.get("items")) if _selects(part.selector, each)]
+        bundles = [bundle for bundle in dictionaries(found.get("items")) if _selects(part.selector, bundle)]
         if not bundles and not part.optional:
             raise TrustBundleError("combination of signerName and labelSelector matched zero ClusterTrustBundles")
     texts = (text(dictionary(bundle.get("spec")).get("trustBundle")) for bundle in bundles)
-    certificates = {content for each in texts for content in certificates_of(each)}
-    return b"".join(pem(content) for content in sorted(certificates, key=lambda each: _place(each, salt)))
+    certificates = {content for bundle in texts for content in certificates_of(bundle)}
+    return b"".join(pem(content) for content in sorted(certificates, key=lambda content: _place(content, salt)))
 
 
 def certificates_of(encoded: str) -> Iterator[bytes]:
@@ -82,11 +83,11 @@ def _requirements(selector: object) -> tuple[Requirement, ...] | None:
     if not isinstance(selector, dict):
         return None
     equal = [(str(key), "In", (str(value),)) for key, value in dictionary(selector.get("matchLabels")).items()]
-    found = [
-        (text(one.get("key")), text(one.get("operator")), tuple(str(value) for value in one.get("values") or ()))
-        for one in dictionaries(selector.get("matchExpressions"))
+    expressions = [
+        (text(expression.get("key")), text(expression.get("operator")), tuple(map(str, expression.get("values") or ())))
+        for expression in dictionaries(selector.get("matchExpressions"))
     ]
-    return (*equal, *found)
+    return (*equal, *expressions)
 
 
 def _selects(requirements: Iterable[Requirement] | None, bundle: Object) -> bool:

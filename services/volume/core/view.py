@@ -1,4 +1,4 @@
-"""The value of `volumes.mounted` for one pod, from the desired and the actual state of the world; pure."""
+"""Makes the value of `volumes.mounted` for one pod, from the desired and the actual state of the world; pure."""
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
@@ -9,12 +9,12 @@ from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec, s
 
 
 def mount_step(spec: VolumeSpec) -> str:
-    """Return the kubelet's name of setting up a volume for a pod (volumes.md 5.5, 5.8)."""
+    """Return the kubelet's name for the step that sets up a volume for a pod (volumes.md 5.5, 5.8)."""
     return "MapVolume.MapPodDevice" if spec.block else "MountVolume.SetUp"
 
 
 def device_step(spec: VolumeSpec) -> str:
-    """Return the kubelet's name of mounting the device of a volume (volumes.md 5.5, 5.8)."""
+    """Return the kubelet's name for the step that mounts the device of a volume (volumes.md 5.5, 5.8)."""
     return "MapVolume.SetUpDevice" if spec.block else "MountVolume.MountDevice"
 
 
@@ -24,7 +24,8 @@ def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
 
 
 def usable(volume: ActualVolume | None, spec: VolumeSpec) -> bool:
-    """Return whether a volume whose content may change has been set up once: it is complete, though it may be old."""
+    """Return whether a volume whose content may change has been set up once: its content is complete, but may be
+    old."""
     return (
         volume is not None
         and spec.requires_remount
@@ -34,8 +35,8 @@ def usable(volume: ActualVolume | None, spec: VolumeSpec) -> bool:
 
 
 def may_belong(key: str, volume: ActualVolume, desired: DesiredVolumes) -> bool:
-    """Return whether the pod needs what is mounted: it has that volume, or one that is refused now, as before its
-    claim or its CSIDriver is read."""
+    """Return whether the pod may need what is mounted: it has that volume, or a volume that is refused now, for example
+    because its claim or its CSIDriver is not read yet."""
     if key in desired.mounts or (desired.has_refused and volume.is_persistent):
         return True
     return not volume.plugin and any(spec_name(wanted) == key for wanted in desired.mounts)  # its subpaths
@@ -46,17 +47,16 @@ def view(
 ) -> MountedVolumes | None:
     """Return the value of `volumes.mounted`; None = nothing of the pod is mounted or wanted."""
     pod = desired.pods.get(uid)
-    wanted = pod.volumes if pod is not None else {}
-    keys = {name: pod.key(name) for name in wanted} if pod is not None else {}
-    volumes = {
-        name: _refused(name, spec)
-        if isinstance(spec, Refused)
-        else _wanted(uid, keys[name], pod.mounts[keys[name]], actual, running)
-        for name, spec in wanted.items()
-        if pod is not None
-    }
-    mounts = set(keys.values())
-    for name, volume in actual.of(uid):
+    volumes = dict[str, MountedVolume]()
+    mounts = set[str]()
+    for name, spec in pod.volumes.items() if pod is not None else ():
+        key = pod.key(name) if pod is not None else ""
+        mounts.add(key)
+        if isinstance(spec, Refused):
+            volumes[name] = _refused(name, spec)
+        elif pod is not None:
+            volumes[name] = _wanted(uid, key, pod.mounts[key], actual, running)
+    for name, volume in actual.volumes_of(uid):
         if name not in mounts:
             undecided = pod is None and uid not in desired.withdrawn  # podsync may still admit it
             undecided = undecided or (pod is not None and pod.has_refused and volume.is_persistent)
@@ -77,7 +77,7 @@ def _wanted(
 ) -> MountedVolume:
     volume = actual.get(uid, name)
     if isinstance(running.running(uid, name), UnmountVolume):
-        return MountedVolume(state=VolumeState.PENDING)  # wanted again while it is torn down
+        return MountedVolume(state=VolumeState.PENDING)  # it is torn down, and set up again afterwards
     if volume is not None and usable(volume, spec):
         return _mounted(volume, spec)
     if volume is None or (volume.spec != spec and not volume.error):
@@ -101,8 +101,8 @@ def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
 
 
 def settling(pod: DesiredVolumes | None, seen: MountedVolumes | None, running: OperationBackoff) -> bool:
-    """Return whether a first attempt runs and no error is known yet: followers then receive its outcome and no earlier
-    state."""
+    """Return whether a first attempt runs and no error is known yet. Then followers receive only its outcome, and no
+    state before it."""
     states = {name: volume.state for name, volume in seen.volumes.items()} if seen is not None else {}
     return VolumeState.ERROR not in states.values() and any(
         state is VolumeState.PENDING and pod is not None and _is_being_mounted(pod, name, running)

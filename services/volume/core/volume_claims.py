@@ -1,4 +1,4 @@
-"""From a volume of a pod to its PersistentVolumeClaim and PersistentVolume, with the kubelet's texts (volumes.md 2.5);
+"""Finds the PersistentVolumeClaim and PersistentVolume of a pod's volume, with the kubelet's texts (volumes.md 2.5);
 pure."""
 
 from collections.abc import Callable
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FailureKind, FoundObject, Problem
 from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import dictionaries, dictionary, text
 from services.volume.core.volume_spec import Unprocessed
 from shared.model import objects
+from shared.model.fields import dictionaries, dictionary, text
 from shared.model.objects import Object
 from shared.podspec.references import claim_name
 from shared.podspec.resources import main_containers
@@ -20,7 +20,7 @@ Found = Callable[[ObjectKey], FoundObject | None]
 
 
 class _UnusableError(Exception):
-    """`quiet`: it is expected to end soon."""
+    """A claim cannot be used now. `quiet`: that is expected to end soon."""
 
     def __init__(self, text: str, *, quiet: bool = False) -> None:
         super().__init__(text)
@@ -28,11 +28,11 @@ class _UnusableError(Exception):
 
 
 class _NotOwnedError(Exception):
-    """The claim of a generic ephemeral volume is of another pod."""
+    """The claim of a generic ephemeral volume belongs to another pod."""
 
 
 def claim_key(pod: Object, volume: Object) -> ObjectKey | None:
-    """Return the claim that an entry of spec.volumes stands for; None = it has none."""
+    """Return the key of the claim that an entry of spec.volumes refers to; None = it refers to none."""
     if name := claim_name(pod, volume):
         return ObjectKey(CLAIM, objects.namespace(pod), name)
     return None
@@ -82,7 +82,7 @@ def csi_driver(source: Object, found: Found) -> Object | Unprocessed | None:
 
 
 def _read(key: ObjectKey, found: Found, prefix: str) -> Object | None:
-    """The object; None = it is being read."""
+    """Return the object; None = it is being read. Raises _UnusableError."""
     answer = found(key)
     if answer is None:
         return None
@@ -94,7 +94,8 @@ def _read(key: ObjectKey, found: Found, prefix: str) -> Object | None:
 
 
 def _volume_of(claim: Object, found: Found, owner: Object | None) -> Object | None:
-    """The PersistentVolume of the claim; None = it is being read. `owner`: the pod that must control the claim."""
+    """Return the PersistentVolume of the claim; None = it is being read. `owner`: the pod that must control the
+    claim."""
     metadata, spec = dictionary(claim.get("metadata")), dictionary(claim.get("spec"))
     if metadata.get("deletionTimestamp") and _PROTECTION not in (metadata.get("finalizers") or ()):
         raise _UnusableError("PVC is being deleted")
@@ -127,7 +128,8 @@ def _is_controlled(metadata: Object, pod: Object) -> bool:
 
 
 def _checked_mode(pod: Object, volume: str, resolved: PersistentVolume) -> PersistentVolume | Unprocessed:
-    """Containers use a block device by volumeDevices and a file system by volumeMounts."""
+    """Return the volume, or why it cannot be used: containers must use a block device by volumeDevices and a file
+    system by volumeMounts."""
     field, mode = ("volumeMounts", "Block") if resolved.block else ("volumeDevices", "Filesystem")
     spec = dictionary(pod.get("spec"))
     for container in [*main_containers(pod), *dictionaries(spec.get("ephemeralContainers"))]:

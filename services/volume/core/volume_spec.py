@@ -1,4 +1,4 @@
-"""One volume of one pod as its plugin reads it from spec.volumes: what the core knows of it; pure."""
+"""Defines what the core knows of one volume of one pod, which its plugin reads from spec.volumes; pure."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ class VolumeSpec:
 
     plugin: str  # its name, as `kubernetes.io/secret`
     source: Hashable  # the plugin's own value: directories, modes, files; the core only compares it
-    # By which the core and the plugins know it among the volumes of its pod: "" = by its name in the pod, else
-    # `<plugin>/<directory>`, where the directory is that of a PersistentVolume: its name (volumes.md 8.2).
+    # Its key among the volumes of its pod: "" = its name in the pod, else `<plugin>/<directory>`, where the directory
+    # is named after the PersistentVolume (volumes.md 8.2).
     key: str = ""
-    # How the plugin names a volume with a device layer: pods that want the same one share its device, which is mounted
-    # once, below their own mounts. "" = no device layer, the volume is the pod's alone.
+    # The plugin's name of a volume with a device layer. Pods with the same volume share its device, which is mounted
+    # once, below their own mounts. "" = it has no device layer, and only one pod has it.
     volume_name: str = ""
     attachable: bool = False  # the attach-detach controller attaches it to the node before its device is mounted
     block: bool = False  # the pod gets a block device and no mounted file system
@@ -35,7 +35,7 @@ class VolumeSpec:
     objects: frozenset[ObjectKey] = frozenset()  # Secrets, ConfigMaps and trust bundles that set-up needs
     tokens: tuple[TokenKey, ...] = ()  # service account tokens that set-up needs
     certificates: tuple[CertificateKey, ...] = ()  # of the pod, that set-up needs
-    provisional: bool = field(default=False, compare=False)  # rests on a guess at what the node can allocate
+    provisional: bool = field(default=False, compare=False)  # the node's allocatable resources are not known yet
     # Where the volume is, outside of the root directory, so that a call on it may hang: a path of the node, or
     # `<server>:<path>`.
     node_path: str = ""
@@ -50,14 +50,14 @@ class VolumeSpec:
 
     @property
     def unique_name(self) -> str:
-        """`<plugin>/<volume name>`, the key of its device; "" = it has no device layer."""
+        """Return `<plugin>/<volume name>`, the key of its device; "" = it has no device layer."""
         return f"{self.plugin}/{self.volume_name}" if self.volume_name else ""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The volume cannot be mounted as its spec is; `reason` is the inner text of the FailedMount message, `step` the
-    kubelet's name of what fails."""
+    """A volume that cannot be mounted as it is specified. `reason`: the inner text of the FailedMount message; `step`:
+    the kubelet's name for the step that fails."""
 
     reason: str
     step: str = "MountVolume.SetUp"
@@ -65,24 +65,26 @@ class Refused:
 
 @dataclass(frozen=True)
 class Unprocessed(Refused):
-    """The volume has a claim that cannot be used now; a change of the claim may end this. `reason` is the kubelet's
-    text, "" while the claim is being read; `quiet`: it is expected to end soon, and is no event at first."""
+    """A volume whose claim cannot be used now, until the claim changes. `reason`: the kubelet's text, "" while the
+    claim is being read; `quiet`: the reason is expected to end soon, and is no event at first."""
 
     quiet: bool = False
 
 
 def spec_name(key: str) -> str:
-    """Return the name of a volume as directories, messages and plugins have it: for a PersistentVolume its name."""
+    """Return the name of a volume in directories, messages and plugins: for a PersistentVolume its name."""
     return key.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Node:
-    """What a volume depends on beside its pod. `memory`: bytes that pods may have, 0 = not known; `allocatable`:
-    resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server; `name`, `labels`: of
-    the Node, labels None = not read yet; `csi_driver`: the CSIDriver of the volume at hand, None = it has none;
-    `gates`: the feature gates of volumes that are on; `file_label`: the default SELinux label of files that containers
-    use, "" = SELinux is off."""
+    """The node as a volume depends on it.
+
+    `memory`: bytes that pods may have, 0 = not known; `allocatable`: resource -> quantity text; `provisional`: both are
+    only estimated; `alone`: there is no API server; `name`, `labels`: of the Node, labels None = not read yet;
+    `csi_driver`: the CSIDriver of the volume at hand, None = it has none; `gates`: the feature gates of volumes that
+    are on; `file_label`: the default SELinux label of files that containers use, "" = SELinux is off.
+    """
 
     memory: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""configMap: keys of a ConfigMap of the pod's namespace as files on the disk (volumes.md 9.1)."""
+"""Sets up configMap volumes: keys of a ConfigMap of the pod's namespace as files on the disk (volumes.md 9.1)."""
 
 from services.volume.core.files_source import Part, PartReader
 from services.volume.plugins.files import FilesPlugin
@@ -6,12 +6,12 @@ from shared.model.objects import Object
 
 
 class ConfigMapPlugin(FilesPlugin):
-    """The only one of its kind that is not on a tmpfs."""
+    """Sets up configMap volumes, the only volumes of files that are not on a tmpfs."""
 
     name = "kubernetes.io/configmap"
     in_memory = False
 
     @classmethod
     def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
-        """Return the one ConfigMap."""
+        """Return the keys of the ConfigMap as the only part."""
         return (reader.object("ConfigMap", source, "name"),)

@@ -1,7 +1,7 @@
-"""csi: volumes of CSI drivers, staged once for all pods and published for each; inline volumes are published alone;
+"""Sets up csi volumes, which are staged once for all pods and published for each; inline volumes are only published;
 the device of a block volume is mapped for each pod (volumes.md 14).
 
-The record of a volume is written before the driver is called, and removed after it was called to take the volume away.
+The record of a volume is written before the driver is called, and removed after the driver was called to unpublish it.
 """
 
 import errno
@@ -53,7 +53,7 @@ _SET_UP = f"{PREFIX}mounter.SetUpAt failed"
 
 
 class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume], MeasuredVolumePlugin[CsiVolume]):
-    """The driver mounts; this plugin makes the directories, keeps the records and calls it."""
+    """Sets up csi volumes: makes the directories, keeps the records and calls the driver, which mounts."""
 
     name = "kubernetes.io/csi"
     persistent = True
@@ -62,7 +62,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
-        """See VolumePlugin: an inline volume."""
+        """Return the spec of an inline volume; see VolumePlugin.read."""
         found = inline_volume(pod, volume, source, node.name, node.csi_driver)
         found = replace(found, health=HEALTH_GATE in node.gates)
         if why := refused_mode(found.driver, node.csi_driver, EPHEMERAL):
@@ -71,7 +71,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
 
     @classmethod
     def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec | Refused:
-        """See VolumePlugin."""
+        """Return the spec of a PersistentVolume; see VolumePlugin.read_persistent."""
         driver = persistent.node.csi_driver
         found = persistent_csi_volume(pod, persistent, source, persistent.node.name, driver)
         found = replace(found, health=HEALTH_GATE in persistent.node.gates)
@@ -83,7 +83,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return label if isinstance(label, Refused) else _spec(with_mount_label(found, label))
 
     def mount_device(self, volume_name: str, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """Stage the volume; "" = the driver stages none."""
+        """Stage the volume and return where; "" = the driver does not stage volumes."""
         return self._staged.mount(source, gathered)
 
     def unmount_device(self, volume_name: str) -> None:
@@ -93,7 +93,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         self._staged.unmount(driver, handle)
 
     def reconstruct_devices(self) -> list[FoundDevice]:
-        """See DeviceMountableVolumePlugin."""
+        """Return every volume with a record of being staged or mapped."""
         self._blocks.directories.remove_unrecorded()
         records = [*self._staged.records(), *self._blocks.directories.records().values()]
         return [
@@ -102,17 +102,17 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         ]
 
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """See VolumePlugin."""
-        target, give_to_group = self.begin_set_up(uid, volume, source, gathered)
-        if give_to_group is not None:
-            give_to_group()
+        """Publish the volume, and give it to the pod's fsGroup at once."""
+        target, rest = self.begin_set_up(uid, volume, source, gathered)
+        if rest is not None:
+            rest()
         return target
 
     def begin_set_up(
         self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs
     ) -> tuple[str, Callable[[], None] | None]:
-        """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away. The rest
-        gives it to the pod's fsGroup, where neither the driver has done so nor the pod's policy excludes it."""
+        """Publish the volume, which the driver mounts at `mount`. A repeated call never unpublishes it. The returned
+        rest gives it to the pod's fsGroup, unless the driver has done so or the policy of the CSIDriver excludes it."""
         self._directories.make(uid)
         directory = self._directories.volume(uid, self.name, volume)
         target = directory / _TARGET
@@ -137,7 +137,8 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return str(target), partial(self._give_to_group, uid, source, target, source.fs_group)
 
     def takes_labels(self, path: str) -> bool:
-        """See VolumePlugin: the driver may mount a file system without labels, or with one for all files."""
+        """Return whether the files can have labels of their own: the driver may mount a file system without labels, or
+        with one label for all files."""
         mount = containing(mount_table(), path)
         if mount is None:
             return False
@@ -145,8 +146,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return "seclabel" in options and not any(option.startswith("context=") for option in options)
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """Unpublish the volume and remove its directory, entry by entry: what a driver left in it stays, and is an
-        error."""
+        """Unpublish the volume and remove its directory. Files that the driver left in it stay, and are an error."""
         directory = self._directories.volume(uid, self.name, volume)
         if not directory.is_dir():
             return
@@ -157,7 +157,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         self._remove_published(directory)
 
     def map_block(self, uid: str, volume: str, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """See BlockVolumePlugin."""
+        """Publish the device for the pod, map it, and return the path of the pod's link to it."""
         self._directories.make(uid)
         link = self._directories.block_link(uid, self.name, volume)
         path = self._blocks.map(link, uid, volume, source, gathered)
@@ -165,11 +165,11 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return path
 
     def unmap_block(self, uid: str, volume: str) -> None:
-        """Take the device from the pod, and unpublish it."""
+        """Unmap the device from the pod, and unpublish it."""
         self._blocks.unmap(self._directories.block_link(uid, self.name, volume), uid, volume)
 
     def expand(self, uid: str, volume: str, source: CsiVolume, capacity: int, gathered: SetUpInputs) -> None:
-        """See ExpandableVolumePlugin."""
+        """Let the driver expand the volume; see ExpandableVolumePlugin.expand."""
         target = self._published(uid, volume, source)
         failed = f"{PREFIX}Expander.NodeExpand failed to"
         with self._client(source.driver, f"{failed} get CSI client") as client:
@@ -185,7 +185,7 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
                 raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
 
     def usage(self, uid: str, volume: str, source: CsiVolume) -> VolumeReading | None:
-        """See MeasuredVolumePlugin: as the driver reports it, where it does."""
+        """Return the usage that the driver reports, None = it reports none."""
         target, found = self._published(uid, volume, source), FilesystemUsage(time=self._clock.wall())
         with self._client(source.driver, f"{PREFIX}failed to get CSI client") as client:
             if not client.has("GET_VOLUME_STATS"):
@@ -207,8 +207,8 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
         return self._directories.volume(uid, self.name, volume) / _TARGET
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """See VolumePlugin. A volume whose record cannot be read is found as well; its teardown reports why it
-        fails."""
+        """Return every volume of the pod that is on disk. One whose record cannot be read is returned as well: its
+        teardown reports why it fails."""
         blocks = {*self._directories.block_links_of(uid, self.name), *self._blocks.directories.published(uid)}
         return [
             *(
@@ -241,8 +241,8 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume],
 
     @contextmanager
     def _client(self, driver: str, failed: str) -> Iterator[CsiClient]:
-        """The client of the driver; its errors as OSError, and ContentError for a driver that is not registered, whose
-        text begins with `failed`."""
+        """Connect to the driver, and raise its errors as OSError. Raises ContentError, whose text begins with `failed`,
+        for a driver that is not registered."""
         try:
             with csi_client(driver, self._drivers) as client:
                 yield client

@@ -1,7 +1,7 @@
-"""Block volumes of CSI drivers: published and mapped for each pod, then unmapped and unpublished (volumes.md 14.10).
+"""Publishes and maps block volumes of CSI drivers for each pod, and unmaps and unpublishes them (volumes.md 14.10).
 
-The link of the pod is there before the driver is called, and goes after it was called to take the device away: a
-restarted process finds the volume by it.
+The link of the pod is made before the driver is called, and removed after the driver was called to unpublish the
+device, because a restarted process finds the volume by it.
 """
 
 import errno
@@ -25,8 +25,8 @@ _NO_CLIENT = "failed to get CSI client"
 
 
 class CsiBlockVolumes:
-    """`client`: the client of a driver, by name; the second argument begins the text of an error. Methods raise
-    OSError."""
+    """Maps block volumes of CSI drivers. `client` connects to the driver of this name; its second argument begins the
+    text of an error. Methods raise OSError."""
 
     def __init__(
         self, directories: CsiBlockDirectories, client: Callable[[str, str], AbstractContextManager[CsiClient]]
@@ -34,7 +34,8 @@ class CsiBlockVolumes:
         self.directories, self._client = directories, client
 
     def map(self, link: Path, uid: str, name: str, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """Publish the device for the pod and map it; return the link. Raises also ContentError."""
+        """Publish the device for the pod and map it; return the path of the pod's link to it. Raises also
+        ContentError."""
         target = self.directories.target(name, uid)
         with self._client(source.driver, f"{PREFIX}blockMapper.MapPodDevice {_NO_CLIENT}") as client:
             attachment = publish_context_of(source, gathered)
@@ -61,7 +62,7 @@ class CsiBlockVolumes:
         return str(link)
 
     def unmap(self, link: Path, uid: str, name: str) -> None:
-        """Take the device from the pod, and unpublish it; nothing is no error."""
+        """Unmap the device from the pod and unpublish it, if it is mapped or published."""
         target = self.directories.target(name, uid)
         if not link.is_symlink() and not os.path.lexists(target):
             return
@@ -73,7 +74,7 @@ class CsiBlockVolumes:
         remove_link(link)
 
     def unmap_device(self, driver: str, handle: str) -> None:
-        """Unstage the device, for each PersistentVolume that has it; nothing is no error."""
+        """Unstage the device for each PersistentVolume that has it, if any has."""
         for name, record in self.directories.records().items():
             if (record["driverName"], record["volumeHandle"]) != (driver, handle):
                 continue

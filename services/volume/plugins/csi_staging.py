@@ -1,7 +1,7 @@
-"""Volumes of CSI drivers that are staged once for all pods, as file systems and for block devices (volumes.md 14.5,
-14.8, 14.10).
+"""Stages volumes of CSI drivers once for all pods, as file systems and for block devices (volumes.md 14.5, 14.8,
+14.10).
 
-The record is written before the driver is called, and removed after it was called to take the volume away.
+The record is written before the driver is called, and removed after the driver was called to unstage the volume.
 """
 
 import errno
@@ -26,8 +26,8 @@ _GLOBAL = "globalmount"
 
 
 class CsiStagedVolumes:
-    """`root`: `plugins/kubernetes.io/csi`; `client`: the client of a driver, by name; the second argument begins the
-    text of an error. Methods raise OSError."""
+    """Stages volumes of CSI drivers. `root`: `plugins/kubernetes.io/csi`; `client` connects to the driver of this name;
+    its second argument begins the text of an error. Methods raise OSError."""
 
     def __init__(
         self, root: Path, blocks: CsiBlockVolumes, client: Callable[[str, str], AbstractContextManager[CsiClient]]
@@ -39,7 +39,7 @@ class CsiStagedVolumes:
         return self._staged(source)[1]
 
     def mount(self, source: CsiVolume, gathered: SetUpInputs) -> str:
-        """Stage the volume and return its path; "" = the driver stages none. Raises also ContentError."""
+        """Stage the volume and return its path; "" = the driver does not stage volumes. Raises also ContentError."""
         directory, path, record = self._staged(source)
         what = "blockMapper.SetUpDevice failed" if source.block else "attacher.MountDevice failed"
         with self._client(source.driver, f"{PREFIX}{what} to create newCsiDriverClient") as client:
@@ -80,9 +80,9 @@ class CsiStagedVolumes:
         _remove(directory)
 
     def records(self) -> list[dict[str, str]]:
-        """Return the record of each staged file system. A directory without a record was not passed to a driver yet, or
-        was taken away from it: a kill left it empty, and it goes. One whose record cannot be read is left as it is: a
-        pod that needs the volume stages it again."""
+        """Return the record of each staged file system. A directory without a record was left empty by a kill, before a
+        driver was called or after it has unstaged the volume, and is removed. A directory whose record cannot be read
+        is left as it is: a pod that needs the volume stages it again."""
         found = []
         for directory in sorted(self._root.glob("*/*")):
             if directory.parent.name == FOLDER or not directory.is_dir():
@@ -99,7 +99,7 @@ class CsiStagedVolumes:
         return found
 
     def _staged(self, source: CsiVolume) -> tuple[Path, Path, dict[str, str]]:
-        """Where the record of the volume is, where it is staged, and the record."""
+        """Return the directory of the record, the path where the volume is staged, and the record."""
         if source.block:
             blocks = self._blocks.directories
             return blocks.data(source.spec_name), blocks.staging(source.spec_name), source.record()
@@ -111,12 +111,12 @@ class CsiStagedVolumes:
 
 
 def mount_group(client: CsiClient, volume: CsiVolume) -> str:
-    """Return the group that the driver mounts the volume for, "" = it does not."""
+    """Return the group ID that the driver mounts the volume for, "" = the driver gives volumes to no group."""
     return str(volume.fs_group) if volume.fs_group is not None and client.has("VOLUME_MOUNT_GROUP") else ""
 
 
 def require_unmounted(path: Path) -> None:
-    """Raise OSError where a driver answered and left its mount: nothing is removed below it."""
+    """Raise OSError where the driver answered but left its mount, so that nothing is removed below it."""
     if is_mount_point(path):
         raise OSError(errno.EBUSY, f"{PREFIX}{path} is still mounted after the driver answered")
 

@@ -1,4 +1,4 @@
-"""emptyDir: a directory of the pod's own, or a tmpfs (volumes.md 13.1)."""
+"""Sets up emptyDir volumes: a directory of the pod's own, or a tmpfs (volumes.md 13.1)."""
 
 from dataclasses import dataclass, field
 
@@ -21,18 +21,18 @@ class EmptyDir:
     `fs_group`: the group ID it belongs to."""
 
     medium: str = ""
-    size: int = field(default=0, compare=False)  # what the node can give may change under a mounted volume
+    size: int = field(default=0, compare=False)  # the node's memory may change while the volume is mounted
     fs_group: int | None = None
 
 
 class EmptyDirPlugin(VolumePlugin[EmptyDir]):
-    """Its data is the pod's: no error takes it away, only a teardown."""
+    """Sets up emptyDir volumes. Their data belongs to the pod: only a teardown removes it, and no error does."""
 
     name = "kubernetes.io/empty-dir"
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
-        """See VolumePlugin; a medium of huge pages is refused."""
+        """Return the spec of the emptyDir; a medium of huge pages is refused."""
         medium = str(source.get("medium") or "")
         if medium == "HugePages" or medium.startswith("HugePages-"):
             return Refused(f"emptyDir medium {medium} is not supported yet")
@@ -48,7 +48,7 @@ class EmptyDirPlugin(VolumePlugin[EmptyDir]):
         return VolumeSpec(plugin=cls.name, source=EmptyDir(medium, size, fs_group(pod)), selinux_relabel=True)
 
     def set_up(self, uid: str, volume: str, source: EmptyDir, gathered: SetUpInputs) -> str:
-        """See VolumePlugin."""
+        """Make the directory or tmpfs, and return its path."""
         self._directories.make(uid)
         path = self._directories.empty_dir(uid, volume)
         marker = self._directories.empty_dir_marker(uid, volume)
@@ -56,9 +56,9 @@ class EmptyDirPlugin(VolumePlugin[EmptyDir]):
         return str(path)
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """See VolumePlugin."""
+        """Remove the emptyDir with its content."""
         tear_down_at(self._directories.empty_dir(uid, volume), self._directories.empty_dir_marker(uid, volume), removed)
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return one for each directory, and for each marker that a killed teardown left."""
+        """Return a volume for each directory, and for each marker that a killed teardown left."""
         return [FoundVolume(name, self.name) for name in self._directories.empty_dirs(uid)]

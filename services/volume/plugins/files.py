@@ -1,5 +1,5 @@
-"""What secret, configMap, downwardAPI and projected volumes share: a directory or tmpfs, and the atomic writer in it
-(volumes.md 9)."""
+"""Sets up the volumes of files (secret, configMap, downwardAPI, projected) by the atomic writer, in a directory or
+tmpfs (volumes.md 9)."""
 
 import contextlib
 import os
@@ -15,19 +15,20 @@ from services.volume.core.files_source import Files, Part, PartReader, nested_mo
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Payload, SetUpInputs, make_payload
 from services.volume.core.payload_paths import top_components
-from services.volume.core.pod_fields import fs_group, fs_user, number, tmpfs_size
+from services.volume.core.pod_fields import fs_group, fs_user, tmpfs_size
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.model import objects
+from shared.model.fields import number
 from shared.model.objects import Object
 
 
 class FilesPlugin(VolumePlugin[Files]):
-    """A plugin of this kind lists the parts of its source. Containers see the volume read-only; set up once, it keeps
-    its old content while newer content cannot be had."""
+    """Base of the plugins for volumes of files; a subclass lists the parts of its source. Containers get the volume
+    read-only. Once set up, it keeps its old content while newer content cannot be had."""
 
-    in_memory: ClassVar[bool] = True  # on a tmpfs
+    in_memory: ClassVar[bool] = True  # the files are on a tmpfs
 
     @classmethod
     @abstractmethod
@@ -36,7 +37,7 @@ class FilesPlugin(VolumePlugin[Files]):
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
-        """See VolumePlugin; what is wrong in a part is an error of set-up."""
+        """Return the spec of the volume; an error in a part of the source is an error of set-up."""
         reader = PartReader(pod, node.allocatable, node.gates)
         files = Files(
             parts=cls.parts(reader, volume, source),
@@ -60,7 +61,7 @@ class FilesPlugin(VolumePlugin[Files]):
         )
 
     def set_up(self, uid: str, volume: str, source: Files, gathered: SetUpInputs) -> str:
-        """See VolumePlugin."""
+        """Write the files of the volume and return its path; see `show`."""
         return self.show(uid, volume, source, make_payload(source, gathered))
 
     def show(self, uid: str, volume: str, source: Files, payload: Payload) -> str:
@@ -86,7 +87,7 @@ class FilesPlugin(VolumePlugin[Files]):
         return str(path)
 
     def has_old_files(self, uid: str, volume: str) -> bool:
-        """Return whether files that were replaced are kept. Raises OSError."""
+        """Return whether replaced files are still kept. Raises OSError."""
         return AtomicWriter(self._paths(uid, volume)[0]).has_old_files
 
     def remove_old_files(self, uid: str, volume: str) -> bool:
@@ -96,12 +97,12 @@ class FilesPlugin(VolumePlugin[Files]):
         return writer.has_old_files
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """See VolumePlugin."""
+        """Remove the volume with its files."""
         tear_down_at(*self._paths(uid, volume), removed)
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return one for each directory. It is complete once a set-up has ended well in this boot of the machine:
-        the object may have changed while the machine was off, and a power cut may have emptied the files."""
+        """Return a volume for each directory. It is complete if a set-up has succeeded in this boot of the machine: the
+        object may have changed while the machine was off, and a power cut may have emptied the files."""
         return [self._look(uid, volume) for volume in self._directories.volumes_of(uid, self.name)]
 
     def _look(self, uid: str, volume: str) -> FoundVolume:
@@ -115,7 +116,7 @@ class FilesPlugin(VolumePlugin[Files]):
 
 
 def _make_nested(path: Path, source: Files, payload: Payload) -> None:
-    """Directories for mounts of other volumes, except below files of this one."""
+    """Make the directories on which other volumes are mounted, except below files of this volume."""
     taken = top_components(payload)
     for nested in source.nested:
         directory = path

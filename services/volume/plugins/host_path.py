@@ -1,4 +1,5 @@
-"""hostPath: a path of the node, checked or created according to its type (volumes.md 13.2). It is never unmounted."""
+"""Checks or creates the paths of hostPath volumes according to their type (volumes.md 13.2). They are never
+unmounted."""
 
 import contextlib
 import errno
@@ -27,20 +28,21 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 
 @dataclass(frozen=True)
 class HostPath:
-    """`path` is absolute; `type` "" = neither checked nor created."""
+    """A path of the node. `path`: absolute; `type` "" = the path is neither checked nor created."""
 
     path: str
     type: str = ""
 
 
 class HostPathPlugin(VolumePlugin[HostPath]):
-    """The check may hang where the path is on a network file system, so `VolumeSpec.node_path` names it."""
+    """Sets up hostPath volumes. The check may hang where the path is on a network file system, so
+    `VolumeSpec.node_path` names the path."""
 
     name = "kubernetes.io/host-path"
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
-        """See VolumePlugin; set-up finds out what the path is."""
+        """Return the spec of the hostPath; the path itself is checked at set-up."""
         host_path = HostPath(path=str(source.get("path", "")), type=str(source.get("type") or ""))
         check = "hostPath type check" if host_path.type else ""
         return VolumeSpec(
@@ -49,19 +51,19 @@ class HostPathPlugin(VolumePlugin[HostPath]):
 
     @classmethod
     def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec:
-        """See VolumePlugin."""
+        """Return the spec of a hostPath PersistentVolume."""
         return replace(cls.read(pod, persistent.name, source, Node()), read_only=persistent.read_only)
 
     def set_up(self, uid: str, volume: str, source: HostPath, gathered: SetUpInputs) -> str:
-        """See VolumePlugin."""
+        """Check or create the path, and return it."""
         self._directories.make(uid)
         return check_host_path(source)
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """Do nothing: the path is the node's."""
+        """Do nothing, because the path belongs to the node."""
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return nothing: it has no directory of its own."""
+        """Return nothing, because a hostPath has no directory of its own."""
         return []
 
 
@@ -85,8 +87,8 @@ def check_host_path(source: HostPath) -> str:
 
 
 def _create(path: Path, kind: str) -> None:
-    """Make what is missing. A container that may write there can put a link or a FIFO in its place at any moment: what
-    is there already is left as it is, and the mode is given by descriptor."""
+    """Make the missing file or directories. A container that may write there can put a link or a FIFO in their place at
+    any moment, so what exists already is left as it is, and the mode is set by descriptor."""
     if kind == "File":
         with contextlib.suppress(FileExistsError):
             _give_mode(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), 0o644)
@@ -102,7 +104,7 @@ def _create(path: Path, kind: str) -> None:
 
 
 def _give_mode(descriptor: int, mode: int) -> None:
-    """Give the mode, whatever the umask is, and close the descriptor."""
+    """Set the mode, whatever the umask is, and close the descriptor."""
     try:
         os.fchmod(descriptor, mode)
     finally:

@@ -1,4 +1,4 @@
-"""image: an image that the runtime itself mounts into the containers (volumes.md 13.8)."""
+"""Supports image volumes, which the runtime itself mounts into the containers (volumes.md 13.8)."""
 
 from dataclasses import dataclass
 
@@ -12,27 +12,27 @@ from shared.model.objects import Object
 
 @dataclass(frozen=True)
 class Image:
-    """podsync pulls it and names it to the runtime: nothing of it is set up here."""
+    """An image, which podsync pulls and passes to the runtime; nothing of it is set up here."""
 
 
 class ImagePlugin(VolumePlugin[Image]):
-    """It is mounted for the core as soon as the pod has its directories."""
+    """Supports image volumes. One counts as mounted as soon as the pod has its directories."""
 
     name = "kubernetes.io/image"
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
-        """See VolumePlugin."""
+        """Return the spec of the image volume."""
         return VolumeSpec(plugin=cls.name, source=Image(), has_directory=False, read_only=True)
 
     def set_up(self, uid: str, volume: str, source: Image, gathered: SetUpInputs) -> str:
-        """Return "": the volume has no path on the node."""
+        """Return "", because the volume has no path on the node."""
         self._directories.make(uid)
         return ""
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """Do nothing."""
+        """Do nothing, because the runtime unmounts the image."""
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return nothing: it is not on disk."""
+        """Return nothing, because image volumes have no directory."""
         return []

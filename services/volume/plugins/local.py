@@ -1,4 +1,4 @@
-"""local: a directory or block device of the node as a PersistentVolume (volumes.md 13.4).
+"""Sets up local volumes: a directory or block device of the node as a PersistentVolume (volumes.md 13.4).
 
 A device is formatted only while it is empty, mounted once below `plugins/` and bound into each pod. Clean-up unmounts
 and removes empty directories: it never removes a file.
@@ -23,11 +23,12 @@ from services.volume.adapters.volume_usage import usage_of_device, usage_of_file
 from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import changes_group_always, fs_group, text
+from services.volume.core.pod_fields import changes_group_always, fs_group
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import containing, references
+from shared.model.fields import text
 from shared.model.objects import Object
 from shared.pods.directory import make_directory
 
@@ -36,8 +37,8 @@ _MODE = 0o750
 
 @dataclass(frozen=True)
 class Local:
-    """`path`: of the node; `filesystem`: of a device, "" = the default; `options`: sorted mount options; `fs_group`: a
-    group ID; `always`: it is given to every file at each mount."""
+    """A directory or block device of the node. `filesystem`: of a device, "" = the default; `options`: sorted mount
+    options; `fs_group`: a group ID; `always`: every file is given to the group at each mount."""
 
     path: str
     filesystem: str = ""
@@ -49,7 +50,7 @@ class Local:
 
 
 class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], MeasuredVolumePlugin[Local]):
-    """Its volumes are PersistentVolumes only."""
+    """Sets up local volumes, which exist only as PersistentVolumes."""
 
     name = "kubernetes.io/local-volume"
     persistent = True
@@ -57,12 +58,12 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> Refused:
-        """Refuse it: the API has no such source in spec.volumes."""
+        """Refuse the volume, because the API has no such source in spec.volumes."""
         return Refused("a local volume needs a PersistentVolume")
 
     @classmethod
     def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec:
-        """See VolumePlugin."""
+        """Return the spec of a local PersistentVolume."""
         local = Local(
             path=text(source.get("path")),
             filesystem=text(source.get("fsType")),
@@ -82,7 +83,8 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         )
 
     def mount_device(self, volume_name: str, source: Local, gathered: SetUpInputs) -> str:
-        """Return the directory itself, the mount of the device, or for a block volume the device. Raises OSError."""
+        """Mount the device of the volume, and return its mount. Return the directory or device itself where the volume
+        is a directory or a block volume. Raises OSError."""
         if ".." in source.path.split("/") or not source.path.startswith("/"):
             raise OSError(errno.EINVAL, f"invalid path `{source.path}`: must be absolute and must not contain '..'")
         if is_block_device(source.path):
@@ -110,7 +112,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         return str(target)
 
     def unmount_device(self, volume_name: str) -> None:
-        """See DeviceMountableVolumePlugin."""
+        """Unmount the device, unless it is still mounted elsewhere or mapped for a pod. Raises OSError."""
         target = self._mount(volume_name)
         if os.path.lexists(target):
             if others := references(mount_table(), str(target)):
@@ -121,7 +123,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         remove_map(self._map(volume_name))
 
     def reconstruct_devices(self) -> list[FoundDevice]:
-        """Return one for each mount point and for each global map directory."""
+        """Return a device for each mount point and for each global map directory."""
         names = set[str]()
         for folder in (self._mount("any").parent, self._map("any").parent):
             if folder.is_dir():
@@ -129,7 +131,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         return [FoundDevice(self.name, name) for name in sorted(names)]
 
     def set_up(self, uid: str, volume: str, source: Local, gathered: SetUpInputs) -> str:
-        """See VolumePlugin."""
+        """Bind the volume into the pod's directory, give it to the pod's fsGroup, and return its path."""
         self._directories.make(uid)
         path, device = self._directories.volume(uid, self.name, volume), Path(gathered.device_path)
         if device == self._mount(volume) and not is_mount_point(device):
@@ -152,14 +154,14 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
             self.report(PluginEvent("AlreadyMountedVolume", text, uid=uid))
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """See VolumePlugin."""
+        """Unmount the volume from the pod's directory, and remove the directory."""
         path = self._directories.volume(uid, self.name, volume)
         if os.path.lexists(path):
             _unmount(path)
             path.rmdir()
 
     def map_block(self, uid: str, volume: str, source: Local, gathered: SetUpInputs) -> str:
-        """See BlockVolumePlugin."""
+        """Map the device for the pod, and return the path of the pod's link to it."""
         self._directories.make(uid)
         link = self._directories.block_link(uid, self.name, volume)
         map_device(gathered.device_path, self._map(volume), uid, link)
@@ -167,33 +169,32 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local], Measu
         return str(link)
 
     def unmap_block(self, uid: str, volume: str) -> None:
-        """See BlockVolumePlugin."""
+        """Unmap the device from the pod."""
         link = self._directories.block_link(uid, self.name, volume)
         unmap_device(self._map(volume), uid)
         remove_link(link)
 
     def expand(self, uid: str, volume: str, source: Local, capacity: int, gathered: SetUpInputs) -> None:
-        """Make the file system of a device as large as the device; a directory has no size of its own."""
+        """Make the file system of a device as large as the device. A directory has no size of its own."""
         mount = containing(mount_table(), str(self._mount(volume)))
         if mount is not None and mount.path == str(self._mount(volume)):
             grow(mount.source, self._mount(volume), mount.filesystem)
 
     def usage(self, uid: str, volume: str, source: Local) -> VolumeReading:
-        """See MeasuredVolumePlugin."""
+        """Return how full the file system is, or how large the block device is."""
         if source.block:
-            return VolumeReading(
-                usage_of_device(self._directories.block_link(uid, self.name, volume), self._clock.wall())
-            )
+            link = self._directories.block_link(uid, self.name, volume)
+            return VolumeReading(usage_of_device(link, self._clock.wall()))
         return VolumeReading(usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall()))
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return one for each directory and for each link to a block device."""
+        """Return a volume for each directory and for each link to a block device."""
         links = self._directories.block_links_of(uid, self.name)
         names = {*self._directories.volumes_of(uid, self.name), *links}
         return [FoundVolume(name, self.name, unique_name=f"{self.name}/{name}") for name in sorted(names)]
 
     def _is_first(self, path: Path) -> bool:
-        """Whether no other pod has the same directory mounted."""
+        """Return whether no other pod has the same directory mounted."""
         pods = f"{self._directories.pods}/"
         return not any(other.startswith(pods) for other in references(mount_table(), str(path)))
 

@@ -1,9 +1,9 @@
-"""nfs: an export of a server, inline in the pod or as a PersistentVolume (volumes.md 13.3).
+"""Mounts nfs volumes: an export of a server, inline in the pod or as a PersistentVolume (volumes.md 13.3).
 
-Calls on it hang while the server is away, so they count for the server, and unmounts are done by a program that can be
-given up. Such a program may go on after the process that began it: until it has ended the volume is not mounted, and
-while a program mounts it, its directory stays. Clean-up unmounts and removes an empty directory: it never removes a
-file.
+Calls on it hang while the server does not respond, so they count for the server, and unmounts are done by a program
+that can be killed. Such a program may continue after the process that began it: until it has ended, the volume is not
+mounted, and while a program mounts it, its directory stays. Clean-up unmounts and removes an empty directory: it never
+removes a file.
 """
 
 import errno
@@ -18,29 +18,29 @@ from services.volume.adapters.volume_usage import usage_of_filesystem
 from services.volume.core.outcome import FoundVolume, VolumeReading
 from services.volume.core.payload import SetUpInputs
 from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import MeasuredVolumePlugin
 from shared.files.tree_removal import RemovalProgress
+from shared.model.fields import text
 from shared.model.objects import Object
 from shared.pods.directory import make_directory
 
-_CORRUPTED = frozenset({
-    errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.EACCES, errno.EHOSTDOWN, errno.EWOULDBLOCK, errno.ENODEV,
-})  # fmt: skip
-UNMOUNT_SECONDS = 60.0  # then the unmount is forced
+_CORRUPTED = frozenset(
+    {errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.EACCES, errno.EHOSTDOWN, errno.EWOULDBLOCK, errno.ENODEV}
+)
+UNMOUNT_SECONDS = 60.0  # after which the unmount is forced
 
 
 @dataclass(frozen=True)
 class Nfs:
-    """`export`: `<server>:<path>`; `options`: sorted mount options."""
+    """An export of an nfs server. `export`: `<server>:<path>`; `options`: sorted mount options."""
 
     export: str
     options: tuple[str, ...] = field(default=(), compare=False)
 
 
 class NfsPlugin(MeasuredVolumePlugin[Nfs]):
-    """The pod's own mount: pods that have the same export do not share one."""
+    """Mounts nfs volumes. Each pod has a mount of its own, also where pods use the same export."""
 
     name = "kubernetes.io/nfs"
     persistent = True
@@ -48,12 +48,12 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
 
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
-        """See VolumePlugin."""
+        """Return the spec of an inline nfs volume."""
         return cls._spec(source, (), read_only=source.get("readOnly") is True)
 
     @classmethod
     def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec | Refused:
-        """See VolumePlugin."""
+        """Return the spec of an nfs PersistentVolume; a block volume is refused."""
         if persistent.block:
             return Refused("block volumes of this type are not supported", "MapVolume.SetUpDevice")
         read_only = persistent.read_only or source.get("readOnly") is True
@@ -79,7 +79,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
         )
 
     def set_up(self, uid: str, volume: str, source: Nfs, gathered: SetUpInputs) -> str:
-        """See VolumePlugin. A mount whose server has forgotten it is mounted again."""
+        """Mount the export, and return its path. A mount whose server has forgotten it is mounted again."""
         self._directories.make(uid)
         path = self._directories.volume(uid, self.name, volume)
         _require_ended(path, "mount", "umount")
@@ -99,7 +99,7 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
         return str(path)
 
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """See VolumePlugin."""
+        """Unmount the export, and remove its directory."""
         path = self._directories.volume(uid, self.name, volume)
         while is_mount_point(path):
             _unmount(path)
@@ -108,23 +108,23 @@ class NfsPlugin(MeasuredVolumePlugin[Nfs]):
             path.rmdir()
 
     def usage(self, uid: str, volume: str, source: Nfs) -> VolumeReading:
-        """See MeasuredVolumePlugin."""
+        """Return how full the export is."""
         return VolumeReading(usage_of_filesystem(self._directories.volume(uid, self.name, volume), self._clock.wall()))
 
     def reconstruct(self, uid: str) -> list[FoundVolume]:
-        """Return one for each directory."""
+        """Return a volume for each directory."""
         return [FoundVolume(name, self.name) for name in self._directories.volumes_of(uid, self.name)]
 
 
 def _require_ended(path: Path, *programs: str) -> None:
-    """Raise OSError where such a program works on the path."""
+    """Raise OSError while one of these programs works on the path."""
     for program in programs:
         if running_on(path, program):
             raise OSError(errno.EBUSY, f"an earlier {program} of {path} has not ended")
 
 
 def _unmount(path: Path) -> None:
-    """Unmount by the program umount, by force where the server does not answer. Raises OSError."""
+    """Run the program umount, and force the unmount where the server does not answer. Raises OSError."""
     try:
         done = run("umount", str(path), seconds=UNMOUNT_SECONDS)
     except TimeoutError:

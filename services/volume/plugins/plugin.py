@@ -1,8 +1,8 @@
-"""The protocol of a volume plugin: what a type of volume asks for, and how it is set up, torn down and found again.
+"""Defines the volume plugin: what a type of volume requests, and how it is set up, torn down and found again.
 
-The deciding half is `read`, a class method without I/O, clock or randomness. The acting half
-blocks and runs in a thread. It may be killed at any line: every method finds its own work done when it is called again,
-and what a teardown needs is on disk or in the mount table, never only in memory.
+The deciding half is `read`, a class method without I/O, clock or randomness. The acting half blocks and runs in a
+thread. It may be killed at any line: a method that is called again finds the work of its first call done, and what a
+teardown needs is on disk or in the mount table, never only in memory.
 """
 
 from abc import ABC, abstractmethod
@@ -35,21 +35,20 @@ class VolumePlugin(ABC, Generic[Source]):
     mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
     def __init__(self, directories: PodDirectories, clock: Clock, drivers: CsiDrivers = NO_DRIVERS) -> None:
-        """`report` is called in the thread of a call."""
         self._directories, self._clock, self._drivers = directories, clock, drivers
-        self.report: Callable[[PluginEvent], None] = lambda _: None
+        self.report: Callable[[PluginEvent], None] = lambda _: None  # called in the thread of a call
 
     @classmethod
     @abstractmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
-        """Return what the volume of this name asks for. `source`: the value of the plugin's field in spec.volumes, of
-        any shape inside. Never raises for what a pod holds."""
+        """Return what the volume of this name requests. `source`: the value of the plugin's field in spec.volumes, of
+        any shape inside. It never raises because of the content of a pod."""
 
     @classmethod
     def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec | Refused:
-        """Return what the pod's volume with this PersistentVolume asks for. `source`: the value of the plugin's field
-        in its spec, of any shape inside. Never raises for what the objects hold. The registry adds what all plugins
-        have in common: key, capacity, who may use it."""
+        """Return what the pod's volume with this PersistentVolume requests. `source`: the value of the plugin's field
+        in its spec, of any shape inside. It never raises because of the content of the objects. The registry adds what
+        all plugins have in common: key, capacity and who may use it."""
         return Refused("this type of PersistentVolume is not supported")
 
     @abstractmethod
@@ -60,19 +59,20 @@ class VolumePlugin(ABC, Generic[Source]):
     def begin_set_up(
         self, uid: str, volume: str, source: Source, gathered: SetUpInputs
     ) -> tuple[str, Callable[[], None] | None]:
-        """Do as `set_up`, but for what takes as long as there are files and calls no driver: it is returned, to be
-        called afterwards, and raises OSError; None = there is none."""
+        """Set the volume up as `set_up` does, but leave out the part that takes as long as there are files and calls no
+        driver. Return the path and that part, which is to be called afterwards and raises OSError; None = there is
+        none."""
         return self.set_up(uid, volume, source, gathered), None
 
     def takes_labels(self, path: str) -> bool:
         """Return whether the files of the volume, which is mounted at the path, can have SELinux labels of their own.
-        Asked where VolumeSpec.selinux_relabel is set."""
+        It is called where VolumeSpec.selinux_relabel is set."""
         return True
 
     @abstractmethod
     def tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """Take away what this plugin has of the volume; nothing is no error. `removed` counts the entries. Raises
-        RemovalPausedError."""
+        """Unmount and remove what this plugin has of the volume, if it has anything. `removed` counts the entries.
+        Raises RemovalPausedError."""
 
     @abstractmethod
     def reconstruct(self, uid: str) -> list[FoundVolume]:
@@ -80,7 +80,7 @@ class VolumePlugin(ABC, Generic[Source]):
 
 
 class MeasuredVolumePlugin(VolumePlugin[Source]):
-    """A type of volume that its plugin measures; pleg measures the directories of all others."""
+    """A type of volume whose usage its plugin measures; pleg measures the directories of all others."""
 
     @abstractmethod
     def usage(self, uid: str, volume: str, source: Source) -> VolumeReading | None:
@@ -97,7 +97,7 @@ class DeviceMountableVolumePlugin(VolumePlugin[Source]):
 
     @abstractmethod
     def unmount_device(self, volume_name: str) -> None:
-        """Unmount the device, on which no pod's volume is mounted any more; nothing is no error."""
+        """Unmount the device, if it is mounted. No pod's volume is mounted on it any more."""
 
     @abstractmethod
     def reconstruct_devices(self) -> list[FoundDevice]:
@@ -113,14 +113,15 @@ class BlockVolumePlugin(DeviceMountableVolumePlugin[Source]):
         """Make the device available to the pod; return the absolute path of the device."""
 
     def report_mapped(self, uid: str, volume: str, global_map: Path, link: Path) -> None:
-        """Report that the pod has the device: its directories of all pods and of this pod (volumes.md 5.4)."""
+        """Report two events that the pod has the device, with the directory of all pods and that of this pod
+        (volumes.md 5.4)."""
         for what, path in (("globalMapPath", global_map), ("volumeMapPath", link.parent)):
             text = f'MapVolume.MapPodDevice succeeded for volume "{volume}" {what} "{path}"'
             self.report(PluginEvent("SuccessfulMountVolume", text, uid=uid, is_warning=False))
 
     @abstractmethod
     def unmap_block(self, uid: str, volume: str) -> None:
-        """Take the device from the pod; nothing is no error."""
+        """Unmap the device from the pod, if it is mapped."""
 
 
 class ExpandableVolumePlugin(VolumePlugin[Source]):
@@ -128,6 +129,6 @@ class ExpandableVolumePlugin(VolumePlugin[Source]):
 
     @abstractmethod
     def expand(self, uid: str, volume: str, source: Source, capacity: int, gathered: SetUpInputs) -> None:
-        """Make the mounted volume `capacity` bytes large; one that is as large is no error. `gathered`: the objects of
-        `VolumeSpec.expansion_objects`. Raises ExpansionError, and ContentError where objects are missing; another
+        """Expand the mounted volume to `capacity` bytes, if it is smaller. `gathered`: the objects of
+        `VolumeSpec.expansion_objects`. Raises ExpansionError, and ContentError where objects are missing; any other
         OSError is a failure without effect."""

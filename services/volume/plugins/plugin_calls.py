@@ -35,7 +35,7 @@ from shared.time.clock import Clock
 
 
 class PluginCalls:
-    """All that volume does to the disk and to mounts. Methods raise OSError."""
+    """Performs what volume does to the disk and to mounts. Methods raise OSError."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class PluginCalls:
             plugin.name: plugin(directories, clock, drivers) for plugin in plugins.values()
         }
         items = self._plugins.items()
-        self._devices = {name: each for name, each in items if isinstance(each, DeviceMountableVolumePlugin)}
-        self._blocks = {name: each for name, each in items if isinstance(each, BlockVolumePlugin)}
-        self._expandable = {name: each for name, each in items if isinstance(each, ExpandableVolumePlugin)}
-        self._files = {name: each for name, each in items if isinstance(each, FilesPlugin)}
-        self._measured = {name: each for name, each in items if isinstance(each, MeasuredVolumePlugin)}
+        self._devices = {name: plugin for name, plugin in items if isinstance(plugin, DeviceMountableVolumePlugin)}
+        self._blocks = {name: plugin for name, plugin in items if isinstance(plugin, BlockVolumePlugin)}
+        self._expandable = {name: plugin for name, plugin in items if isinstance(plugin, ExpandableVolumePlugin)}
+        self._files = {name: plugin for name, plugin in items if isinstance(plugin, FilesPlugin)}
+        self._measured = {name: plugin for name, plugin in items if isinstance(plugin, MeasuredVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
     def report_to(self, report: Callable[[PluginEvent], None]) -> None:
-        """Hand what plugins report to this function, which is called in their threads."""
+        """Let plugins report their events to this function, which is called in their threads."""
         for plugin in self._plugins.values():
             plugin.report = report
 
     def perform(self, operation: Operation, gathered: SetUpInputs, removed: RemovalProgress) -> Performed:
-        """Perform it, and return what it gives; `rest` is to be called then. `removed` counts the entries of a removal.
-        Raises also ContentError where files are missing, and RemovalPausedError."""
+        """Perform the operation and return its result, whose `rest` is to be called then. `removed` counts the entries
+        of a removal. Raises also ContentError where files are missing, and RemovalPausedError."""
         match operation:
             case MakePodDirectories(uid):
                 self._directories.make(uid)
@@ -90,16 +90,16 @@ class PluginCalls:
         return Performed()
 
     def _tear_down(self, uid: str, volume: str, removed: RemovalProgress) -> None:
-        """A volume of the pod's own is torn down by each plugin that has such volumes: a pod that kept its UID may have
-        had one of another type. One with a key of its plugin is torn down by that plugin alone."""
-        of, _, name = volume.rpartition("/")
+        """Tear a volume down by the plugin that its key names. A key that names no plugin is torn down by each plugin
+        without such keys, because a pod that kept its UID may have had a volume of another type with this name."""
+        owner, _, name = volume.rpartition("/")
         self.subpaths.clean(uid, name)
         for plugin in self._plugins.values():
-            if plugin.name == of if of else not plugin.persistent:
-                plugin.tear_down(uid, name, removed)
-        for block in self._blocks.values():
-            if block.name == of if of else not block.persistent:
-                block.unmap_block(uid, name)
+            if plugin.name != owner and (owner or plugin.persistent):
+                continue
+            plugin.tear_down(uid, name, removed)
+            if isinstance(plugin, BlockVolumePlugin):
+                plugin.unmap_block(uid, name)
 
     def usage(self, uid: str, volume: str, spec: VolumeSpec) -> VolumeReading | None:
         """Return how full a mounted volume is; None = its plugin does not measure it, or that is not known. Raises also
@@ -119,7 +119,7 @@ class PluginCalls:
         """Return `pods/<uid>`. Raises OSError for a name that leads elsewhere."""
         return str(self._directories.pod(uid))
 
-    def found(self, uid: str) -> list[FoundVolume]:
+    def find_volumes(self, uid: str) -> list[FoundVolume]:
         """Return every volume of the pod that has a directory, or of which a subpath is bound, after a restart."""
         found = dict[str, FoundVolume]()
         for plugin in self._plugins.values():
@@ -132,7 +132,7 @@ class PluginCalls:
                 found[key] = replace(found.get(key, FoundVolume(name, on_disk=False, key=key)), subpaths=True)
         return list(found.values())
 
-    def found_devices(self) -> list[FoundDevice]:
+    def find_devices(self) -> list[FoundDevice]:
         """Return every device of which something is on disk or mounted, after a restart."""
         return [
             replace(device, attachable=plugin.attachable)
@@ -142,7 +142,8 @@ class PluginCalls:
 
 
 def error_text(error: OSError) -> str:
-    """Return the error as Go words it: the path, then the reason in lower case; our own texts as they are."""
+    """Return the error as Go prints it: the path, then the reason in lower case. Our own texts are returned as they
+    are."""
     if error.filename is None:
         return error.strerror or str(error)
     return f"{error.filename}: {(error.strerror or '').lower()}"

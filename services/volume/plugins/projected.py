@@ -1,19 +1,20 @@
-"""projected: Secrets, ConfigMaps, fields of the pod, tokens, trust anchors and certificates (volumes.md 9.4)."""
+"""Sets up projected volumes: Secrets, ConfigMaps, fields of the pod, tokens, trust anchors and certificates (volumes.md
+9.4)."""
 
 from services.volume.core.files_source import Part, PartReader, RefusedPart
-from services.volume.core.pod_fields import dictionaries
 from services.volume.plugins.files import FilesPlugin
+from shared.model.fields import dictionaries
 from shared.model.objects import Object
 
 
 class ProjectedPlugin(FilesPlugin):
-    """The projections of service account tokens are among its sources."""
+    """Sets up projected volumes, which show several sources as one directory."""
 
     name = "kubernetes.io/projected"
 
     @classmethod
     def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
-        """Return one part for each source; one of a type that is not supported is an error of set-up."""
+        """Return one part for each source. A source of an unsupported type is an error of set-up."""
         listed = dictionaries(source.get("sources"))
         return tuple(_part(reader, volume, index, part) for index, part in enumerate(listed))
 

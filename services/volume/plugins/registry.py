@@ -1,5 +1,4 @@
-"""The one table of volume plugins: which field of an entry of spec.volumes, or of the spec of a PersistentVolume,
-belongs to which plugin.
+"""Maps each field of an entry of spec.volumes, or of the spec of a PersistentVolume, to its volume plugin.
 
 A new type of volume is one file beside this one and one row here.
 """
@@ -39,12 +38,12 @@ PLUGINS: Plugins = {
     "projected": ProjectedPlugin,
     "csi": CsiPlugin,
 }
-_DEFAULT = "emptyDir"  # of a volume without any source, as in the API
+_DEFAULT = "emptyDir"  # the type of a volume without any source, as in the API
 
 
 def volume_spec(pod: Object, name: str, node: Node, plugins: Plugins = PLUGINS) -> VolumeSpec | Refused:
-    """Return what the pod's volume of this name, which has no claim, asks for, or why it can never be mounted. Pure; of
-    a volume with several sources the first one in the table counts."""
+    """Return what the pod's volume of this name, which has no claim, requests, or why it can never be mounted. Pure. Of
+    a volume with several sources, the first one in the table counts."""
     volume = volume_of(pod, name)
     if volume is None:
         return Refused("the pod has no volume of that name")
@@ -69,7 +68,7 @@ def volume_of(pod: Object, name: str) -> Object | None:
 def persistent_volume_spec(
     pod: Object, persistent: PersistentVolume, node: Node, plugins: Plugins = PLUGINS
 ) -> VolumeSpec | Refused:
-    """Return what a volume of the pod with this PersistentVolume asks for, or why it cannot be mounted. Pure."""
+    """Return what a volume of the pod with this PersistentVolume requests, or why it cannot be mounted. Pure."""
     for field, plugin in plugins.items():
         source = persistent.spec.get(field)
         if not isinstance(source, dict) or plugin.read_persistent is VolumePlugin.read_persistent:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.bootstrap.core.config_source import LARGEST_CONFIG_MAP, LOAD_ERROR
+from services.bootstrap.core.config_source import LOAD_ERROR, MAX_CONFIG_MAP_BYTES
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.bootstrap.node_config_stage import (
     CONFIG_MAPS,
@@ -195,7 +195,7 @@ async def test_a_configmap_that_is_not_there_is_reported_until_it_is(make: Make)
         await stage.until("a", "a", "a", DOWNLOAD, within=TRIAL + 60)
 
 
-@pytest.mark.parametrize("size", [LARGEST_CONFIG_MAP + 1, 10 * 2**20])
+@pytest.mark.parametrize("size", [MAX_CONFIG_MAP_BYTES + 1, 10 * 2**20])
 def test_a_configmap_that_is_too_large_is_not_saved(make: Make, size: int) -> None:
     @on_virtual_time
     async def run() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages.services import SERVICES
-from services.cli.agent.support_bundle import MOST_BYTES
+from services.cli.agent.support_bundle import MAX_ARCHIVE_BYTES
 from shared.config.effective import CredentialProvider
 from shared.config.excerpt import CONFIG_NAME
 from shared.config.loader import encode_effective, load_effective
@@ -107,7 +107,7 @@ def test_it_is_at_most_as_large_as_promised(stage: Stage, tmp_path: Path) -> Non
         (stage.log_dir / name).write_text("\n".join(lines))
     answer = stage.command("support-bundle", "--file", str(tmp_path / "bundle.tar.gz"))
     assert answer.returncode == 0, answer.stderr
-    assert (tmp_path / "bundle.tar.gz").stat().st_size <= MOST_BYTES
+    assert (tmp_path / "bundle.tar.gz").stat().st_size <= MAX_ARCHIVE_BYTES
     assert "left out, the bundle is full" in contents(tmp_path / "bundle.tar.gz")["problems.txt"]
 
 

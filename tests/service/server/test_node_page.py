@@ -249,7 +249,7 @@ async def test_a_page_that_does_not_read_is_dropped_and_delays_no_other(
 async def test_a_page_that_does_not_read_is_dropped_at_the_end_of_its_stream(
     server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_page, "LONGEST", 1.0)
+    monkeypatch.setattr(node_page, "MAX_STREAM_SECONDS", 1.0)
     monkeypatch.setattr(node_page, "SLOWEST", 2.0)  # the stream ends while an event waits
     with unread_page(server, node):
         await until_pages(server.running.service, 1)
@@ -294,7 +294,7 @@ async def test_an_event_without_a_change_shows_that_the_connection_works(
 async def test_a_stream_ends_after_a_while_so_that_the_right_is_reviewed_again(
     server: MainListener, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    monkeypatch.setattr(node_page, "LONGEST", 0.5)
+    monkeypatch.setattr(node_page, "MAX_STREAM_SECONDS", 0.5)
     events = await opened()
     async with asyncio.timeout(WAIT_SECONDS):
         content = await events.response.content.read()

@@ -37,7 +37,7 @@ async def ask(node: ClusterNode, name: str) -> FoundObject:
 
 @pytest.fixture(autouse=True)
 def ten_watches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 10)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 10)
 
 
 @on_virtual_time
@@ -54,7 +54,7 @@ async def test_who_waits_for_a_read_gets_its_answer_when_a_watch_becomes_free(tm
 
 @on_virtual_time
 async def test_without_http2_fewer_objects_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_WITHOUT_HTTP2", 4)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES_WITHOUT_HTTP2", 4)
     async with cluster_node(tmp_path) as node:
         node.api.speaks_http2 = False
         for name in NAMES[:11]:

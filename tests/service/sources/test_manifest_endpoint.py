@@ -21,9 +21,9 @@ from services.cli.pods.manifests import apply_manifests, delete_manifests, list_
 from services.frame.launch import Context
 from services.sources.adapters import manifest_socket
 from services.sources.controllers import manifest_endpoint
-from services.sources.core.submitted import LARGEST, MOST_FILES
+from services.sources.core.submitted import MAX_FILES
 from services.sources.service import build
-from shared.agent.manifests_api import DIRECTORY, PATH, SOCKET
+from shared.agent.manifests_api import DIRECTORY, MAX_SUBMISSION_BYTES, PATH, SOCKET
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
@@ -234,7 +234,7 @@ BAD = {
     "a key twice": (config_map("c", {"a": "1"}, binaryData={"a": ""}), 422, "duplicate of key present in data"),
     "no base64": ({**secret("s", {}), "data": {"a": "hunter2!"}}, 422, "data['a']: is not base64"),
     "too much data": (config_map("c", {"a": "x" * (1 << 20), "b": "x"}), 422, "may not be more than 1048576 bytes"),
-    "too large": (b" " * (LARGEST + 1), 413, "larger than the"),
+    "too large": (b" " * (MAX_SUBMISSION_BYTES + 1), 413, "larger than the"),
     "10 MiB": (b"#" * (10 << 20), 413, "larger than the"),
 }  # fmt: skip
 
@@ -273,8 +273,8 @@ async def test_a_thousand_submissions_are_taken_up_to_the_limit(node: Node) -> N
         for number in range(0, 1000, 50):
             answers = await asyncio.gather(*(node.apply(config_map(f"c{number + n}", {})) for n in range(50)))
             codes += [code for code, _ in answers]
-        assert (codes.count(201), codes.count(403)) == (MOST_FILES, 1000 - MOST_FILES)
-        await node.changed.until(lambda state: len(state) == MOST_FILES)
+        assert (codes.count(201), codes.count(403)) == (MAX_FILES, 1000 - MAX_FILES)
+        await node.changed.until(lambda state: len(state) == MAX_FILES)
         assert (await node.apply(config_map("c0", {"a": "1"})))[0] == 200, "a change of what is there is taken"
 
 
@@ -392,5 +392,5 @@ async def test_the_command_sends_what_is_good_beside_what_is_bad(node: Node, tmp
         assert await asyncio.to_thread(apply_manifests, run_dir, [str(file)], "team", out.append, err.append) == 1
         assert out == ["configmap/c created"]
         assert err[0].startswith("configmap/..: metadata.name: a lowercase RFC 1123 subdomain")
-        assert err[1:] == [f"configmap/large: larger than the {LARGEST} bytes an object may have"]
+        assert err[1:] == [f"configmap/large: larger than the {MAX_SUBMISSION_BYTES} bytes an object may have"]
         assert [item["metadata"]["namespace"] for item in (await node.send("GET", ""))[1]["items"]] == ["team"]

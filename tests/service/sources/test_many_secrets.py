@@ -10,7 +10,7 @@ from bus.interface import NoAnswerError
 from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from services.sources.controllers import bounded_objects, referenced_objects
 from shared.kube import paths
-from shared.kube.interface import LONGEST_RETRY_AFTER
+from shared.kube.interface import MAX_RETRY_AFTER_SECONDS
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node
 from tests.service.sources.packets import LimitedClient
@@ -72,7 +72,7 @@ async def test_1500_secrets_in_110_pods_are_mounted_in_95_seconds_and_kept_in_st
         await asyncio.gather(*mounting)
         watched = next(name for name in NAMES if not node.asked("GET", f"/secrets/{name}"))
         unwatched = [name for name in NAMES if node.asked("GET", f"/secrets/{name}")]
-        assert len(unwatched) == len(NAMES) - bounded_objects.WATCHED_AT_MOST
+        assert len(unwatched) == len(NAMES) - bounded_objects.MAX_WATCHES
         newest = {name: put_secret(node, name) for name in (watched, unwatched[0], unwatched[700], unwatched[-1])}
         await node.until(lambda: version_of(node, watched) == newest[watched], within=2.0)
         await node.until(lambda: all(version_of(node, name) == newest[name] for name in newest), within=90.0)
@@ -89,7 +89,7 @@ async def test_1500_secrets_in_110_pods_are_mounted_in_95_seconds_and_kept_in_st
 async def test_a_pod_of_very_many_absent_secrets_delays_another_by_what_is_being_read_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
         node.api.bind(showing("large", *NAMES[:400]), NODE)
         limited = LimitedClient(node.api.client(USER), node.clock, qps=20.0, burst=20)
@@ -108,7 +108,7 @@ async def test_a_pod_of_very_many_absent_secrets_delays_another_by_what_is_being
 
 @on_virtual_time
 async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
         for name in NAMES[:200]:
             put_secret(node, name)
@@ -132,8 +132,8 @@ async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, mon
 async def test_of_a_pod_that_names_too_many_secrets_no_more_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
-    monkeypatch.setattr(referenced_objects, "MOST_REFERENCES", 5)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
+    monkeypatch.setattr(referenced_objects, "MAX_REFERENCES", 5)
     async with cluster_node(tmp_path) as node:
         node.api.bind(showing("web", *NAMES[:20]), NODE)
         await node.start()
@@ -144,7 +144,7 @@ async def test_of_a_pod_that_names_too_many_secrets_no_more_are_read(
 
 @on_virtual_time
 async def test_a_change_of_a_pods_status_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
         put_secret(node, "s")
         node.api.bind(showing("web", "s"), NODE)
@@ -161,7 +161,7 @@ async def test_a_change_of_a_pods_status_reads_nothing_again(tmp_path: Path, mon
 
 @on_virtual_time
 async def test_a_pod_that_comes_reads_what_is_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
         put_secret(node, "s")
         node.api.bind(showing("web", "s"), NODE)
@@ -182,7 +182,7 @@ async def test_a_pod_that_comes_reads_what_is_newest(tmp_path: Path, monkeypatch
 async def test_immutable_objects_take_no_watch_and_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 2)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 2)
     async with cluster_node(tmp_path) as node:
         for name in ("i0", "i1", "i2", "i3"):
             node.api.put(f"{SECRETS}/{name}", {"data": {}, "immutable": True})
@@ -203,7 +203,7 @@ async def test_immutable_objects_take_no_watch_and_are_not_read_again(
 
 @on_virtual_time
 async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
 
     async with cluster_node(tmp_path) as node:
         for name in NAMES[:100]:
@@ -229,7 +229,7 @@ async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, mon
 async def test_one_refusal_of_one_secret_stops_the_reads_for_two_minutes_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path) as node:
         for name in NAMES[:3]:
             put_secret(node, name)
@@ -239,7 +239,7 @@ async def test_one_refusal_of_one_secret_stops_the_reads_for_two_minutes_at_most
         node.api.refuse(1, 429, retry_after=999999.0)
         await node.ask("Secret", "s0", fresh=True)
         newest = put_secret(node, "s1")
-        await node.until(lambda: version_of(node, "s1") == newest, within=LONGEST_RETRY_AFTER + 31.0)
+        await node.until(lambda: version_of(node, "s1") == newest, within=MAX_RETRY_AFTER_SECONDS + 31.0)
 
 
 def _pod(node: ClusterNode) -> Any:
@@ -251,7 +251,7 @@ def _pod(node: ClusterNode) -> Any:
 async def test_after_etcd_was_restored_what_is_not_watched_is_what_the_store_has_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 0)
     async with cluster_node(tmp_path, change_detection_strategy=strategy) as node:
         put_secret(node, "s")
         node.api.put(f"{SECRETS}/fixed", {"data": {"k": "old"}, "immutable": True})

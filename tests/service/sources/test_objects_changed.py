@@ -18,7 +18,7 @@ from tests.service.sources.shown_secrets import USER, put_secret, showing, versi
 async def test_what_is_too_much_to_watch_is_read_again_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 3)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 3)
     async with cluster_node(tmp_path) as node:
         for number in range(5):
             put_secret(node, f"s{number}")
@@ -41,7 +41,7 @@ async def test_what_is_too_much_to_watch_is_read_again_now_and_then(
 
 @on_virtual_time
 async def test_a_watch_that_becomes_free_goes_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 1)
+    monkeypatch.setattr(bounded_objects, "MAX_WATCHES", 1)
     async with cluster_node(tmp_path) as node:
         for number in range(3):
             put_secret(node, f"s{number}")

@@ -21,7 +21,7 @@ from services.sources.service import build
 from shared.config.effective import EffectiveConfig
 from shared.files.checkpoint import Checkpoint
 from shared.model import objects
-from shared.podspec.static_pod import LARGEST_POD
+from shared.podspec.static_pod import MAX_POD_BYTES
 from tests.fakes.followed import FollowedStream
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.running_service import running_service
@@ -165,7 +165,7 @@ BAD = {
     "items of another type": answer(b'{"apiVersion": "v1", "kind": "PodList", "items": {}}'),
     "one bad pod among good ones": answer(pod_list(pod("x"), pod("UPPER"))),
     "a pod that no message can have": answer(
-        pod_list({**pod("x"), "spec": {"containers": [{"name": "a", "image": "b", "args": ["x" * LARGEST_POD]}]}})
+        pod_list({**pod("x"), "spec": {"containers": [{"name": "a", "image": "b", "args": ["x" * MAX_POD_BYTES]}]}})
     ),
     "a hundred thousand mistakes": answer(
         pod_list({**pod("x"), "spec": {"containers": [{"name": "a", "image": "b", "env": [{"name": "="}] * 100_000}]}})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bus.messages.event import KEPT, KubeEvent
-from services.status.core.event_queue import LIMIT
+from services.status.core.event_queue import MAX_EVENTS
 from shared.kube import paths
 from tests.fakes.api_resources import target_of
 from tests.fakes.virtual_time import on_virtual_time
@@ -271,7 +271,7 @@ async def test_an_hour_without_an_api_server_takes_bounded_room(
         stage.api.up()
         await stage.pass_time(60)
         # One is given up every minute and a half, and leaves room for a new one.
-        assert LIMIT - 1 <= stage.total <= LIMIT
+        assert MAX_EVENTS - 1 <= stage.total <= MAX_EVENTS
         assert len([line for line in caplog.messages if "more events wait" in line]) == 1
         assert len([line for line in caplog.messages if "events wait until" in line]) == 1
         assert any("events were dropped while" in line for line in caplog.messages)

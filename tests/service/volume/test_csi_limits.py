@@ -85,7 +85,7 @@ async def test_a_pod_waits_for_a_volume_that_is_not_attached_for_another_reason(
 async def test_the_count_is_read_again_each_period_that_the_driver_has(
     cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csi_volume, "LEAST_PERIOD", 1)
+    monkeypatch.setattr(csi_volume, "MIN_PERIOD_SECONDS", 1)
     cluster.csi_driver(attachRequired=False, nodeAllocatableUpdatePeriodSeconds=1)
     async with cluster.volume():
         await until_count(cluster, 3)
@@ -97,7 +97,7 @@ async def test_the_count_is_read_again_each_period_that_the_driver_has(
 
 
 async def test_a_period_that_is_added_later_counts(cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csi_volume, "LEAST_PERIOD", 1)
+    monkeypatch.setattr(csi_volume, "MIN_PERIOD_SECONDS", 1)
     async with cluster.volume():
         await until_count(cluster, 3)
         cluster.driver.node = info(4)

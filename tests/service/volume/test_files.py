@@ -270,7 +270,7 @@ async def test_the_periodic_refresh_finds_a_change_without_an_event(
 async def test_a_token_is_renewed_before_it_expires_and_kept_when_that_fails(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_cache, "LONGEST_USE", 0.05)
+    monkeypatch.setattr(token_cache, "MAX_USE_SECONDS", 0.05)
     monkeypatch.setattr(token_cache.CachedToken, "refresh_at", lambda self, jitter: self.received + 0.05)
     monkeypatch.setattr(cluster_content, "TRY_AGAIN", 0.05)
     cluster.admit("u", "access")

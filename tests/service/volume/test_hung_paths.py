@@ -34,7 +34,7 @@ class DeadServer:
 
     def __init__(self) -> None:
         self.answers, self.under_way, self.most = threading.Event(), 0, 0
-        self._check, self._opened, self._lock = host_path.check_host_path, subpaths._opened, threading.Lock()
+        self._check, self._opened, self._lock = host_path.check_host_path, subpaths._open_subpath, threading.Lock()
 
     def check(self, source: HostPath) -> str:
         if not source.type or not source.path.startswith("/dead"):
@@ -63,7 +63,7 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
     dead = DeadServer()
     monkeypatch.setattr(operation_executor, "HOST_PATH_TIMEOUT", 0.05)
     monkeypatch.setattr(host_path, "check_host_path", dead.check)
-    monkeypatch.setattr(subpaths, "_opened", dead.opened)
+    monkeypatch.setattr(subpaths, "_open_subpath", dead.opened)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
     monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
     yield dead

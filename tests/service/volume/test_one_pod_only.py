@@ -311,7 +311,7 @@ async def test_a_volume_that_cannot_be_understood_is_refused_and_the_rest_is_mou
 async def test_a_directory_that_cannot_be_read_at_the_start_keeps_no_other_pod_waiting(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = PluginCalls.found
+    found = PluginCalls.find_volumes
 
     def unreadable(calls: PluginCalls, uid: str) -> object:
         if uid == "bad":
@@ -320,7 +320,7 @@ async def test_a_directory_that_cannot_be_read_at_the_start_keeps_no_other_pod_w
 
     for uid in ("bad", "good"):
         node.empty_dir(uid, "cache").mkdir(parents=True)
-    monkeypatch.setattr(PluginCalls, "found", unreadable)
+    monkeypatch.setattr(PluginCalls, "find_volumes", unreadable)
     caplog.set_level(logging.ERROR)
     async with node.volume():
         await node.mounted.until_complete()

@@ -249,7 +249,7 @@ async def test_hung_sockets_and_answers_that_are_too_long_delay_no_other_plugin(
 async def test_more_sockets_than_any_node_has_are_a_trouble_and_do_no_harm(
     plugins: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.volume.adapters.plugin_sockets.MOST_SOCKETS", 3)
+    monkeypatch.setattr("services.volume.adapters.plugin_sockets.MAX_SOCKETS", 3)
     driver = plugins.driver("a.csi.k8s.io")
     driver.start()
     with contextlib.ExitStack() as open_sockets:

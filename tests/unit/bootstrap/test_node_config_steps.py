@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.bootstrap.core.config_source import SourceReference
 from services.bootstrap.core.node_config import (
-    MOST_STARTS,
+    MAX_TRIAL_STARTS,
     TRIAL_SECONDS,
     Checkpoints,
     Clear,
@@ -35,7 +35,7 @@ def source(name: str, version: str = "1") -> ConfigSource:
 
 A, A2, B = source("a"), source("a", "2"), source("b")
 TO_A, TO_B = SourceReference("ns", "a", "kubelet"), SourceReference("ns", "b", "kubelet")
-CRASHES = tuple(float(1001 + second) for second in range(MOST_STARTS + 1))
+CRASHES = tuple(float(1001 + second) for second in range(MAX_TRIAL_STARTS + 1))
 NONE, ON_A, GOOD_A = Checkpoints(), Checkpoints(assigned=A), Checkpoints(assigned=A, last_known_good=A)
 A_AFTER_B = Checkpoints(assigned=A, last_known_good=B)
 REJECTED = replace(A_AFTER_B, rejection=Rejection(A, "why"))
@@ -103,7 +103,7 @@ def test_the_next_step(given: Checkpoints, more: dict[str, Any], expected: Step)
 
 def test_a_service_that_crashes_on_trial_has_the_configuration_rejected() -> None:
     found = step(A_AFTER_B, IN_A, starts={"server": (1001.0,), "pleg": CRASHES}, retry_at=2000.0)
-    error = f"failed to run config: pleg crashed {MOST_STARTS} times, see Kubelet log for details"
+    error = f"failed to run config: pleg crashed {MAX_TRIAL_STARTS} times, see Kubelet log for details"
     assert found == Reject(Rejection(A, error))
 
 

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from services.cli.command import LONGEST, SECTIONS, main
+from services.cli.command import MAX_SUMMARY_CHARACTERS, SECTIONS, main
 
 
 def commands(group: click.Group, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -29,7 +29,7 @@ def test_the_line_of_a_command_in_a_list_is_complete_in_a_terminal_of_80_columns
     shown = CliRunner().invoke(main, [*group, "-h"], terminal_width=80).stdout
     below = {words[-1]: one for words, one in COMMANDS.items() if words[:-1] == group}
     for name, command in below.items():
-        line = command.get_short_help_str(LONGEST)
+        line = command.get_short_help_str(MAX_SUMMARY_CHARACTERS)
         assert line.endswith(".") and not line.endswith("..."), f"{name}: {line}"
         assert line in shown.partition("Options:")[2], f"{name}: its line is cut or wrapped"
 

@@ -193,7 +193,7 @@ def test_a_port_of_another_process_is_a_problem_and_one_of_a_kubelet_is_not(
 
 
 def test_a_full_disk_is_a_problem(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_LEAST_BYTES", 1 << 62)
+    monkeypatch.setattr(machine, "_MIN_FREE_BYTES", 1 << 62)
     assert len(worst(disk_findings(a_config(home)))) == 3
 
 

@@ -109,14 +109,14 @@ def test_only_the_first_document_counts(tmp_path: Path) -> None:
 
 
 def test_a_directory_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drop_ins, "_MOST_ENTRIES", 5)
+    monkeypatch.setattr(drop_ins, "_MAX_ENTRIES", 5)
     put(tmp_path, *(f"{n}/{m}" for n in range(3) for m in range(3)))
     [line] = read(tmp_path)[2]
     assert line.endswith("holds more than 5 files and directories (name the directory of the drop-ins)")
 
 
 def test_drop_ins_are_refused_when_they_are_too_much_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drop_ins, "_MOST_BYTES", 150)
+    monkeypatch.setattr(drop_ins, "_MAX_BYTES", 150)
     put(tmp_path, "a.conf", "b.conf", "c.conf")
     [line] = read(tmp_path)[2]
     assert line.startswith("--config-dir: ") and line.endswith("in all (remove some)")

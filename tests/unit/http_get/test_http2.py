@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.http_get.http2 import MAX_FRAMES, MOST_BYTES, MOST_HEADERS, Exchange, ProtocolError, StreamRefusedError
+from shared.http_get.http2 import (
+    MAX_ANSWER_BYTES,
+    MAX_FRAMES,
+    MAX_HEADER_BYTES,
+    Exchange,
+    ProtocolError,
+    StreamRefusedError,
+)
 from shared.http_get.http2_frames import error_name
 from tests.unit.http_get.frames import (
     ACK,
@@ -58,7 +65,7 @@ def test_the_request_opens_the_connection_and_its_one_stream() -> None:
     (kind, flags, stream, settings), head = frames_of(Exchange().open(REQUEST))
     assert (kind, flags, stream) == (Frame.SETTINGS, 0, 0)
     assert struct.pack(">HI", 2, 0) in settings  # no push
-    assert struct.pack(">HI", 6, MOST_HEADERS) in settings
+    assert struct.pack(">HI", 6, MAX_HEADER_BYTES) in settings
     assert head[:3] == (Frame.HEADERS, END_HEADERS | END_STREAM, 1) and fields_of(head[3]) == REQUEST
 
 
@@ -178,7 +185,7 @@ def test_a_body_beyond_the_first_window_is_given_room_up_to_the_limit() -> None:
     with pytest.raises(ProtocolError, match="too large"):
         for _ in range(2):
             exchange.receive(frame(Frame.DATA, 0, b"x" * 16000))
-    assert len(exchange.body) < MOST_BYTES
+    assert len(exchange.body) < MAX_ANSWER_BYTES
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,7 @@ def test_a_flood_of_frames_is_broken_off(unit: bytes, problem: str) -> None:
     if unit[3] == Frame.DATA:
         exchange.receive(frame(Frame.HEADERS, END_HEADERS, HEAD))
     with pytest.raises(ProtocolError, match=problem):
-        for _ in range(MOST_BYTES // len(unit) - 10):
+        for _ in range(MAX_ANSWER_BYTES // len(unit) - 10):
             exchange.receive(unit)
 
 

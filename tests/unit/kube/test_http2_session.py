@@ -71,7 +71,7 @@ def test_no_request_before_the_settings_and_no_more_than_they_permit() -> None:
     assert [*room, pair.session.has_room] == [False, True]
     pair.server.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: 100_000})
     pair.pass_on()
-    assert pair.session.permitted == http2_session.MOST_STREAMS
+    assert pair.session.permitted == http2_session.MAX_STREAMS
 
 
 def test_a_window_opens_only_as_its_reader_reads() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.podspec.exec_space import LONGEST_STRING, TooLongError
+from shared.podspec.exec_space import MAX_STRING_BYTES, TooLongError
 from shared.podspec.expansion import expand, expand_strictly
 
 ENV = {"A": "value", "B": "$(A)", "EMPTY": ""}
@@ -60,18 +60,18 @@ def test_doubled_dollars_come_out_as_they_were_meant(text: str) -> None:
 
 @pytest.mark.parametrize("part", ["$(", "$$", "$", "$(A", "$$(", "$)", "$()"])
 def test_a_long_text_costs_time_in_proportion_to_its_length(part: str) -> None:
-    text = part * (LONGEST_STRING // len(part))
+    text = part * (MAX_STRING_BYTES // len(part))
     before = process_time()
     expand(text, ENV)
     assert process_time() - before < 0.5
 
 
 def test_a_text_may_be_as_long_as_the_kernel_takes_it() -> None:
-    assert len(expand("$(X)$(X)x", {"X": "x" * (LONGEST_STRING // 2)})) == LONGEST_STRING
+    assert len(expand("$(X)$(X)x", {"X": "x" * (MAX_STRING_BYTES // 2)})) == MAX_STRING_BYTES
     with pytest.raises(TooLongError):
-        expand("$(X)$(X)xx", {"X": "x" * (LONGEST_STRING // 2)})
+        expand("$(X)$(X)xx", {"X": "x" * (MAX_STRING_BYTES // 2)})
     with pytest.raises(TooLongError):
-        expand("$(X)$(X)", {"X": "ä" * (LONGEST_STRING // 3)})
+        expand("$(X)$(X)", {"X": "ä" * (MAX_STRING_BYTES // 3)})
     with pytest.raises(TooLongError):
         expand_strictly("$(A)$(A)", ENV, longest=9)
 

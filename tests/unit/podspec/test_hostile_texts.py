@@ -28,7 +28,7 @@ from shared.host import mountinfo
 from shared.http_get.response import parse_head
 from shared.model import quantity
 from shared.podspec import expansion, field_ref, hashing, image_name, names, node_selector, ports
-from shared.podspec.exec_space import LONGEST_STRING
+from shared.podspec.exec_space import MAX_STRING_BYTES
 from shared.time.timestamps import parse_rfc3339
 from tests.unit.examples import examples
 
@@ -103,7 +103,7 @@ def _exec_probe(text: str) -> None:
 
 READERS: dict[str, Callable[[str], object]] = {
     "expand": lambda text: expansion.expand(text, {"A": text}),
-    "expand strictly": lambda text: expansion.expand_strictly(text, {"A": text}, longest=LONGEST_STRING),
+    "expand strictly": lambda text: expansion.expand_strictly(text, {"A": text}, longest=MAX_STRING_BYTES),
     "environment": _environment,
     "subpath": lambda text: wanted_subpaths({"volumeMounts": [{"name": "v", "subPathExpr": text}]}, {"A": text}),
     "exec probe": _exec_probe,

@@ -11,11 +11,11 @@ from services.podsync.core.images import docker_config, image_reference, pull_pr
 from services.sources.controllers import trust_bundles
 from services.volume.adapters import atomic_writer
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
-from services.volume.core.payload import LARGEST_PAYLOAD
+from services.volume.core.payload import MAX_PAYLOAD_BYTES
 from shared.cri import content_store
 from shared.podspec import support
-from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
-from shared.podspec.references import MOST_REFERENCES
+from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES
+from shared.podspec.references import MAX_REFERENCES
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
@@ -23,31 +23,31 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
-        ("containers of a pod, of all kinds", support.MOST_CONTAINERS),
-        ("volumes of a pod", support.MOST_VOLUMES),
-        ("Secrets and ConfigMaps that a pod names", MOST_REFERENCES),
-        ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
-        ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),
+        ("containers of a pod, of all kinds", support.MAX_CONTAINERS),
+        ("volumes of a pod", support.MAX_VOLUMES),
+        ("Secrets and ConfigMaps that a pod names", MAX_REFERENCES),
+        ("bytes of an argument, or of `NAME=value`", f"{MAX_STRING_BYTES} (the kernel's)"),
+        ("bytes of environment, command and args together", f"{MAX_SPACE_BYTES >> 20} MiB (the kernel's, with"),
         ("environment files (fileKeyRef) of a container", env_files.MAX_FILES),
         (
             "bytes of such a file; of all of a container",
             f"{env_files.MAX_FILE_BYTES >> 20} MiB; {env_files.MAX_BYTES >> 20} MiB",
         ),
         ("bytes of an expanded subPathExpr", f"{container_mounts.MAX_PATH_BYTES} (the kernel's)"),
-        ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
+        ("bytes of the commands of all exec probes of a pod", f"{MAX_SPACE_BYTES >> 20} MiB"),
         ("characters of an image", image_reference.MAX_IMAGE),
         ("pull secrets of a pod; registries of a secret", f"{MAX_SECRETS}; {docker_config.MAX_REGISTRIES}"),
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",
-            f"{LARGEST_PAYLOAD >> 20} MiB",
+            f"{MAX_PAYLOAD_BYTES >> 20} MiB",
         ),
         (
             f"replaced directories of such a volume, kept for {atomic_writer.KEPT_SECONDS:g} s; bytes of them",
-            f"{atomic_writer.MOST_KEPT}; {atomic_writer.MOST_KEPT_BYTES >> 20} MiB,",
+            f"{atomic_writer.MAX_KEPT_DIRECTORIES}; {atomic_writer.MAX_KEPT_BYTES >> 20} MiB,",
         ),
         (
             "characters of the ClusterTrustBundles of one signer, for a projection that selects by signer",
-            f"{trust_bundles.LARGEST >> 20} MiB",
+            f"{trust_bundles.MAX_BUNDLES_CHARACTERS >> 20} MiB",
         ),
         (
             "checks of hostPaths below one mount at once; of a local file system, or `/`",
@@ -59,7 +59,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         ("bytes of a manifest", f"{pull_progress.MANIFEST_BYTES >> 20} MiB"),
         ("layers of an image", pull_progress._MAX_LAYERS),
-        ("blobs of one repository", content_store._MOST_BLOBS),
+        ("blobs of one repository", content_store._MAX_BLOBS),
     ],
 )
 def test_a_row_for_pods_is_what_the_code_has(what: str, limit: object) -> None:

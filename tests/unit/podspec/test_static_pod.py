@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.model.objects import Object, annotations, name, namespace, uid
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.pod_source import MIRROR, is_critical, is_mirror, is_node_critical, is_static, seen_text, with_seen
-from shared.podspec.static_pod import LARGEST_POD, InvalidPod, static_pod
+from shared.podspec.static_pod import MAX_POD_BYTES, InvalidPod, static_pod
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 ADMISSION = {"preemptionPolicy", "priority", "serviceAccount", "serviceAccountName", "tolerations", "volumes"}
@@ -37,8 +37,8 @@ def test_many_mistakes_are_a_short_text() -> None:
 
 
 def test_a_pod_that_is_larger_than_a_message_may_be_is_refused() -> None:
-    spec = manifest()["spec"]["containers"][0] | {"args": ["x" * LARGEST_POD]}
-    with pytest.raises(InvalidPod, match=f"bytes with defaults, {LARGEST_POD} are the most"):
+    spec = manifest()["spec"]["containers"][0] | {"args": ["x" * MAX_POD_BYTES]}
+    with pytest.raises(InvalidPod, match=f"bytes with defaults, {MAX_POD_BYTES} are the most"):
         made(manifest(containers=[spec]))
 
 

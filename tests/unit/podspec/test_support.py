@@ -16,8 +16,8 @@ from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.registry import PLUGINS, volume_spec
 from shared.podspec.schema import type_errors
 from shared.podspec.support import (
-    MOST_CONTAINERS,
-    MOST_VOLUMES,
+    MAX_CONTAINERS,
+    MAX_VOLUMES,
     PERSISTENT_VOLUMES,
     TABLE,
     VOLUMES,
@@ -109,11 +109,11 @@ def test_a_projection_is_unsupported_exactly_where_it_is_refused(kind: str) -> N
         ({"os": {"name": "windows"}}, "PodOSNotSupported"),
         ({"os": {"name": "linux"}}, ""),
         (
-            {"initContainers": [{"name": f"i{n}", "image": "i"} for n in range(MOST_CONTAINERS)]},
+            {"initContainers": [{"name": f"i{n}", "image": "i"} for n in range(MAX_CONTAINERS)]},
             "PodFeatureUnsupported",
         ),
-        ({"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MOST_VOLUMES)]}, ""),
-        ({"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MOST_VOLUMES + 1)]}, "PodFeatureUnsupported"),
+        ({"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MAX_VOLUMES)]}, ""),
+        ({"volumes": [{"name": f"v{n}", "emptyDir": {}} for n in range(MAX_VOLUMES + 1)]}, "PodFeatureUnsupported"),
         ({"imagePullSecrets": [{"name": f"s{n}"} for n in range(2001)]}, "PodFeatureUnsupported"),
     ],
 )

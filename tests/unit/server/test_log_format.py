@@ -127,7 +127,7 @@ def test_an_unknown_format_is_an_error_that_quotes_nothing_of_the_file() -> None
 
 
 def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_format, "LONGEST_LINE", 100)
+    monkeypatch.setattr(log_format, "MAX_LINE_BYTES", 100)
     assert decode(LOG + T % 6 + b" stdout F " + b"x" * 1000 + b"\n" + LOG, block=64) == decode(LOG) * 2
 
 

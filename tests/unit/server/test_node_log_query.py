@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 import pytest
 
 from services.server.core.node_log_query import (
-    LONGEST_PATTERN,
-    LONGEST_SERVICE,
+    MAX_PATTERN_CHARACTERS,
+    MAX_SERVICE_CHARACTERS,
     NodeLogQuery,
     NodeLogQueryError,
     parse_node_log_query,
@@ -104,7 +104,7 @@ def test_a_bad_query_is_refused_with_the_kubelets_text(pairs: list[tuple[str, st
     assert refused(*pairs) == (status, body)
 
 
-@pytest.mark.parametrize("pattern", ["(", "(" * 4000, "x" * (LONGEST_PATTERN + 1), "a\0b", "x{99999999999}"])
+@pytest.mark.parametrize("pattern", ["(", "(" * 4000, "x" * (MAX_PATTERN_CHARACTERS + 1), "a\0b", "x{99999999999}"])
 def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
     status, body = refused(KUBELET, ("pattern", pattern))
     assert (status, body.startswith("pattern: Invalid value: ")) == (406, True)
@@ -114,7 +114,7 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
     "part", ["[\u0100-\uffff]", "(?i:[\u0100-\uffff])", "[^\u0100-\uffff]", "[à-ɏͰ-Ͽ]", "(?:[ā-ﬀ]|a)?"]
 )
 def test_a_pattern_within_the_limit_is_checked_in_milliseconds(part: str) -> None:
-    pattern = part * (LONGEST_PATTERN // len(part))
+    pattern = part * (MAX_PATTERN_CHARACTERS // len(part))
     gc.disable()  # a collection looks at what all tests of this process have left
     try:
         begin = time.thread_time()
@@ -127,5 +127,5 @@ def test_a_pattern_within_the_limit_is_checked_in_milliseconds(part: str) -> Non
 
 
 def test_a_service_may_have_256_characters() -> None:
-    assert parse(("query", "a" * LONGEST_SERVICE))
-    assert refused(("query", "a" * (LONGEST_SERVICE + 1)))[1].endswith("length must be less than 256")
+    assert parse(("query", "a" * MAX_SERVICE_CHARACTERS))
+    assert refused(("query", "a" * (MAX_SERVICE_CHARACTERS + 1)))[1].endswith("length must be less than 256")

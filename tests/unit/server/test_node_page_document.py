@@ -24,7 +24,7 @@ def test_the_bounds_of_pages_are_what_the_code_has() -> None:
         f"| open pages | {node_page.MAX_PAGES} | {beyond} |",
         f"as many as are free for others: {node_page.MAX_PAGES // 2}, then {node_page.MAX_PAGES // 4}",
         f"| time in which a page takes an event | {node_page.SLOWEST:.0f} s |",
-        f"| one request for events | {node_page.LONGEST / 60:.0f} min |",
+        f"| one request for events | {node_page.MAX_STREAM_SECONDS / 60:.0f} min |",
     )
     assert not [text for text in texts if text not in PAGE]
 
@@ -45,4 +45,4 @@ def test_the_times_in_the_text_are_what_the_code_has() -> None:
     assert node_page.SAVED_EVERY * node_history.INTERVAL == 60
     assert node_state.MEMORY_SECONDS <= 60 < node_state.MEMORY_SECONDS + node_history.INTERVAL
     assert machine.MAX_INTERFACES == 8 and "the eight with most bytes" in PAGE
-    assert of_script("MOST_WAITS") == "8" and "the first eight by name" in PAGE
+    assert of_script("MAX_SHOWN_PODS") == "8" and "the first eight by name" in PAGE

@@ -8,7 +8,7 @@ from services.server.controllers.node_page import MAX_PAGES
 from services.server.controllers.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
-from services.server.core.bearer import LONGEST, BearerError, header_token, protocol_token, without_token
+from services.server.core.bearer import MAX_TOKEN_BYTES, BearerError, header_token, protocol_token, without_token
 from services.server.core.reviews import (
     ExpiringCache,
     PendingReviews,
@@ -43,7 +43,7 @@ def test_the_token_of_a_header(header: str, token: str) -> None:
     assert header_token(header) == token
 
 
-@pytest.mark.parametrize("token", ["a" * (LONGEST + 1), "t\udcff", "t\u00e9", "t\0", "t\x7f"])
+@pytest.mark.parametrize("token", ["a" * (MAX_TOKEN_BYTES + 1), "t\udcff", "t\u00e9", "t\0", "t\x7f"])
 def test_a_long_token_and_one_that_is_not_ascii_are_refused(token: str) -> None:
     with pytest.raises(BearerError):
         header_token(f"Bearer {token}")
@@ -53,7 +53,7 @@ def test_a_long_token_and_one_that_is_not_ascii_are_refused(token: str) -> None:
 
 
 def test_the_longest_token_is_taken() -> None:
-    assert header_token("Bearer " + "a" * LONGEST) == "a" * LONGEST
+    assert header_token("Bearer " + "a" * MAX_TOKEN_BYTES) == "a" * MAX_TOKEN_BYTES
 
 
 def test_the_token_of_a_websocket() -> None:

@@ -6,28 +6,29 @@ from services.sources.adapters import manifest_socket, manifest_url
 from services.sources.controllers import fetched_objects, read_places, volume_claims
 from services.sources.core import reflector, submitted, url_source
 from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES
+from shared.agent import manifests_api
 from shared.kube.interface import READ_TIMEOUT
-from shared.podspec.static_pod import LARGEST_POD
+from shared.podspec.static_pod import MAX_POD_BYTES
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
 
 def test_the_rows_for_the_static_pod_url_are_what_the_code_has() -> None:
-    sizes = f"{MAX_BYTES >> 20} MiB; {manifest_url.MAX_REDIRECTS}; {url_source.MOST_PODS}"
+    sizes = f"{MAX_BYTES >> 20} MiB; {manifest_url.MAX_REDIRECTS}; {url_source.MAX_PODS}"
     rows = (
         f"| seconds from the connection to the last byte | {manifest_url.TIMEOUT:.0f} |",
         f"| bytes of the document; redirects; pods of it | {sizes} |",
         f"| values (scalars, lists and maps) of the document, also of a file | {MAX_VALUES} | the same |",
-        f"| bytes of one pod with its defaults, also of a file's | {LARGEST_POD >> 20} MiB | the same |",
+        f"| bytes of one pod with its defaults, also of a file's | {MAX_POD_BYTES >> 20} MiB | the same |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]
 
 
 def test_the_rows_for_applied_manifests_are_what_the_code_has() -> None:
     rows = (
-        f"| bytes of a submission | {submitted.LARGEST} | 413 |",
-        f"| bytes of the data of a ConfigMap or Secret | {submitted.MOST_DATA} | 422 |",
-        f"| objects; bytes of all together | {submitted.MOST_FILES}; {submitted.MOST_BYTES >> 20} MiB | 403 |",
+        f"| bytes of a submission | {manifests_api.MAX_SUBMISSION_BYTES} | 413 |",
+        f"| bytes of the data of a ConfigMap or Secret | {submitted.MAX_DATA_BYTES} | 422 |",
+        f"| objects; bytes of all together | {submitted.MAX_FILES}; {submitted.MAX_BYTES >> 20} MiB | 403 |",
         f"| {manifest_socket.BODY_SECONDS:.0f}; {manifest_socket.BODIES_AT_ONCE} | 408; a request waits |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]

@@ -73,11 +73,11 @@ def test_a_fetched_object_will_do_for_its_time_and_never_becomes_older() -> None
     kept.fetched(version("10"), now=0.0)
     kept.fetched(version("9"), now=50.0)
     assert kept.object == version("10")
-    assert (kept.will_do(109.0, 60.0), kept.will_do(110.0, 60.0), kept.will_do(50.0, 0.0)) == (True, False, False)
+    assert (kept.is_valid(109.0, 60.0), kept.is_valid(110.0, 60.0), kept.is_valid(50.0, 0.0)) == (True, False, False)
     kept.missed("gone", now=110.0)
     assert not kept.object and kept.not_found == "gone"
     kept.invalidate()
-    assert not kept.will_do(110.0, 60.0)
+    assert not kept.is_valid(110.0, 60.0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from bus.messages.event import KEPT
 from services.status.core.event_correlation import CorrelatedEvent
 from services.status.core.event_counts import REMEMBERED, EventCounts, RecordedEvent
 from services.status.core.event_marks import EventAction, EventMarks
-from services.status.core.event_queue import LIMIT, TRIES, EventQueue, EventWrite
+from services.status.core.event_queue import MAX_EVENTS, TRIES, EventQueue, EventWrite
 
 
 def _write(name: str, count: int = 1) -> EventWrite:
@@ -47,10 +47,10 @@ def test_one_that_happens_without_end_does_not_grow() -> None:
 
 def test_when_it_is_full_the_newest_is_not_taken_and_a_count_is() -> None:
     queue = EventQueue()
-    assert all(queue.add(_write(str(number))) for number in range(LIMIT))
+    assert all(queue.add(_write(str(number))) for number in range(MAX_EVENTS))
     assert not queue.add(_write("more"))
     assert queue.add(_write("7", 2))
-    assert len(queue) == LIMIT
+    assert len(queue) == MAX_EVENTS
 
 
 def test_what_comes_back_is_first_in_its_newest_form_and_gives_up_in_the_end() -> None:

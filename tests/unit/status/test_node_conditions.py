@@ -4,7 +4,7 @@ from bus.messages.event import KubeEvent
 from services.status.core.event_log import EventLog
 from services.status.core.node_conditions import (
     CHANGES_KEPT,
-    LONGEST_MESSAGE,
+    MAX_MESSAGE_CHARACTERS,
     is_change,
     joined,
     ready_condition,
@@ -108,7 +108,7 @@ def test_the_history_has_changed_statuses_and_reasons_the_newest_200() -> None:
     history = with_changes(history, [down], [still_down])
     history = with_changes(history, [still_down], [up])
     assert [(one["status"], one["at"]) for one in history] == [("False", "t1"), ("True", "t3")]
-    assert len(history[0]["message"]) == LONGEST_MESSAGE
+    assert len(history[0]["message"]) == MAX_MESSAGE_CHARACTERS
     assert all(is_change(one) for one in history) and not is_change({"type": "Ready"})
     for _ in range(CHANGES_KEPT):
         history = with_changes(history, [up], [down])

@@ -12,7 +12,7 @@ def test_the_rows_for_traces_are_what_the_code_has() -> None:
     rows = (
         f"| spans of a process that wait for the collector | {otlp.MAX_WAITING} |",
         f"| spans in a request to the collector; seconds for its answer | {request} |",
-        f"| pods whose traces a process keeps | {tracer.MOST_PODS} |",
-        f"| characters of an attribute | {span.LONGEST_TEXT} |",
+        f"| pods whose traces a process keeps | {tracer.MAX_PODS} |",
+        f"| characters of an attribute | {span.MAX_TEXT_CHARACTERS} |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from shared.tracing.context import SpanContext, parse_traceparent
-from shared.tracing.span import LONGEST_TEXT, Kind, Span
-from shared.tracing.tracer import MOST_PODS, Tracer
+from shared.tracing.span import MAX_TEXT_CHARACTERS, Kind, Span
+from shared.tracing.tracer import MAX_PODS, Tracer
 
 ALL = 1_000_000
 CLIENT = SpanContext("ab" * 16, "cd" * 8)
@@ -111,7 +111,7 @@ def test_an_exception_is_the_error_of_the_span() -> None:
     with pytest.raises(ValueError), tracer.span("fails") as span:
         span.fail("NotFound" * 100)
         raise ValueError
-    assert [span.error for span in spans] == ["ValueError", ("NotFound" * 100)[:LONGEST_TEXT]]
+    assert [span.error for span in spans] == ["ValueError", ("NotFound" * 100)[:MAX_TEXT_CHARACTERS]]
 
 
 async def test_a_task_that_outlives_the_span_is_not_part_of_it() -> None:
@@ -135,7 +135,7 @@ async def test_a_task_that_outlives_the_span_is_not_part_of_it() -> None:
 
 def test_the_traces_of_pods_are_bounded() -> None:
     tracer, _ = traced()
-    for number in range(MOST_PODS + 10):
+    for number in range(MAX_PODS + 10):
         tracer.adopt(f"uid-{number}", CLIENT.traceparent)
     assert tracer.traceparent("uid-9") == ""
     assert tracer.traceparent("uid-10") != ""

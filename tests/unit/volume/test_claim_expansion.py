@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.claim_expansion import begun, ended, expansion_of, failed, is_infeasible
+from services.volume.core.claim_expansion import (
+    expansion_of,
+    is_infeasible,
+    patch_after_failure,
+    patch_after_success,
+    patch_before,
+)
 from services.volume.core.expansion import Expansion, ExpansionFailure, failure_of_code
 from services.volume.core.persistent_volume import PersistentVolume
 
@@ -42,8 +48,8 @@ def test_a_claim_that_is_smaller_than_its_volume_is_expanded() -> None:
     found = expansion_of(persistent())
     assert found is not None
     assert (found.size, found.before, found.quantity, found.recovery) == (2 * GI, GI, "2Gi", False)
-    assert (begun(found), ended(found)) == (None, {"capacity": {"storage": "2Gi"}})
-    assert failed(found, ExpansionFailure.INFEASIBLE, "x", "now", again=True) is None
+    assert (patch_before(found), patch_after_success(found)) == (None, {"capacity": {"storage": "2Gi"}})
+    assert patch_after_failure(found, ExpansionFailure.INFEASIBLE, "x", "now", again=True) is None
 
 
 @pytest.mark.parametrize(
@@ -65,9 +71,9 @@ def test_nothing_is_expanded_where_the_size_is_there_or_the_claim_does_not_ask_f
 def test_the_size_is_the_one_that_the_claim_allocates() -> None:
     found = resizing(size="1536Mi", conditions=[{"type": "Resizing"}, {"type": "Other"}, 1])
     assert (found.size, found.recovery, found.superseded) == (1536 << 20, True, True)
-    assert begun(found) == {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}
-    assert begun(resizing("NodeResizeInProgress")) is None
-    assert ended(found) == {
+    assert patch_before(found) == {"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}
+    assert patch_before(resizing("NodeResizeInProgress")) is None
+    assert patch_after_success(found) == {
         "capacity": {"storage": "1536Mi"},
         "allocatedResourceStatuses": {"storage": None},
         "conditions": [{"$patch": "delete", "type": "Resizing"}],
@@ -89,7 +95,7 @@ def test_a_failure_without_effect_is_written_to_the_claim(
     failure: ExpansionFailure | None, size: str, again: bool, infeasible: bool | None
 ) -> None:
     found = resizing(size=size)
-    patch = failed(found, failure, "x", "now", again=again)
+    patch = patch_after_failure(found, failure, "x", "now", again=again)
     assert is_infeasible(found, failure, again=again) is bool(infeasible)
     if infeasible is None:
         assert patch is None
@@ -110,7 +116,7 @@ def test_each_node_expands_a_volume_of_many_writers_without_touching_the_claim()
     updated: dict[str, Any] = {"capacity": {"storage": "2Gi"}, "allocatedResources": {"storage": "2Gi"}}
     found = expansion_of(persistent(modes=("ReadWriteMany",), **updated))
     assert found is not None and found.before < found.size == 2 * GI
-    assert (begun(found), ended(found)) == (None, None)
+    assert (patch_before(found), patch_after_success(found)) == (None, None)
     annotated = {"volume.kubernetes.io/node-expansion-not-required": "true"}
     assert expansion_of(persistent(modes=("ReadWriteMany",), annotations=annotated, **updated)) is None
     assert expansion_of(persistent(modes=("ReadWriteOnce",), **updated)) is None

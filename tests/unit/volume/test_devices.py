@@ -39,9 +39,9 @@ class Process:
         self.calls = PluginCalls(directories, SystemClock(), WITH_DISKS)
         desired = DesiredStateOfWorld(lambda pod, name: volume_spec(pod, name, Node(), WITH_DISKS))
         self.reconciler = Reconciler(desired, ActualStateOfWorld())
-        self.reconciler.found_devices(self.calls.found_devices())
+        self.reconciler.add_devices_on_disk(self.calls.find_devices())
         for uid in directories.uids():
-            self.reconciler.found(uid, self.calls.found(uid))
+            self.reconciler.add_volumes_on_disk(uid, self.calls.find_volumes(uid))
         desired.set_freshness(complete=True, stale=False)
 
     def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC, capacity: int = 0) -> None:

@@ -23,8 +23,8 @@ def test_a_published_csi_volume_may_be_attached_and_files_of_a_pod_are_not(tmp_p
     save_record(directories.volume("u", "kubernetes.io/csi", "pv-1"), {"driverName": "ebs", "volumeHandle": "vol-1"})
     calls = PluginCalls(directories, SystemClock())
     reconciler = Reconciler(DesiredStateOfWorld(lambda pod, name: volume_spec(pod, name, Node())), ActualStateOfWorld())
-    reconciler.found_devices(calls.found_devices())
-    reconciler.found("u", calls.found("u"))
-    found = {name: volume.attachable for name, volume in reconciler.actual.of("u")}
+    reconciler.add_devices_on_disk(calls.find_devices())
+    reconciler.add_volumes_on_disk("u", calls.find_volumes("u"))
+    found = {name: volume.attachable for name, volume in reconciler.actual.volumes_of("u")}
     assert found == {"kubernetes.io/csi/pv-1": True, "cfg": False}
     assert reconciler.actual.attachable() == {"kubernetes.io/csi/ebs^vol-1"}

@@ -95,7 +95,7 @@ def test_the_volumes_and_operations_of_one_pod_are_found_without_a_look_at_the_o
     under_way = world.operations()  # of all pods
     Uid.compared = 0
     uid = Uid("u042")
-    assert [name for name, _ in world.reconciler.actual.of(uid)] == ["own", "all", "cache"]
+    assert [name for name, _ in world.reconciler.actual.volumes_of(uid)] == ["own", "all", "cache"]
     again = MountVolume(uid, "cache", VolumeSpec(plugin="kubernetes.io/empty-dir", source=None))
     assert world.reconciler._backoff.may_start(again, world.now)
     assert Uid.compared < 10

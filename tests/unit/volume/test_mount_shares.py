@@ -40,21 +40,21 @@ SHARES = MountShares(MountPoint(path, filesystem, shared=False) for path, filesy
     ],
 )
 def test_a_path_is_counted_at_the_deepest_mount_point_above_it(path: str, mount: str, places: int) -> None:
-    assert SHARES.of(path) == Share(mount, places)
+    assert SHARES.share_of(path) == Share(mount, places)
 
 
 def test_without_a_table_every_path_is_counted_at_the_root() -> None:
-    assert MountShares().of("/data/a") == Share("/", CALLS_PER_LOCAL_MOUNT)
+    assert MountShares().share_of("/data/a") == Share("/", CALLS_PER_LOCAL_MOUNT)
 
 
 def test_a_path_of_many_components_costs_no_more_than_its_length() -> None:
     path = "/data/away" + "/a" * 500_000
     began = time.process_time()
-    assert SHARES.of(path) == Share("/data/away", CALLS_PER_MOUNT)
+    assert SHARES.share_of(path) == Share("/data/away", CALLS_PER_MOUNT)
     assert time.process_time() - began < 5
 
 
 def test_the_exports_of_one_server_share_its_places() -> None:
     shares = MountShares()
-    assert shares.of("storage:/a") == shares.of("storage:/b") == Share("storage", CALLS_PER_MOUNT)
-    assert shares.of("other:/a") != shares.of("storage:/a")
+    assert shares.share_of("storage:/a") == shares.share_of("storage:/b") == Share("storage", CALLS_PER_MOUNT)
+    assert shares.share_of("other:/a") != shares.share_of("storage:/a")

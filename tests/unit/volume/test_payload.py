@@ -19,7 +19,7 @@ from services.volume.core.payload import (
     SetUpInputs,
     make_payload,
 )
-from services.volume.core.payload_paths import checked, path_error
+from services.volume.core.payload_paths import clean_paths, path_error
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.registry import volume_spec
@@ -284,9 +284,9 @@ def test_paths(path: str, error: str) -> None:
 
 def test_one_bad_path_refuses_the_payload_and_good_ones_are_cleaned() -> None:
     file = PayloadFile(b"", 0o644)
-    assert list(checked({"a//b/./c": file})) == ["a/b/c"]
+    assert list(clean_paths({"a//b/./c": file})) == ["a/b/c"]
     with pytest.raises(ContentError, match=r"invalid path: must be relative path: /x"):
-        checked({"a": file, "/x": file})
+        clean_paths({"a": file, "/x": file})
 
 
 ODD = st.recursive(
@@ -308,6 +308,6 @@ def test_odd_objects_are_errors_and_never_crashes(kind: str, source: Any, data: 
     gathered = SetUpInputs(objects={key: FoundObject({"data": data}) for key in found.objects})
     assert isinstance(found.source, Files)
     try:
-        checked(make_payload(found.source, gathered))
+        clean_paths(make_payload(found.source, gathered))
     except ContentError as error:
         assert str(error)

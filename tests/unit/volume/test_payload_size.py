@@ -7,12 +7,12 @@ import pytest
 
 from services.volume.core.files_source import Files
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import LARGEST_PAYLOAD, ContentError, FoundObject, SetUpInputs, make_payload
+from services.volume.core.payload import MAX_PAYLOAD_BYTES, ContentError, FoundObject, SetUpInputs, make_payload
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 
 LARGE = SetUpInputs(objects={ObjectKey("ConfigMap", "n", "c"): FoundObject({"data": {"a": "x" * 1_000_000}})})
-TOO_LARGE = f"the files of the volume have more than {LARGEST_PAYLOAD} bytes"
+TOO_LARGE = f"the files of the volume have more than {MAX_PAYLOAD_BYTES} bytes"
 
 
 def files(volume: dict[str, Any], annotations: dict[str, str] | None = None) -> Files:
@@ -34,7 +34,7 @@ def test_an_object_may_be_projected_a_few_times_but_not_a_thousand() -> None:
     try:
         with pytest.raises(ContentError, match=TOO_LARGE):
             make_payload(files(configmaps(1_000)), LARGE)
-        assert tracemalloc.get_traced_memory()[1] < 2 * LARGEST_PAYLOAD
+        assert tracemalloc.get_traced_memory()[1] < 2 * MAX_PAYLOAD_BYTES
     finally:
         tracemalloc.stop()
 
@@ -46,6 +46,6 @@ def test_a_field_is_written_out_once_for_all_files_that_show_it() -> None:
         source = files({"downwardAPI": {"defaultMode": 420, "items": items}}, {"k": '"' * 250_000})
         with pytest.raises(ContentError, match=TOO_LARGE):
             make_payload(source, SetUpInputs())
-        assert tracemalloc.get_traced_memory()[1] < LARGEST_PAYLOAD
+        assert tracemalloc.get_traced_memory()[1] < MAX_PAYLOAD_BYTES
     finally:
         tracemalloc.stop()

@@ -41,7 +41,7 @@ def test_a_mounted_volume_stays_while_its_csi_driver_is_deleted(world: World) ->
 
 def test_a_volume_found_on_disk_stays_while_its_csi_driver_is_deleted(world: World) -> None:
     csi_driver(world)
-    world.reconciler.found("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY)])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY)])
     world.admit("v", spec=SPEC)
     assert world.started() == []
     view = world.view()
@@ -75,8 +75,8 @@ def test_a_volume_that_is_not_mounted_takes_what_is_edited(world: World) -> None
 
 
 def test_no_device_is_unmounted_or_leaves_volumes_in_use_while_a_record_is_unreadable(world: World) -> None:
-    world.reconciler.found_devices([FoundDevice("kubernetes.io/csi", f"{DRIVER}^data", attachable=True)])
-    world.reconciler.found("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY, device_unknown=True)])
+    world.reconciler.add_devices_on_disk([FoundDevice("kubernetes.io/csi", f"{DRIVER}^data", attachable=True)])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY, device_unknown=True)])
     world.admit(spec=SPEC, state=PodState.FINISHED)
     (unmount,) = world.operations()
     world.finish(unmount, "the record cannot be read")
@@ -96,7 +96,9 @@ def test_no_device_is_unmounted_or_leaves_volumes_in_use_while_a_record_is_unrea
 
 def test_a_volume_of_a_driver_that_stages_none_is_in_use_until_it_is_unmounted(world: World) -> None:
     name = f"kubernetes.io/csi/{DRIVER}^data"
-    world.reconciler.found("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY, unique_name=name, attachable=True)])
+    world.reconciler.add_volumes_on_disk(
+        "u", [FoundVolume("v", "kubernetes.io/csi", key=KEY, unique_name=name, attachable=True)]
+    )
     world.admit(spec=SPEC, state=PodState.TERMINATED)
     (unmount,) = world.operations()
     in_use = world.reconciler.volumes_in_use()

@@ -70,7 +70,7 @@ def test_new_pods_are_mounted_even_on_a_stale_list(world: World) -> None:
 
 def test_what_was_found_at_start_is_published_and_kept_until_the_list_is_complete(world: World) -> None:
     world.set_freshness(complete=False, stale=False)
-    world.reconciler.found("u", [FoundVolume("cache")])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("cache")])
     world.now += 1000
     assert world.started() == []
     assert world.view() == {"cache": ("pending", "")}
@@ -78,20 +78,20 @@ def test_what_was_found_at_start_is_published_and_kept_until_the_list_is_complet
 
 def test_what_was_found_and_is_wanted_is_set_up_again(world: World) -> None:
     world.set_freshness(complete=False, stale=False)
-    world.reconciler.found("u", [FoundVolume("cache")])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("cache")])
     world.admit("cache")
     assert world.started() == ["MountVolume cache"]
 
 
 def test_what_was_found_of_a_terminating_pod_is_set_up_again_but_nothing_new_is_mounted(world: World) -> None:
-    world.reconciler.found("u", [FoundVolume("cache")])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("cache")])
     world.admit("cache", "host", state=PodState.TERMINATING)
     assert world.started() == ["MountVolume cache"]
 
 
 def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: World) -> None:
     world.set_freshness(complete=False, stale=False)
-    world.reconciler.found("u", [FoundVolume("cache")])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("cache")])
     world.operations()
     world.set_freshness()
     assert world.started() == []
@@ -105,7 +105,7 @@ def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: Wo
 
 
 def test_the_grace_of_an_orphan_starts_over_when_the_list_was_in_doubt(world: World) -> None:
-    world.reconciler.found_directory("u")
+    world.reconciler.actual.directories.add("u")
     world.operations()
     world.set_freshness(complete=True, stale=True)
     world.now += ORPHAN_GRACE
@@ -117,7 +117,7 @@ def test_the_grace_of_an_orphan_starts_over_when_the_list_was_in_doubt(world: Wo
 
 
 def test_a_directory_that_appears_before_its_pod_is_left_alone(world: World) -> None:
-    world.reconciler.found_directory("u")
+    world.reconciler.actual.directories.add("u")
     assert world.started() == []
     world.now += ORPHAN_GRACE / 2
     world.admit()

@@ -107,7 +107,9 @@ def test_a_failure_that_is_expected_to_end_soon_is_reported_only_after_a_while(w
 
 @pytest.mark.parametrize("complete", [True, False])
 def test_files_found_at_start_are_mounted_if_they_are_complete_and_updated(world: World, complete: bool) -> None:
-    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", complete=complete)])
+    world.reconciler.add_volumes_on_disk(
+        "u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", complete=complete)]
+    )
     world.admit("cfg")
     assert world.view() == {"cfg": ("mounted", "/p/cfg") if complete else ("pending", "")}
     assert world.started() == ["MountVolume cfg"]

@@ -76,7 +76,7 @@ def test_a_failed_clean_up_is_tried_again_and_keeps_the_pod_directory() -> None:
 
 def test_subpaths_found_at_start_are_used_on_and_go_with_the_volume() -> None:
     world = World()
-    world.reconciler.found("u", [FoundVolume("host", on_disk=False, subpaths=True)])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("host", on_disk=False, subpaths=True)])
     world.admit("host")
     (operation,) = world.operations()
     assert isinstance(operation, MountVolume)
@@ -87,7 +87,7 @@ def test_subpaths_found_at_start_are_used_on_and_go_with_the_volume() -> None:
 
 def test_subpaths_of_a_pod_that_is_gone_are_unmounted() -> None:
     world = World()
-    world.reconciler.found("u", [FoundVolume("host", on_disk=False, subpaths=True)])
+    world.reconciler.add_volumes_on_disk("u", [FoundVolume("host", on_disk=False, subpaths=True)])
     assert world.started() == []  # its entry may not have arrived yet
     world.now += 3
     (operation,) = world.operations()

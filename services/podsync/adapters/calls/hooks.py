@@ -10,7 +10,7 @@ from typing import Any, Literal
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from shared.cri.interface import RuntimeCallError
 from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_error_text
-from shared.http_get.request import MOST_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
+from shared.http_get.request import MAX_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
 from shared.http_get.response import ResponseHead
 from shared.model.objects import Object
 from shared.model.runtime import SandboxState
@@ -117,7 +117,7 @@ async def _follow(target: HttpTarget) -> None:
     def body_limit(head: ResponseHead) -> int:
         return MAX_BYTES if redirected(target, head.status, head.headers.get("location", "")) is None else 0
 
-    for _ in range(MOST_REDIRECTS):
+    for _ in range(MAX_REDIRECTS):
         try:
             head, _body = await exchange(target, body_limit)
         except BodyError:
@@ -130,7 +130,7 @@ async def _follow(target: HttpTarget) -> None:
         if there is None:
             return
         target = there
-    raise _HttpError(f'Get "{target.url}": stopped after {MOST_REDIRECTS} redirects')
+    raise _HttpError(f'Get "{target.url}": stopped after {MAX_REDIRECTS} redirects')
 
 
 def _go_error(target: HttpTarget, error: Exception) -> str:

@@ -16,7 +16,7 @@ from services.podsync.core.pod.allocation import with_allocation
 from shared.cri.interface import Message
 from shared.model.objects import Object
 from shared.podspec.containers import find_container
-from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError
+from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpace, TooLongError
 from shared.podspec.expansion import expand
 from shared.podspec.go_json import go_json
 from shared.podspec.hashing import container_hash
@@ -119,13 +119,13 @@ def _arguments(container: Object, field: str, env: Mapping[str, str], space: Exe
             word = expand(text, env)
         except TooLongError:
             raise ContainerConfigError(
-                f"{field}[{index}] is too long: the kernel takes {LONGEST_STRING} bytes of one argument"
+                f"{field}[{index}] is too long: the kernel takes {MAX_STRING_BYTES} bytes of one argument"
             ) from None
         try:
             space.take(word)
         except TooLongError:
             raise ContainerConfigError(
-                f"{field}[{index}] does not fit: the kernel takes {LARGEST_SPACE} bytes of environment, command "
+                f"{field}[{index}] does not fit: the kernel takes {MAX_SPACE_BYTES} bytes of environment, command "
                 "and args together"
             ) from None
         words.append(word)

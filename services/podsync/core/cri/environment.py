@@ -13,7 +13,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.pod_addresses import one_per_family
 from shared.model.objects import Object
-from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError, utf8_length
+from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES, ExecSpace, TooLongError, utf8_length
 from shared.podspec.expansion import expand
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 
@@ -127,21 +127,22 @@ class _Environment(dict[str, str]):
 
     def __setitem__(self, name: str, value: str) -> None:
         variable = f"{name}={value}"
-        if utf8_length(variable) > LONGEST_STRING:
+        if utf8_length(variable) > MAX_STRING_BYTES:
             raise _too_long(name)
         try:
             self._space.take(variable)
         except TooLongError:
             raise ContainerConfigError(
-                f'environment variable "{name[:_MAX_SHOWN]}" does not fit: the kernel takes {LARGEST_SPACE} bytes '
-                "of environment, command and args together"
+                f'environment variable "{name[:_MAX_SHOWN]}" does not fit: the kernel takes {MAX_SPACE_BYTES} '
+                "bytes of environment, command and args together"
             ) from None
         super().__setitem__(name, value)
 
 
 def _too_long(name: str) -> ContainerConfigError:
     return ContainerConfigError(
-        f'environment variable "{name[:_MAX_SHOWN]}" is too long: the kernel takes {LONGEST_STRING} bytes of NAME=value'
+        f'environment variable "{name[:_MAX_SHOWN]}" is too long: the kernel takes {MAX_STRING_BYTES} bytes of '
+        "NAME=value"
     )
 
 

@@ -111,7 +111,7 @@ class RandomNode:
         self.oracle = Oracle(attachable=attachable, node_in_use=set(self.in_use), earlier=set(self.in_use))
         self.started, self.begun, self.hung, self.unread = {}, set(), {}, set()
         found = [FoundDevice(*self._parts(device), attachable=CSI in device) for device in sorted(self.disk_devices)]
-        self.reconciler.found_devices(found)
+        self.reconciler.add_devices_on_disk(found)
         for device in self.disk_devices:
             self.oracle.devices[device], self.oracle.touched_devices[device] = "uncertain", CSI in device
         for uid in sorted({uid for uid, _ in self.disk}):
@@ -145,7 +145,7 @@ class RandomNode:
                 )
             )
             self.oracle.found((uid, key), ability, complete=complete, device_known=not unknown)
-        self.reconciler.found(uid, found)
+        self.reconciler.add_volumes_on_disk(uid, found)
 
     def _found_all(self) -> None:
         self.reconciler.actual.unread, self.oracle.all_found = set(self.unread), not self.unread
