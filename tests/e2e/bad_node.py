@@ -89,7 +89,3 @@ class BadNode(World):
         """Let the proxy misbehave to this pod."""
         rule: Rule = getattr(self.proxy, kind)(method, *words, pod=self.at(pod), **further)
         return rule
-
-    def done(self, name: str, method: str) -> int:
-        """How many calls of the method about this pod the runtime has carried out and answered."""
-        return self.proxy.methods(self.at(name), done=True).count(method)

@@ -1,6 +1,5 @@
 """A node of a real cluster, as a user of kubectl sees it: real etcd, API server, controllers and containerd."""
 
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -250,12 +249,3 @@ def _restarts(pod: Object) -> int:
 def _directories(cluster: Cluster) -> list[str]:
     place = cluster.agent.home.path / "kubelet" / "pods"
     return sorted(path.name for path in place.iterdir()) if place.exists() else []
-
-
-async def _nothing_runs(cluster: Cluster, name: str) -> bool:
-    seen = await cluster.agent.runtime.observe()
-    return not [
-        pod
-        for pod in seen.values()
-        if pod.name == name and json.dumps([c.state for c in pod.containers]).count("running")
-    ]

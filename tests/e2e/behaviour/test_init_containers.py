@@ -3,19 +3,21 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from shared.model.objects import Object
 from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 from tests.support.clusters.cluster import condition_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.usefixtures("notes"),
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 IDLE = "note up; exec sleep 1000000"
 
@@ -41,15 +43,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
         pod("lost", one("a", "note a", "lost"), one("b", "note b", "lost")),
     ]
     return {p["metadata"]["name"]: p for p in pods}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
-async def notes(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Notes]:
-    notes = Notes(Path(tmp_path_factory.mktemp("notes")))
-    pods = pods_of(notes)
-    node.put(pods)
-    yield notes
-    await node.take_away(pods)
 
 
 async def test_they_run_one_after_the_other_and_see_what_the_one_before_has_left(node: Node, notes: Notes) -> None:

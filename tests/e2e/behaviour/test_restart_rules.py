@@ -1,11 +1,8 @@
 """Restart rules of containers, RestartAllContainers, ephemeral containers, on a real runtime (pods.md 5.3, 5.7)."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
@@ -14,7 +11,12 @@ from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import Node, container, pod_of, status_of
 from tests.support.clusters.cluster import condition_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.usefixtures("notes"),
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 FIRST = "if [ -e /out/$FILE.once ]; then note again; {then}; fi; touch /out/$FILE.once; note first; {wait}; exit 42"
 FAILING = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
@@ -51,15 +53,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
         pod("crashed", container("c", "exit 1"), restartPolicy="Always"),
     ]
     return {p["metadata"]["name"]: p for p in pods}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
-async def notes(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Notes]:
-    notes = Notes(Path(tmp_path_factory.mktemp("notes")))
-    pods = pods_of(notes)
-    node.put(pods)
-    yield notes
-    await node.take_away(pods)
 
 
 async def test_an_exit_code_that_is_named_restarts_the_container(node: Node) -> None:

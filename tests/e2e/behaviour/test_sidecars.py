@@ -1,17 +1,19 @@
 """Sidecars on a real runtime: the gate before the next container, restarts, and the end of a pod (pods.md 5.4, 9.1)."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from shared.model.objects import Object
 from tests.e2e.behaviour.notes import Notes
 from tests.support.agents.behaviour import Node, pod_of, status_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.usefixtures("notes"),
+    pytest.mark.asyncio(loop_scope="package"),
+    pytest.mark.timeout(300),
+]
 
 UP = "trap 'note s-term; exit 0' TERM; note s-up; while :; do sleep 1 & wait $!; done"
 MAIN = "note c-up; exec sleep 1000000"
@@ -34,15 +36,6 @@ def pods_of(notes: Notes) -> dict[str, Object]:
         pod("done", "note c-up; sleep 1; note c-done", sidecar("done"), restartPolicy="Never"),
     ]
     return {p["metadata"]["name"]: p for p in pods}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
-async def notes(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Notes]:
-    notes = Notes(Path(tmp_path_factory.mktemp("notes")))
-    pods = pods_of(notes)
-    node.put(pods)
-    yield notes
-    await node.take_away(pods)
 
 
 async def test_it_runs_before_the_next_and_beside_the_regular_container(node: Node, notes: Notes) -> None:
