@@ -64,3 +64,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 )
 def test_a_row_for_pods_is_what_the_code_has(what: str, limit: object) -> None:
     assert f"\n| {what} | {limit} " in PAGE.read_text()
+
+
+def test_the_first_table_repeats_rows_of_the_others() -> None:
+    first, _, others = PAGE.read_text().partition("\n## What does not work\n")
+    rows = [line for line in first.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10 and not set(rows) - set(others.splitlines())
