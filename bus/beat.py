@@ -15,7 +15,7 @@ LONGEST_TROUBLE = 4096  # characters; all of them are in each beat
 
 
 def next_beat_in(now: float) -> float:
-    """Seconds from `now` (CLOCK_MONOTONIC) to the next beat, between half of BEAT_SECONDS and one and a half.
+    """Return seconds from `now` (CLOCK_MONOTONIC) to the next beat, between half of BEAT_SECONDS and one and a half.
 
     All processes beat at whole seconds of the machine's clock: who follows several of them is woken once, not by each.
     """
@@ -47,7 +47,7 @@ class BeatContent:
         return before != line
 
     def beat(self, now: float, ledgers: Iterable[Ledger]) -> Beat:
-        """The beat of this moment."""
+        """Return the beat of this moment."""
         return Beat(
             service=self.service,
             incarnation=self.incarnation,

@@ -59,7 +59,8 @@ class Caller:
         self._last_id = 0
 
     async def exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
-        """The answer of a service. NoAnswerError after `timeout` seconds, or for a service without an address."""
+        """Return the answer of a service. NoAnswerError after `timeout` seconds, or for a service without an
+        address."""
         line = self._line(service)
         self._last_id += 1
         head = RequestHead(

@@ -64,8 +64,9 @@ class Client:
         self._context.term()
 
     def ask(self, questions: Iterable[Question], timeout: float, beats_of: Collection[str] = ()) -> dict[Question, Any]:
-        """The answers (or `Refusal`) that arrive within `timeout` seconds; returns as soon as all are here, and a beat
-        of each service in `beats_of`. A question without an answer is absent."""
+        """Return the answers (or `Refusal`) that arrive within `timeout` seconds; returns as soon as all are here, and
+        a beat of each service in `beats_of`. A question without an answer is absent.
+        """
         deadline = time.monotonic() + timeout
         pending: dict[int, tuple[Question, Exchange]] = {}
         for question in questions:
@@ -90,7 +91,7 @@ class Client:
         return answers
 
     def wait_for_beat(self, expected: Callable[[Beat], bool], timeout: float) -> Beat | None:
-        """The next beat that `expected` accepts; None after `timeout` seconds."""
+        """Return the next beat that `expected` accepts; None after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             before = dict(self.beats)

@@ -63,7 +63,7 @@ def check_size(size: int, what: str) -> None:
 
 
 def decode(data: bytes, to: type[T]) -> T:
-    """The dataclass in these JSON bytes. Unknown fields are ignored; wrong types raise UndecodableError."""
+    """Return the dataclass in these JSON bytes. Unknown fields are ignored; wrong types raise UndecodableError."""
     try:
         decoded: T = _decoder(to).decode(data)
     except (ValueError, RecursionError) as error:  # msgspec's errors and UnicodeDecodeError are ValueErrors
@@ -77,7 +77,7 @@ def prepare(to: Any) -> None:
 
 
 def speaks(version: str) -> bool:
-    """Whether a peer of this protocol version is understood: same major."""
+    """Return whether a peer of this protocol version is understood: same major."""
     return version == PROTOCOL_VERSION or version.partition(".")[0] == PROTOCOL_VERSION.partition(".")[0]
 
 

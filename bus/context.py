@@ -18,12 +18,12 @@ Context = zmq.Context[Socket]
 
 
 def new_context() -> Context:
-    """A context of its own per bus: one I/O thread."""
+    """Return a context of its own per bus: one I/O thread."""
     return zmq.Context()
 
 
 def new_socket(context: Context, kind: int, *, linger: int) -> Socket:
-    """A socket with explicit limits. `linger`: milliseconds unsent messages may hold up the exit."""
+    """Return a socket with explicit limits. `linger`: milliseconds unsent messages may hold up the exit."""
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, linger)
     socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)

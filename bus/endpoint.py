@@ -178,11 +178,11 @@ class Endpoint(ABC):
             following.tick(now)
 
     def followed_services(self) -> set[str]:
-        """The owners whose publications are needed."""
+        """Return the owners whose publications are needed."""
         return {following.stream.owner for following in self._followings.values()}
 
     def followed_topics(self) -> set[bytes]:
-        """The topics to subscribe to."""
+        """Return the topics to subscribe to."""
         return {frames.topic_of(name) for name in self._followings} | {frames.BEATS_TOPIC}
 
     def _take_beat(self, beat: Beat) -> None:

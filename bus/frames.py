@@ -92,12 +92,12 @@ Frames = tuple[bytes, ...]
 
 
 def topic_of(stream: str) -> bytes:
-    """The topic of a stream. The NUL at the end keeps `pods` from matching `pods.desired` as a prefix."""
+    """Return the topic of a stream. The NUL at the end keeps `pods` from matching `pods.desired` as a prefix."""
     return stream.encode() + b"\0"
 
 
 def stream_of(topic: bytes) -> str:
-    """The stream of a topic; UndecodableError for bytes that are no topic."""
+    """Return the stream of a topic; UndecodableError for bytes that are no topic."""
     if not topic.endswith(b"\0"):
         raise codec.UndecodableError("topic without NUL at its end")
     try:
@@ -121,7 +121,7 @@ def write_update(update: Update) -> Frames:
 
 
 def read_update(frames: Sequence[bytes]) -> Update:
-    """The inverse of `write_update`. Raises ForeignProtocolError, UndecodableError."""
+    """Return the inverse of `write_update`. Raises ForeignProtocolError, UndecodableError."""
     _expect(frames, 3, "update")
     head = _read_head(frames[1], UpdateHead)
     check_body(len(frames[2]))
@@ -143,7 +143,7 @@ def write_beat(beat: Beat) -> Frames:
 
 
 def read_beat(frames: Sequence[bytes]) -> Beat:
-    """The inverse of `write_beat`. A beat of another major version is still a beat if it decodes as one."""
+    """Return the inverse of `write_beat`. A beat of another major version is still a beat if it decodes as one."""
     _expect(frames, 2, "beat")
     return codec.decode(frames[1], Beat)
 
@@ -159,8 +159,9 @@ def write_reminder(head: RequestHead) -> Frames:
 
 
 def read_request(frames: Sequence[bytes]) -> tuple[RequestHead, bytes | None]:
-    """The inverse of `write_request`, or of `write_reminder`: then there is no body. Raises ForeignProtocolError,
-    UndecodableError."""
+    """Return the inverse of `write_request`, or of `write_reminder`: then there is no body. Raises
+    ForeignProtocolError, UndecodableError.
+    """
     if len(frames) == 1:
         return _read_head(frames[0], RequestHead), None
     _expect(frames, 2, "request")
@@ -175,7 +176,7 @@ def write_answer(head: AnswerHead, body: bytes) -> Frames:
 
 
 def read_answer(frames: Sequence[bytes]) -> tuple[AnswerHead, bytes]:
-    """The inverse of `write_answer`. Raises ForeignProtocolError, UndecodableError."""
+    """Return the inverse of `write_answer`. Raises ForeignProtocolError, UndecodableError."""
     if not frames:
         raise codec.UndecodableError("answer of no frames")
     for frame in frames[1:]:

@@ -24,7 +24,7 @@ class Ledger:
         return f"<Ledger {self.stream} {self.incarnation}#{self.number} {len(self._entries)} keys {standing}>"
 
     def keys(self) -> tuple[str, ...]:
-        """Every key that has a value now."""
+        """Return every key that has a value now."""
         return tuple(self._entries)
 
     def put(self, key: str, value: bytes, cause: str = "") -> Update | None:

@@ -33,7 +33,7 @@ class ServiceStart:
 
 
 def start_delay(starts: Sequence[ServiceStart], now: float) -> float:
-    """Seconds to wait before working, given the earlier starts (oldest first): 0, then 1, 2, 4 … at most 30.
+    """Return seconds to wait before working, given the earlier starts (oldest first): 0, then 1, 2, 4 … at most 30.
 
     Pure. A start was quick when the next came within 10 s of the end of its delay. Starts in the future are of
     another boot and do not count.
@@ -134,11 +134,11 @@ class ServiceLock:
             self._fd = None
 
     def held_by(self) -> Holder | None:
-        """The process that took the lock last, if it runs and did not release it."""
+        """Return the process that took the lock last, if it runs and did not release it."""
         return read_holder(self.path)
 
     def holder(self) -> int | None:
-        """The id of that process."""
+        """Return the id of that process."""
         found = self.held_by()
         return found.pid if found else None
 

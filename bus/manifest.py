@@ -32,7 +32,7 @@ def addresses(run_dir: Path, services: Iterable[str] = SERVICES) -> dict[str, di
 def new_manifest(
     run_dir: Path, *, config_file: str = "", embedded_containerd: bool = False, services: Iterable[str] = SERVICES
 ) -> Manifest:
-    """The manifest of this run directory, not written yet."""
+    """Return the manifest of this run directory, not written yet."""
     return Manifest(
         protocol=codec.PROTOCOL_VERSION,
         run_dir=str(run_dir),
@@ -80,7 +80,7 @@ def write_manifest(manifest: Manifest) -> None:
 
 
 def read_manifest(run_dir: Path) -> Manifest:
-    """The manifest bootstrap wrote. OperatorError when there is none, or none that this version can read."""
+    """Return the manifest bootstrap wrote. OperatorError when there is none, or none that this version can read."""
     path = run_dir / MANIFEST_FILE
     try:
         manifest = codec.decode(path.read_bytes(), Manifest)

@@ -62,11 +62,11 @@ class StreamOwner(Generic[T]):
         self._send(self.ledger.delete(key, cause))
 
     def get(self, key: str) -> T | None:
-        """The value last put under the key."""
+        """Return the value last put under the key."""
         return self._values.get(key)
 
     def keys(self) -> tuple[str, ...]:
-        """Every key that has a value now."""
+        """Return every key that has a value now."""
         return self.ledger.keys()
 
     def mark_complete(self) -> None:
@@ -125,7 +125,7 @@ class StreamFollower(Generic[T]):
         return self._freshness.stale
 
     def replicated(self) -> Replicated:
-        """The state of this copy, for an operator."""
+        """Return the state of this copy, for an operator."""
         return Replicated(
             incarnation=self.replica.incarnation,
             number=self.replica.number,

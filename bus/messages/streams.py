@@ -228,7 +228,7 @@ CARRY_TRACES = frozenset(
 
 
 def events_of(service: str) -> Stream[KubeEvent]:
-    """The Kubernetes Events that one service publishes: a stream per writer, so that each has one owner."""
+    """Return the Kubernetes Events that one service publishes: a stream per writer, so that each has one owner."""
     return Stream(
         f"events/{service}",
         service,

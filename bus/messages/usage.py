@@ -63,8 +63,9 @@ class FilesystemUsage:
 def filesystem_usage(
     time: float, *, block: int, blocks: int, free: int, available: int, inodes: int, inodes_free: int
 ) -> FilesystemUsage:
-    """The figures of a filesystem as statvfs reports them: `block` is the bytes of one block; `available` are the
-    blocks that are free for those who are not root. Each figure is limited to 0 … `MOST`."""
+    """Return the figures of a filesystem as statvfs reports them: `block` is the bytes of one block; `available` are
+    the blocks that are free for those who are not root. Each figure is limited to 0 … `MOST`.
+    """
 
     def limited(number: int) -> int:
         return max(0, min(number, MOST))

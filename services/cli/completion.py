@@ -16,7 +16,9 @@ _WITHOUT_VALUE = (FlagKind.BOOL, FlagKind.VERSION)
 
 
 def script(shell: str, program: str, command: click.Command) -> str:
-    """The script of `program`, bulkhead or kubelet, for `shell`, bash, zsh or fish; `command` is that of `bulkhead`."""
+    """Return the script of `program`, bulkhead or kubelet, for `shell`, bash, zsh or fish; `command` is that of
+    `bulkhead`.
+    """
     if program == "kubelet":
         return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](FLAGS.values())
     kind = get_completion_class(shell)

@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def _fork_evaluation(prepare: Callable[[], tuple[int, dict[str, Any]]]) -> tuple[int, int]:
-    """The child's process id, and where its answer is to be read: empty when there is nothing to start."""
+    """Return the child's process id, and where its answer is to be read: empty when there is nothing to start."""
     answer, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -131,5 +131,5 @@ def _take_the_name() -> None:
 
 
 def _inheritable(fd: int) -> str:
-    """Another descriptor of the same stream, above the standard ones, that stays open in the services."""
+    """Return another descriptor of the same stream, above the standard ones, that stays open in the services."""
     return str(fcntl.fcntl(fd, fcntl.F_DUPFD, 3))

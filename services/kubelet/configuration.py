@@ -29,7 +29,7 @@ def packaged_text() -> str:
 
 
 def render(text: str, run_dir: Path, log_dir: Path, python: str = sys.executable) -> str:
-    """The configuration for one agent. Raises OperatorError for a directory whose name it cannot carry."""
+    """Return the configuration for one agent. Raises OperatorError for a directory whose name it cannot carry."""
     for what, path in (("run directory", run_dir), ("log directory", log_dir)):
         if _UNREADABLE.search(str(path)):
             remedy = "choose a path without spaces, quotes, backslashes, # and ;"

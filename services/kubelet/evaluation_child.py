@@ -101,8 +101,9 @@ def _show(text: str) -> None:
 
 
 def merged_values(resolved: Resolved) -> dict[str, Any] | None:
-    """What FLAG lines show instead of the command line's values, by dotted key: with drop-ins alone the merge happens
-    in place. None = the command line's."""
+    """Return what FLAG lines show instead of the command line's values, by dotted key: with drop-ins alone the merge
+    happens in place. None = the command line's.
+    """
     if not resolved.config.config_dir or resolved.config.config_file:
         return None
     return {field.key: value_of(resolved.layers.data, field.key) for field in FIELDS}
@@ -113,7 +114,7 @@ def _reported(version: str) -> str:
 
 
 def _prepare(resolved: Resolved) -> Path:
-    """The run directory, the log directory and the configuration for supervisord. Raises OperatorError."""
+    """Return the run directory, the log directory and the configuration for supervisord. Raises OperatorError."""
     run_dir, log_dir = Path(resolved.config.run_dir), Path(resolved.config.log_dir)
     prepare_run_dir(run_dir)
     try:

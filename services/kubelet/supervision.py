@@ -131,7 +131,7 @@ class Agent(Supervisor):  # type: ignore[misc]
     stop_groups: list[Any] | None
 
     def was_refused(self) -> bool:
-        """Whether bootstrap ended us because it cannot work."""
+        """Return whether bootstrap ended us because it cannot work."""
         group = self.process_groups.get("bootstrap")
         return group is not None and group.processes["bootstrap"].exitstatus == REFUSED
 
@@ -143,7 +143,7 @@ class Agent(Supervisor):  # type: ignore[misc]
         """Nothing to note: who has ended is seen at the next turn."""
 
     def _last_ranks(self) -> list[Any]:
-        """The services, while one of them runs; then the others one by one, the last first."""
+        """Return the services, while one of them runs; then the others one by one, the last first."""
         groups = [group for group in self.stop_groups or [] if group.get_unstopped_processes()]
         services = [group for group in groups if group.config.priority >= _FIRST_SERVICE]
         return services or groups[-1:]

@@ -19,8 +19,9 @@ def document(
     history: Mapping[str, Any],
     sections: Mapping[str, Any],
 ) -> Document:
-    """The complete state. `version`: of the page's files, so that an older page loads itself again; `cpu`: percent of
-    one CPU by service, between the last two samples; `sections`: those about the machine, as they are."""
+    """Return the complete state. `version`: of the page's files, so that an older page loads itself again; `cpu`:
+    percent of one CPU by service, between the last two samples; `sections`: those about the machine, as they are.
+    """
     troubles = [one_line(f"{row.service}: {line}") for row in report.processes for line in row.troubles]
     return {
         "version": version,

@@ -93,7 +93,7 @@ class ReportInputs:
 
 
 def report(given: ReportInputs) -> Report:
-    """The report of this moment."""
+    """Return the report of this moment."""
     processes = tuple(_process(service, given) for service in SERVICES)
     owners = {name: service for service, beat in given.beats.items() for name in beat.streams}
     # A copy that never received anything, of a stream that no process publishes: without a cluster there are some.

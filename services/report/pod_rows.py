@@ -48,12 +48,12 @@ class PodRow:
 
 
 def is_shown(admitted_state: str | None, desired: bool) -> bool:
-    """Whether a pod has a row: not one that podsync has finished, unless it is still desired."""
+    """Return whether a pod has a row: not one that podsync has finished, unless it is still desired."""
     return desired or admitted_state != "finished"
 
 
 def pod_row(facts: PodFacts) -> PodRow:
-    """The row of one pod."""
+    """Return the row of one pod."""
     pod = facts.desired.get("pod") or {}
     spec, metadata = pod.get("spec") or {}, pod.get("metadata") or {}
     status = facts.status.get("status") or {}
@@ -83,7 +83,8 @@ def pod_row(facts: PodFacts) -> PodRow:
 
 
 def one_line(text: Any) -> str:
-    """The text in one line without control characters, at most 300 characters: a container may have written it."""
+    """Return the text in one line without control characters, at most 300 characters: a container may have written
+    it."""
     line = plain(" ".join(str(text).split()))
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
@@ -127,7 +128,7 @@ def _init_state(status: dict[str, Any]) -> str:
 
 
 def _reason(container: dict[str, Any]) -> str:
-    """Why the container does not run; "" = it runs, or nothing is known."""
+    """Return why the container does not run; "" = it runs, or nothing is known."""
     state = container.get("state") or {}
     if waiting := state.get("waiting"):
         return str(waiting.get("reason") or "Waiting")
@@ -195,7 +196,9 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
 
 
 def container_names(facts: PodFacts) -> list[str]:
-    """The names of the pod's containers, the regular ones first; of a pod in no source those that the runtime has."""
+    """Return the names of the pod's containers, the regular ones first; of a pod in no source those that the runtime
+    has.
+    """
     spec = (facts.desired.get("pod") or {}).get("spec") or {}
     kinds = ("containers", "initContainers", "ephemeralContainers")
     named = [str(one.get("name")) for kind in kinds for one in spec.get(kind) or []]
@@ -203,7 +206,7 @@ def container_names(facts: PodFacts) -> list[str]:
 
 
 def default_container(facts: PodFacts) -> str:
-    """The container that the pod's annotation names as the default of commands; "" = none that it has."""
+    """Return the container that the pod's annotation names as the default of commands; "" = none that it has."""
     metadata = (facts.desired.get("pod") or {}).get("metadata") or {}
     name = str((metadata.get("annotations") or {}).get("kubectl.kubernetes.io/default-container") or "")
     return name if name in container_names(facts) else ""

@@ -25,7 +25,7 @@ class ProcessFacts:
 
 
 def lock_path(run_dir: str, service: str) -> Path:
-    """The lock file of a service."""
+    """Return the lock file of a service."""
     return Path(run_dir) / "locks" / f"{service}.lock"
 
 

@@ -32,7 +32,7 @@ class AgentPaths:
 
 
 def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
-    """The places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`. The unit sets `BULKHEAD_REFUSE_OPEN_ACCESS=1`."""
+    """Return the places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`. The unit sets `BULKHEAD_REFUSE_OPEN_ACCESS=1`."""
     given = dict(os.environ) if environment is None else environment
     refuses = given.get("BULKHEAD_REFUSE_OPEN_ACCESS", "") == "1"
     home = given.get("BULKHEAD_HOME", "")
@@ -65,7 +65,7 @@ def find_places(environment: dict[str, str] | None = None) -> AgentPaths:
 
 
 def find_arguments(places: AgentPaths, environment: dict[str, str] | None = None) -> list[str]:
-    """The kubelet flags: env `KUBELET_ARGS`, else the args file, else none. Raises OperatorError."""
+    """Return the kubelet flags: env `KUBELET_ARGS`, else the args file, else none. Raises OperatorError."""
     given = dict(os.environ) if environment is None else environment
     if "KUBELET_ARGS" in given:
         return _split(given["KUBELET_ARGS"], "KUBELET_ARGS")

@@ -19,7 +19,7 @@ def save_record(run_dir: Path, record: RunOnceRecord) -> None:
 
 
 def load_record(run_dir: Path) -> RunOnceRecord | None:
-    """The record; None where there is none, or it cannot be read."""
+    """Return the record; None where there is none, or it cannot be read."""
     try:
         return msgspec.json.decode((run_dir / RUN_ONCE_FILE).read_bytes(), type=RunOnceRecord)
     except (OSError, msgspec.MsgspecError):

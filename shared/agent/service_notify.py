@@ -22,7 +22,7 @@ _WHERE = "set WatchdogSec= of the unit"
 
 
 def watchdog_interval(environment: Mapping[str, str], main_process: int) -> float:
-    """Seconds between two pings, 0 when no watchdog is set. Raises OperatorError for values that make no sense.
+    """Return seconds between two pings, 0 when no watchdog is set. Raises OperatorError for values that make no sense.
 
     `main_process` is the one systemd knows the unit by.
     """

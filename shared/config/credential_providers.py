@@ -42,8 +42,9 @@ _TOKEN: dict[str, Schema] = {
 def check_credential_providers(
     config: str, bin_dir: str, gates: Mapping[str, bool], findings: Findings
 ) -> tuple[CredentialProvider, ...]:
-    """The plugins that the two flags name, in order, none where something is wrong with them: all of that is noted.
-    "" is a flag that was not given."""
+    """Return the plugins that the two flags name, in order, none where something is wrong with them: all of that is
+    noted. "" is a flag that was not given.
+    """
     if not config and not bin_dir:
         return ()
     before = len(findings.found)
@@ -70,7 +71,7 @@ def check_credential_providers(
 
 
 def _provider(given: dict[str, Any]) -> CredentialProvider:
-    """What is fine, in the agent's own words."""
+    """Return what is fine, in the agent's own words."""
     token = given.get("tokenAttributes") or {}
     return CredentialProvider(
         name=given["name"],
@@ -88,7 +89,7 @@ def _provider(given: dict[str, Any]) -> CredentialProvider:
 
 
 def _files(path: Path, findings: Findings) -> list[Path]:
-    """The file, or those of the directory in order."""
+    """Return the file, or those of the directory in order."""
     try:
         if not path.is_dir():
             return [path]
@@ -122,7 +123,8 @@ def _text(file: Path, findings: Findings) -> str | None:
 def _check_file(
     text: str, file: str, gates: Mapping[str, bool], findings: Findings
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Each provider that has a name, and the place of that; only the first document counts, as in the kubelet."""
+    """Return each provider that has a name, and the place of that; only the first document counts, as in the
+    kubelet."""
     document = next(iter(read_documents(text, file, findings)), None) if text.strip() else None
     if document is None:
         if not findings.found:
@@ -152,7 +154,7 @@ def _check_file(
 
 
 def _version(document: Document, findings: Findings) -> str:
-    """The version of the file's format, "" after a finding."""
+    """Return the version of the file's format, "" after a finding."""
     group, _, version = str(document.data.get("apiVersion") or "").partition("/")
     if document.data.get("kind") != _KIND:
         findings.add("kind", f"must be {_KIND}", f"write kind: {_KIND}")
@@ -253,7 +255,7 @@ def _add(findings: Findings, key: str, what: str, remedy: str) -> None:
 
 
 def _place(findings: Findings, key: str) -> str:
-    """The place of the key, or of what is around it."""
+    """Return the place of the key, or of what is around it."""
     while key not in findings.places and ("." in key or "[" in key):
         key = key[: max(key.rfind("."), key.rfind("["))]
     return findings.places.get(key, findings.default_place)

@@ -48,7 +48,7 @@ class _Decoder:
         self.placed: dict[str, str] = {}
 
     def struct(self, data: dict[str, Any], schema: dict[str, Schema], written: str, key: str) -> dict[str, Any]:
-        """A mapping with known keys. `written` is its dotted key in the file, `key` that of the table."""
+        """Return a mapping with known keys. `written` is its dotted key in the file, `key` that of the table."""
         result: dict[str, Any] = {}
         folded = {name.lower(): name for name in schema} if self._any_case else {}
         for name in sorted(data, key=lambda name: (name in schema, name)):  # what is spelled correctly comes last
@@ -96,7 +96,7 @@ class _Decoder:
         return self._places.get(key, self._findings.default_place)
 
     def _value(self, value: Any, schema: Schema, written: str, key: str) -> Any:
-        """The value, or _BAD after a finding."""
+        """Return the value, or _BAD after a finding."""
         if isinstance(schema, dict):
             if isinstance(value, dict):
                 return self.struct(value, schema, written, key)
@@ -120,7 +120,7 @@ class _Decoder:
         return self._scalar(value, schema, written, key)
 
     def _item(self, item: Any, schema: Schema, written: str, key: str) -> Any:
-        """An item of a list or map; null is the zero value of its type."""
+        """Return an item of a list or map; null is the zero value of its type."""
         if item is not None:
             return self._value(item, schema, written, key)
         if isinstance(schema, ListOf):

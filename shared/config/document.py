@@ -41,7 +41,7 @@ class Document:
 
 
 def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
-    """All documents of the file, unchecked. What is not YAML, or not a mapping, becomes a finding."""
+    """Return all documents of the file, unchecked. What is not YAML, or not a mapping, becomes a finding."""
     if why := too_large(len(text)):
         findings.add("", why, "nothing that a kubelet reads is so long", place=file)
         return []
@@ -74,7 +74,7 @@ def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
 
 
 def too_large(size: int) -> str:
-    """Why a file of this many bytes is not read; "" when it is."""
+    """Return why a file of this many bytes is not read; "" when it is."""
     return f"has more than {MAX_FILE_BYTES // 1024} KiB" if size > MAX_FILE_BYTES else ""
 
 
@@ -108,7 +108,7 @@ class _Reader(Reader):
         self.document = Document(place=place)
 
     def scalar(self, event: yaml.ScalarEvent) -> Any:
-        """The value of a scalar; None after a finding."""
+        """Return the value of a scalar; None after a finding."""
         why = why_unusable(event.value)
         try:
             value = None if why else scalar_value(event)
@@ -121,7 +121,7 @@ class _Reader(Reader):
         return value
 
     def name(self, event: yaml.Event, value: Any) -> str | None:
-        """The key as text; None after a finding."""
+        """Return the key as text; None after a finding."""
         why = why_unusable(event.value) if isinstance(event, yaml.ScalarEvent) else ""
         name = None if why else key_text(value)
         if not why and not name:

@@ -28,7 +28,7 @@ class DropIns:
 
 
 def read_drop_ins(directory: str, findings: Findings) -> DropIns:
-    """All `*.conf` below the directory, in order. What cannot be read or is no drop-in becomes a finding."""
+    """Return all `*.conf` below the directory, in order. What cannot be read or is no drop-in becomes a finding."""
     found = DropIns()
     if os.path.islink(directory) and os.path.isdir(directory):  # noqa: PTH112, PTH114 (Path drops a final /)
         what = f"{directory} is a symbolic link, which is not followed: it holds no drop-ins"
@@ -61,7 +61,9 @@ def read_drop_ins(directory: str, findings: Findings) -> DropIns:
 
 
 def _walk(directory: str, ignored: list[str]) -> list[str]:
-    """The files that count, in lexical order by level. A symlink is a file, whatever it leads to. Raises OSError."""
+    """Return the files that count, in lexical order by level. A symlink is a file, whatever it leads to. Raises
+    OSError.
+    """
     files: list[str] = []
     entries = 0
     pending = [os.fsencode(directory)]
@@ -110,7 +112,7 @@ def check_head(document: Document, findings: Findings) -> None:
 
 
 def read_text(file: str, findings: Findings, place: str) -> str | None:
-    """The text of a configuration file, or None after a finding at `place`. Waits for no writer of a pipe."""
+    """Return the text of a configuration file, or None after a finding at `place`. Waits for no writer of a pipe."""
     named = "" if place == file else f"{file} "
     try:
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -139,7 +141,7 @@ def _await_writer(fd: int) -> None:
 
 
 def _content(fd: int, *, is_pipe: bool) -> bytes:
-    """What the file holds, and of a longer one just too much. Raises OSError."""
+    """Return what the file holds, and of a longer one just too much. Raises OSError."""
     content = b""
     while len(content) <= MAX_FILE_BYTES:
         if is_pipe:

@@ -9,7 +9,7 @@ _MAX_CHARACTERS = 200  # characters; every real duration is shorter
 
 
 def parse_nanoseconds(text: str) -> int:
-    """Nanoseconds of a Go duration such as `1m30s`, `100ms` or `0` (config.md 1.3). Raises ValueError."""
+    """Return nanoseconds of a Go duration such as `1m30s`, `100ms` or `0` (config.md 1.3). Raises ValueError."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return 0
@@ -30,12 +30,12 @@ def parse_nanoseconds(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds of a Go duration. Raises ValueError."""
+    """Return seconds of a Go duration. Raises ValueError."""
     return parse_nanoseconds(text) / 1e9
 
 
 def format_duration(nanoseconds: int) -> str:
-    """A duration as Go prints it: `1m0s`, `4h0m0s`, `100ms`, `0s`."""
+    """Return a duration as Go prints it: `1m0s`, `4h0m0s`, `100ms`, `0s`."""
     if nanoseconds == 0:
         return "0s"
     sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)

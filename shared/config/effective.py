@@ -14,7 +14,7 @@ KEY = "key"  # in the metadata of a field: the key of KubeletConfiguration that 
 
 
 def _of(key: str, default: Any) -> Any:
-    """A field with the value of this key, converted by `settings`; without a document it is `default`."""
+    """Return a field with the value of this key, converted by `settings`; without a document it is `default`."""
     return field(default=default, metadata={KEY: key})
 
 

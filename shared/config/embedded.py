@@ -17,7 +17,8 @@ REGISTRY_CONFIG_PATH = "certs.d"
 def embedded_containerd(
     extension: Document | None, file: str, places: AgentPaths, findings: Findings
 ) -> EmbeddedContainerd | None:
-    """The containerd of the document; None where there is none. Relative paths begin at the directory of `file`."""
+    """Return the containerd of the document; None where there is none. Relative paths begin at the directory of
+    `file`."""
     if extension is None:
         return None
     own = Findings(places=extension.places, default_place=file)

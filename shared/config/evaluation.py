@@ -48,7 +48,7 @@ def check_readable(file: str) -> None:
 
 
 def _first_document(file: str, findings: Findings) -> Document:
-    """The first document of the file. Raises ConfigurationRefusedError if there is none."""
+    """Return the first document of the file. Raises ConfigurationRefusedError if there is none."""
     text = read_text(file, findings, file)
     documents = read_documents(text, file, findings) if text is not None else []
     if not documents:

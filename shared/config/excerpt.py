@@ -30,7 +30,8 @@ class ConfigExcerpt:
 
 
 def load_excerpt(run_dir: str) -> ConfigExcerpt:
-    """The fields of the configuration in force. Raises OSError, and OperatorError when the file cannot be used."""
+    """Return the fields of the configuration in force. Raises OSError, and OperatorError when the file cannot be
+    used."""
     path = Path(run_dir) / CONFIG_NAME
     try:
         config = checked_envelope(json.loads(path.read_bytes()))["config"]
@@ -43,7 +44,7 @@ def load_excerpt(run_dir: str) -> ConfigExcerpt:
 
 
 def checked_envelope(envelope: Any) -> dict[str, Any]:
-    """The decoded file, with `config` and `generation`. Raises ValueError for another version."""
+    """Return the decoded file, with `config` and `generation`. Raises ValueError for another version."""
     if not isinstance(envelope, dict) or envelope.get("version") != VERSION:
         found = envelope.get("version") if isinstance(envelope, dict) else None
         raise ValueError(f"version {found}, not {VERSION}")
@@ -51,5 +52,5 @@ def checked_envelope(envelope: Any) -> dict[str, Any]:
 
 
 def unusable(error: Exception, where: str) -> OperatorError:
-    """The error for a file that cannot be used."""
+    """Return the error for a file that cannot be used."""
     return OperatorError(f"cannot be used: {error}", where=where, remedy="restart bootstrap; it writes the file again")

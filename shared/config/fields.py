@@ -93,7 +93,7 @@ def _flag_kind(schema: Schema) -> FlagKind:
 
 
 def schema_tree(fields: Iterable[Field]) -> dict[str, Schema]:
-    """The nested schema of a KubeletConfiguration document by key."""
+    """Return the nested schema of a KubeletConfiguration document by key."""
     tree: dict[str, Any] = {"apiVersion": Scalar.STRING, "kind": Scalar.STRING}
     for field in fields:
         *parents, last = field.key.split(".")

@@ -64,7 +64,7 @@ class Findings:
         return len(self.found) >= _MAX_FINDINGS
 
     def place_of(self, key: str) -> str:
-        """The place of the key, or of the nearest enclosing one that was given."""
+        """Return the place of the key, or of the nearest enclosing one that was given."""
         while key not in self.places and "." in key:
             key = key.rpartition(".")[0]
         return self.places.get(key, self.default_place)
@@ -100,7 +100,7 @@ class Findings:
 
 
 def _one_line(given: Any) -> str:
-    """The text without line breaks and control characters, and not without end."""
+    """Return the text without line breaks and control characters, and not without end."""
     text = str(given)
     if len(text) > _MAX_PART_CHARACTERS:
         text = f"{text[: _MAX_PART_CHARACTERS - 60]}…{text[-50:]}"

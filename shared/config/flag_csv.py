@@ -2,7 +2,7 @@
 
 
 def csv_fields(text: str) -> list[str]:
-    """The fields of the first line, or of what quotes make one line. Raises ValueError with Go's message."""
+    """Return the fields of the first line, or of what quotes make one line. Raises ValueError with Go's message."""
     if not text:
         return []
     text = text.lstrip("\r\n")

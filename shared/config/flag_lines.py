@@ -31,7 +31,8 @@ def flag_texts(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def flag_lines(flags: Flags, merged: Mapping[str, Any] | None = None) -> list[str]:
-    """One `FLAG: --name="value"` record per flag, alphabetically: what the command line gave, or the default of it.
+    """Return one `FLAG: --name="value"` record per flag, alphabetically: what the command line gave, or the default of
+    it.
 
     `merged` maps dotted keys to values that hold instead of the defaults, for drop-ins without a configuration file.
     """

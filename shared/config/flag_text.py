@@ -15,12 +15,12 @@ MASKED = "<masked>"
 
 
 def shown(text: str) -> str:
-    """A bad value for a message: quoted, and cut where it is long."""
+    """Return a bad value for a message: quoted, and cut where it is long."""
     return go_quote(text if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS] + "…")
 
 
 def value_text(kind: FlagKind, value: Any) -> str:
-    """A flag's value, as the parser gave it, as Go's flags print it: lists `[a,b]`, maps sorted."""
+    """Return a flag's value, as the parser gave it, as Go's flags print it: lists `[a,b]`, maps sorted."""
     match kind:
         case FlagKind.BOOL:
             return "true" if value else "false"

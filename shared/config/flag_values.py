@@ -31,7 +31,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def parse_value(kind: FlagKind, text: str, before: Any) -> Any:
-    """The value after this occurrence of a flag; `before` is that of the earlier ones, None at the first.
+    """Return the value after this occurrence of a flag; `before` is that of the earlier ones, None at the first.
 
     Returns IGNORED where the text changes nothing. May change `before` in place. Raises ValueError.
     """

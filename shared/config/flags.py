@@ -166,7 +166,7 @@ class _Reader:
             self.deprecations[flag.name] = f"Flag --{flag.name} has been deprecated, {flag.deprecated}"
 
     def flags(self) -> Flags:
-        """What was read."""
+        """Return what was read."""
         given = dict(self.given)
         flags = Flags(deprecations=tuple(self.deprecations.values()), asks_help=bool(given.pop("help", False)))
         version = given.pop("version", "false")
@@ -212,5 +212,5 @@ def _check(argument: str, number: int) -> None:
 
 
 def _cut(text: str) -> str:
-    """A name for a message, on one line and not without end."""
+    """Return a name for a message, on one line and not without end."""
     return shown(text)[1:-1]

@@ -15,8 +15,9 @@ _STAGE_SWITCH = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
 def resolve_gates(
     given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str] | None = None
 ) -> tuple[dict[str, bool], list[str]]:
-    """The value of every gate there is, and remarks. `given` are the explicit ones, with the flag's over the file's;
-    `place_of` takes `featureGates.<gate>` and is that of the findings when left out."""
+    """Return the value of every gate there is, and remarks. `given` are the explicit ones, with the flag's over the
+    file's; `place_of` takes `featureGates.<gate>` and is that of the findings when left out.
+    """
     place_of = place_of or findings.place_of
     known = {name: value for name, value in given.items() if name in GATES and value is not None}
     for name in given:
@@ -87,7 +88,7 @@ def _switch(name: str, known: Mapping[str, bool]) -> str:
 
 
 def _where(name: str, place_of: Callable[[str], str]) -> str:
-    """What a remark begins with."""
+    """Return what a remark begins with."""
     place = place_of(f"featureGates.{name}")
     if place.startswith("--"):
         return f"{place}: {name} "

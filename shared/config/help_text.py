@@ -39,7 +39,7 @@ _PACKAGE = "bulkhead-kubelet"
 
 
 def help_text() -> str:
-    """The whole text, with a line break at its end."""
+    """Return the whole text, with a line break at its end."""
     flags = [(_head(flag), _description(flag)) for flag in FLAGS.values()]
     width = max(len(head) for head, _ in flags)
     return _LONG + "".join(f"{head:{width}}   {description}\n" for head, description in flags)
@@ -72,7 +72,7 @@ def gate_lines() -> list[str]:
 
 
 def version_text(form: str) -> str:
-    """One line without its break: for "raw" all its parts as a Go struct, else `Kubernetes v…`."""
+    """Return one line without its break: for "raw" all its parts as a Go struct, else `Kubernetes v…`."""
     if form != "raw":
         return f"Kubernetes {KUBERNETES_RELEASE}"
     major, minor, _ = KUBERNETES_RELEASE.removeprefix("v").split(".")
@@ -92,7 +92,7 @@ def version_text(form: str) -> str:
 
 
 def _commit() -> str:
-    """The commit the package was installed from, where its metadata names it (PEP 610)."""
+    """Return the commit the package was installed from, where its metadata names it (PEP 610)."""
     try:
         origin = json.loads(distribution(_PACKAGE).read_text("direct_url.json") or "{}")
         return str(origin["vcs_info"]["commit_id"])

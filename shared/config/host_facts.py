@@ -36,7 +36,7 @@ class HostFacts:
 
 
 def read_host_facts(root: str = "/") -> HostFacts:
-    """The facts of this machine, or of the tree below `root`. Reads /proc and /sys; raises nothing."""
+    """Return the facts of this machine, or of the tree below `root`. Reads /proc and /sys; raises nothing."""
     top = Path(root)
     unified = (top / _CGROUPS / "cgroup.controllers").is_file()
     mounted = unified or (top / _CGROUPS).is_dir()

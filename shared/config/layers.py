@@ -79,25 +79,27 @@ class Layers:
     places: dict[str, str] = field(default_factory=dict)
 
     def is_given(self, key: str) -> bool:
-        """Whether a file or a flag gives this key, or a key inside it."""
+        """Return whether a file or a flag gives this key, or a key inside it."""
         while key not in self.origins and ("." in key or "[" in key):
             key = key[: max(key.rfind("."), key.rfind("["))]
         return key in self.origins and bool(self.origins[key].place)
 
     def given(self) -> list[str]:
-        """The keys of the table that a file or a flag gives, in its order."""
+        """Return the keys of the table that a file or a flag gives, in its order."""
         return [one.key for one in FIELDS if (origin := self.origins.get(one.key)) and origin.place]
 
 
 def lay_flags_only(inputs: DefaultInputs) -> Layers:
-    """What the kubelet begins with when no file is given: defaults with the insecure legacy ones, no evictionHard."""
+    """Return what the kubelet begins with when no file is given: defaults with the insecure legacy ones, no
+    evictionHard.
+    """
     layers = Layers(inputs)
     _fill(layers, legacy=True)
     return layers
 
 
 def lay_file(given: Decoded, file: str, inputs: DefaultInputs) -> Layers:
-    """The configuration file over the defaults. `file` is absolute; relative paths begin at its directory."""
+    """Return the configuration file over the defaults. `file` is absolute; relative paths begin at its directory."""
     data = {name: value for name, value in given.data.items() if name not in ("apiVersion", "kind")}
     layers = Layers(inputs, data, {}, given.places)
     _note_origins(layers, Layer.FILE)
@@ -111,7 +113,7 @@ def lay_file(given: Decoded, file: str, inputs: DefaultInputs) -> Layers:
 
 
 def lay_drop_ins(base: Layers, drop_ins: list[Document], findings: Findings) -> Layers:
-    """The drop-ins merged onto the base one after the other, decoded, and defaults filled in again."""
+    """Return the drop-ins merged onto the base one after the other, decoded, and defaults filled in again."""
     raw, origins, places = copy.deepcopy(base.data), dict(base.origins), dict(base.places)
     for one in FIELDS:
         if _is_omitted(value_of(raw, one.key), one):
@@ -160,7 +162,7 @@ def finish(layers: Layers) -> None:
 
 
 def is_zero(value: Any, one: Field) -> bool:
-    """Whether the value is one that some keys treat as not given."""
+    """Return whether the value is one that some keys treat as not given."""
     if one.schema in (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS) and isinstance(value, str):
         return parse_nanoseconds(value) == 0
     return not value
@@ -208,7 +210,7 @@ def _fill(layers: Layers, *, legacy: bool = False) -> None:
 def _default(
     one: Field, layers: Layers, legacy: bool, gates: Mapping[str, bool], update: str | None
 ) -> tuple[Any, str]:
-    """The default of one key, None = unset, and why it is not the table's."""
+    """Return the default of one key, None = unset, and why it is not the table's."""
     facts = layers.inputs
     if one.key in facts.defaults:
         return facts.defaults[one.key]
@@ -242,7 +244,7 @@ def _fill_evictions(layers: Layers) -> None:
 
 
 def _is_omitted(value: Any, one: Field) -> bool:
-    """Whether the kubelet leaves the value out when it writes the base that drop-ins are merged onto."""
+    """Return whether the kubelet leaves the value out when it writes the base that drop-ins are merged onto."""
     if value is None or isinstance(value, list | dict):
         return not value
     return not value and not one.default and one.schema is not Scalar.DURATION

@@ -20,7 +20,7 @@ def encode_effective(config: EffectiveConfig, generation: str) -> bytes:
 
 
 def load_effective(run_dir: str) -> EffectiveConfig:
-    """The effective configuration in force.
+    """Return the effective configuration in force.
 
     Raises FileNotFoundError before bootstrap wrote it, OperatorError when it cannot be used.
     """
@@ -28,13 +28,15 @@ def load_effective(run_dir: str) -> EffectiveConfig:
 
 
 def load_generation(run_dir: str) -> tuple[EffectiveConfig, str]:
-    """The effective configuration and the supervisord generation it was confirmed for; raises like load_effective."""
+    """Return the effective configuration and the supervisord generation it was confirmed for; raises like
+    load_effective.
+    """
     path = Path(run_dir) / CONFIG_NAME
     return decode_effective(path.read_bytes(), str(path))
 
 
 def decode_effective(content: bytes, where: str) -> tuple[EffectiveConfig, str]:
-    """What encode_effective wrote. Raises OperatorError, naming `where`, when it cannot be used."""
+    """Return what encode_effective wrote. Raises OperatorError, naming `where`, when it cannot be used."""
     try:
         envelope = checked_envelope(msgspec.json.decode(content, type=dict[str, Any]))
         return msgspec.convert(envelope["config"], EffectiveConfig), str(envelope["generation"])

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def value_of(data: dict[str, Any], key: str) -> Any:
-    """The value at a dotted key, None where absent."""
+    """Return the value at a dotted key, None where absent."""
     current: Any = data
     for part in key.split("."):
         current = current.get(part) if isinstance(current, dict) else None

@@ -100,7 +100,8 @@ def node_ips(text: str, findings: Findings) -> tuple[tuple[str, ...], list[str]]
 
 
 def parse_address(text: str) -> _Address | None:
-    """An IP address as the kubelet reads those it is given: zeros may lead, IPv4 in IPv6 is IPv4, there are no zones.
+    """Return an IP address as the kubelet reads those it is given: zeros may lead, IPv4 in IPv6 is IPv4, there are no
+    zones.
 
     None when it is none.
     """
@@ -142,7 +143,7 @@ def reservations(data: dict[str, Any], findings: Findings) -> tuple[dict[str, st
 
 
 def parse_cpus(text: str) -> frozenset[int] | None:
-    """The CPUs of a list such as `0-3,8`; None when it is none."""
+    """Return the CPUs of a list such as `0-3,8`; None when it is none."""
     cpus: set[int] = set()
     spent = 0
     for part in text.strip().split(","):

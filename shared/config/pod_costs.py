@@ -80,7 +80,7 @@ POD_COSTS = {name: PodCost(effect, phrase) for effect, phrase, names in _ROWS fo
 
 
 def pod_cost(setting: str, old: object, new: object) -> PodCost:
-    """The cost of this change. `setting`: as a row is named."""
+    """Return the cost of this change. `setting`: as a row is named."""
     if setting == "cgroups_per_qos" and old:
         return PodCost(PodEffect.LATER, _LATER_PODS)  # a pod that has a cgroup of its own keeps it
     if setting in _LIMITS and isinstance(old, int) and isinstance(new, int) and (not new or 0 < old < new):
@@ -91,6 +91,6 @@ def pod_cost(setting: str, old: object, new: object) -> PodCost:
 
 
 def gravest(costs: tuple[PodCost, ...]) -> PodCost:
-    """The one with the gravest effect; of several the first."""
+    """Return the one with the gravest effect; of several the first."""
     order = list(PodEffect)
     return min(costs, key=lambda cost: order.index(cost.effect), default=NO_COST)

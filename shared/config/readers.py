@@ -131,12 +131,12 @@ FIELD_READERS, DOCUMENT_READERS, GATE_READERS = _rows(_FIELDS), _rows(_DOCUMENT)
 
 
 def changes(old: EffectiveConfig, new: EffectiveConfig) -> tuple[Change, ...]:
-    """Every setting that differs, sorted by name."""
+    """Return every setting that differs, sorted by name."""
     return tuple(sorted(_changes(old, new), key=lambda change: change.name))
 
 
 def restarted_by(found: tuple[Change, ...]) -> frozenset[str]:
-    """The services that restart for these changes."""
+    """Return the services that restart for these changes."""
     return frozenset().union(*(change.services for change in found))
 
 

@@ -120,7 +120,7 @@ def resolve(
 
 
 def _table_default(key: str) -> Any:
-    """The default that the table has for a key."""
+    """Return the default that the table has for a key."""
     return next(one.default for one in FIELDS if one.key == key)
 
 
@@ -135,7 +135,7 @@ class _Stack:
         self._facts = DefaultInputs(facts.cgroup_v1, defaults, _gates_of, self._flag_gates)
 
     def lay(self, kubelet: Document | None, file: str, drop_ins: list[Document] | None) -> Layers:
-        """Everything but the rules. `file` is absolute; `drop_ins` None = no --config-dir."""
+        """Return everything but the rules. `file` is absolute; `drop_ins` None = no --config-dir."""
         if kubelet is not None:
             schema = schema_tree(FIELDS)
             given = decode(kubelet.data, schema, kubelet.places, self._findings)
@@ -153,7 +153,7 @@ class _Stack:
         return layers
 
     def resolve_gates(self, layers: Layers) -> dict[str, bool]:
-        """The value of every gate in the end."""
+        """Return the value of every gate in the end."""
         places = Findings(places=layers.places, default_place=self._findings.default_place)
         given = layers.data.get("featureGates") or {}
         gates, remarks = resolve_gates(_some(given), self._findings, places.place_of)
@@ -180,14 +180,14 @@ def _gates_of(given: Mapping[str, bool]) -> Mapping[str, bool]:
 
 
 def _some(given: Mapping[str, bool]) -> Mapping[str, bool]:
-    """The known gates, and a bounded number of the others."""
+    """Return the known gates, and a bounded number of the others."""
     unknown = itertools.islice((name for name in given if name not in GATES), 100)
     kept = {*unknown, *(name for name in given if name in GATES)}
     return {name: value for name, value in given.items() if name in kept}
 
 
 def _sort_documents(sources: Sources, findings: Findings) -> tuple[Document | None, Document | None]:
-    """The KubeletConfiguration, which is the first document, and our own, the first of its kind."""
+    """Return the KubeletConfiguration, which is the first document, and our own, the first of its kind."""
     kubelet, extension = None, None
     for index, document in enumerate(sources.documents):
         named = (document.data.get("apiVersion"), document.data.get("kind"))

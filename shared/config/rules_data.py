@@ -12,18 +12,18 @@ _FALSEHOODS = ("0", "f", "F", "FALSE", "false", "False")
 
 
 def nanoseconds(data: dict[str, Any], key: str) -> int | None:
-    """The duration at a dotted key; None where absent. A bare number is nanoseconds already."""
+    """Return the duration at a dotted key; None where absent. A bare number is nanoseconds already."""
     value = value_of(data, key)
     return parse_nanoseconds(value) if isinstance(value, str) else value
 
 
 def pairs(data: dict[str, Any], key: str) -> list[tuple[str, str]]:
-    """The entries of a map of strings; null counts as the empty string, as in Go."""
+    """Return the entries of a map of strings; null counts as the empty string, as in Go."""
     return [(name, "" if value is None else value) for name, value in (value_of(data, key) or {}).items()]
 
 
 def truth(text: str) -> bool | None:
-    """What Go takes the text for as a bool; None when it is none."""
+    """Return what Go takes the text for as a bool; None when it is none."""
     return text in _TRUTHS if text in _TRUTHS + _FALSEHOODS else None
 
 

@@ -67,7 +67,7 @@ def _check_verification(data: dict[str, Any], gates: Mapping[str, bool], finding
 
 
 def _not_a_pattern(pattern: str) -> str:
-    """Why it names neither an image nor a prefix of images; "" when it does."""
+    """Return why it names neither an image nor a prefix of images; "" when it does."""
     if pattern.strip() != pattern:
         return "has spaces around it"
     if pattern.endswith("/*"):

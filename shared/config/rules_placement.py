@@ -76,7 +76,7 @@ def _check_topology(data: dict[str, Any], findings: Findings) -> None:
 
 
 def numa_limit(text: str) -> int | None:
-    """The number in `max-allowable-numa-nodes`; None when it is none."""
+    """Return the number in `max-allowable-numa-nodes`; None when it is none."""
     digits = text.removeprefix("-" if text.startswith("-") else "+")
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 

@@ -78,7 +78,7 @@ def check_cluster_dns(data: dict[str, Any], findings: Findings) -> None:
 
 
 def usable_cluster_dns(data: dict[str, Any]) -> tuple[str, ...]:
-    """The servers of `clusterDNS` that are IP addresses; the others are skipped."""
+    """Return the servers of `clusterDNS` that are IP addresses; the others are skipped."""
     return tuple(str(address) for text in data.get("clusterDNS") or () if (address := parse_address(text)))
 
 

@@ -9,7 +9,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
 
 
 def scheme_of(url: str) -> str | None:
-    """The scheme, in lower case, of a text `scheme://host:port/path`; None when Go's parser refuses it."""
+    """Return the scheme, in lower case, of a text `scheme://host:port/path`; None when Go's parser refuses it."""
     scheme, found, rest = url.partition("://")
     if not found or not _SCHEME.fullmatch(scheme) or _CONTROL.search(url):
         return None

@@ -32,14 +32,14 @@ def settings_of(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def _plain(key: str, value: Any) -> Any:
-    """Durations as seconds, paths absolute, all else unchanged: "" or 0 where it is unset."""
+    """Return durations as seconds, paths absolute, all else unchanged: "" or 0 where it is unset."""
     if _SCHEMAS[key] in (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS):
         return seconds(value)
     return absolute(value) if key in _PATHS else value
 
 
 def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
-    """What is not simply the value of its key."""
+    """Return what is not simply the value of its key."""
     system_reserved, kube_reserved = reservations(document, findings)
     output = value_of(document, f"logging.options.{value_of(document, 'logging.format')}") or {}
     restart = value_of(document, "crashLoopBackOff.maxContainerRestartPeriod")
@@ -82,12 +82,12 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
 
 
 def seconds(value: str | int) -> float:
-    """A duration of the document; a bare number is nanoseconds."""
+    """Return a duration of the document; a bare number is nanoseconds."""
     return value / 1e9 if isinstance(value, int) else parse_duration(value)
 
 
 def absolute(path: str) -> str:
-    """The path from the top, read from where we are; "" stays."""
+    """Return the path from the top, read from where we are; "" stays."""
     return posixpath.abspath(path) if path else ""
 
 

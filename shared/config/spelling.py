@@ -4,7 +4,7 @@ import difflib
 
 
 def closest(name: str, known: list[str]) -> str:
-    """The known name most like this one, or "" when none is close."""
+    """Return the known name most like this one, or "" when none is close."""
     folded = {candidate.lower(): candidate for candidate in known}
     name = name.lower()[:100]
     if name in folded:
@@ -14,7 +14,7 @@ def closest(name: str, known: list[str]) -> str:
 
 
 def why_unusable(text: str) -> str:
-    """Why no path, name or message can carry this text; "" when it can."""
+    """Return why no path, name or message can carry this text; "" when it can."""
     if "\0" in text:
         return "holds a NUL byte"
     try:

@@ -42,14 +42,14 @@ def target(endpoint: str) -> str:
 
 
 def socket_path(endpoint: str) -> str:
-    """The path of a unix endpoint, else the endpoint itself, for messages."""
+    """Return the path of a unix endpoint, else the endpoint itself, for messages."""
     return (
         "/" + target(endpoint).removeprefix("unix:").lstrip("/") if target(endpoint).startswith("unix:") else endpoint
     )
 
 
 def explain(endpoint: str, code: str, details: str, *, core_call: bool = True) -> str:
-    """The description of an error: the runtime's own words, or what is wrong with the socket."""
+    """Return the description of an error: the runtime's own words, or what is wrong with the socket."""
     path = socket_path(endpoint)
     if code == "Unavailable":
         for error in _CONNECT_ERRORS:
@@ -90,7 +90,8 @@ class CriChannel:
         return self._image
 
     async def call(self, stub: Any, method: str, request: Any, timeout: float | None) -> Any:
-        """One unary call; `timeout` in seconds, None = no deadline. Fails at once while there is no connection."""
+        """Return one unary call; `timeout` in seconds, None = no deadline. Fails at once while there is no
+        connection."""
         limit = None if timeout is None else timeout + _LATE_SECONDS
         try:
             with (

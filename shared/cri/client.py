@@ -107,7 +107,7 @@ class CriRuntime:
         return decode_cgroup_driver(answer)
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
-        """All pods, or the one, by UID; absent = the runtime has nothing of it."""
+        """Return all pods, or the one, by UID; absent = the runtime has nothing of it."""
         return await self._observer.observe(uid)
 
     async def uids_of(self, namespace: str, name: str) -> frozenset[str]:
@@ -273,7 +273,7 @@ class CriRuntime:
         )
 
     def content_store(self) -> ContainerdContent:
-        """The content store that the images come into; it connects with its first request."""
+        """Return the content store that the images come into; it connects with its first request."""
         return ContainerdContent(self._image_channel.endpoint)
 
     async def close(self) -> None:

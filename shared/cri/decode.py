@@ -40,17 +40,17 @@ def fill(method: str, message: Any, content: Message) -> Any:
 
 
 def sandbox_state(number: int) -> SandboxState:
-    """The state of a sandbox; a number we do not know counts as NOTREADY."""
+    """Return the state of a sandbox; a number we do not know counts as NOTREADY."""
     return _SANDBOX_STATES[number] if 0 <= number < len(_SANDBOX_STATES) else SandboxState.NOTREADY
 
 
 def container_state(number: int) -> ContainerState:
-    """The state of a container; a number we do not know is UNKNOWN."""
+    """Return the state of a container; a number we do not know is UNKNOWN."""
     return _CONTAINER_STATES[number] if 0 <= number < len(_CONTAINER_STATES) else ContainerState.UNKNOWN
 
 
 def decode_sandbox(response: Any) -> Sandbox:
-    """A verbose PodSandboxStatusResponse. The first IP is `network.ip`, the others `additional_ips`."""
+    """Return a verbose PodSandboxStatusResponse. The first IP is `network.ip`, the others `additional_ips`."""
     status = response.status
     network = status.network
     ips = [network.ip, *(extra.ip for extra in network.additional_ips)]
@@ -70,7 +70,7 @@ def decode_sandbox(response: Any) -> Sandbox:
 
 
 def decode_container(response: Any, sandbox_id: str, termination_message: str = "") -> Container:
-    """A ContainerStatusResponse (verbose where the pid is wanted); the sandbox id is known to the list only."""
+    """Return a ContainerStatusResponse (verbose where the pid is wanted); the sandbox id is known to the list only."""
     status = response.status
     state = container_state(status.state)
     annotations: Mapping[str, str] = status.annotations
@@ -102,13 +102,13 @@ def decode_container(response: Any, sandbox_id: str, termination_message: str = 
 
 
 def restart_count(annotations: Mapping[str, str], attempt: int) -> int:
-    """The restart count written at creation, else (made by someone else, or garbled) the attempt."""
+    """Return the restart count written at creation, else (made by someone else, or garbled) the attempt."""
     text = annotations.get(ANNOTATION_RESTART_COUNT, "")
     return int(text) if text.isascii() and text.isdecimal() else attempt
 
 
 def pid_of(info: Mapping[str, str]) -> int:
-    """The pid in a verbose status: JSON under the key `info` (containerd, CRI-O). 0 = not reported."""
+    """Return the pid in a verbose status: JSON under the key `info` (containerd, CRI-O). 0 = not reported."""
     try:
         pid = json.loads(info.get("info", "")).get("pid", 0)
     except (ValueError, AttributeError):
@@ -117,7 +117,7 @@ def pid_of(info: Mapping[str, str]) -> int:
 
 
 def decode_conditions(response: Any) -> tuple[RuntimeCondition, ...]:
-    """The conditions of a StatusResponse."""
+    """Return the conditions of a StatusResponse."""
     return tuple(
         RuntimeCondition(type=c.type, status=c.status, reason=c.reason, message=c.message)
         for c in response.status.conditions
@@ -125,7 +125,7 @@ def decode_conditions(response: Any) -> tuple[RuntimeCondition, ...]:
 
 
 def decode_features(response: Any) -> RuntimeFeatures:
-    """Handlers and features of a StatusResponse; None where the runtime sent nothing of the kind."""
+    """Return handlers and features of a StatusResponse; None where the runtime sent nothing of the kind."""
     handlers = sorted(
         (
             HandlerFeatures(
@@ -146,7 +146,7 @@ def decode_features(response: Any) -> RuntimeFeatures:
 
 
 def decode_cgroup_driver(response: Any) -> str | None:
-    """The driver of a RuntimeConfigResponse by its name in KubeletConfiguration; None = not set, or unknown."""
+    """Return the driver of a RuntimeConfigResponse by its name in KubeletConfiguration; None = not set, or unknown."""
     if not response.HasField("linux"):
         return None
     number = response.linux.cgroup_driver
@@ -154,14 +154,14 @@ def decode_cgroup_driver(response: Any) -> str | None:
 
 
 def decode_image(response: Any) -> ImageStatus | None:
-    """An ImageStatusResponse; None = the image is not here."""
+    """Return an ImageStatusResponse; None = the image is not here."""
     if not response.HasField("image") or not response.image.id:
         return None
     return image_of(response.image)
 
 
 def image_of(image: Any) -> ImageStatus:
-    """One Image message."""
+    """Return one Image message."""
     return ImageStatus(
         id=image.id,
         size=image.size,
@@ -174,7 +174,7 @@ def image_of(image: Any) -> ImageStatus:
 
 
 def decode_filesystem(usage: Any) -> FilesystemFiles:
-    """One FilesystemUsage."""
+    """Return one FilesystemUsage."""
     return FilesystemFiles(
         mountpoint=usage.fs_id.mountpoint,
         used=usage.used_bytes.value if usage.HasField("used_bytes") else None,
@@ -183,7 +183,9 @@ def decode_filesystem(usage: Any) -> FilesystemFiles:
 
 
 def decode_event(message: Any) -> RuntimeEvent:
-    """A ContainerEventResponse. The pod UID is empty where the runtime sent neither sandbox nor container status."""
+    """Return a ContainerEventResponse. The pod UID is empty where the runtime sent neither sandbox nor container
+    status.
+    """
     uid = message.pod_sandbox_status.metadata.uid
     if not uid:
         uid = next((s.labels[LABEL_POD_UID] for s in message.containers_statuses if s.labels.get(LABEL_POD_UID)), "")

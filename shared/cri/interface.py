@@ -160,19 +160,19 @@ class ContentStore(Protocol):
     """What is read of the runtime's content store. Each request raises ContentStoreError, at the latest after 2 s."""
 
     async def ingests(self) -> tuple[Ingest, ...]:
-        """The blobs that are being fetched, of all images."""
+        """Return the blobs that are being fetched, of all images."""
         ...
 
     async def blobs(self, host: str, repository: str) -> tuple[Blob, ...]:
-        """The blobs fetched from this repository; `host` has no port."""
+        """Return the blobs fetched from this repository; `host` has no port."""
         ...
 
     async def has(self, digest: str) -> bool:
-        """Whether the blob is complete."""
+        """Return whether the blob is complete."""
         ...
 
     async def read(self, digest: str, limit: int) -> bytes:
-        """The blob's first `limit` bytes."""
+        """Return the blob's first `limit` bytes."""
         ...
 
     async def close(self) -> None:
@@ -202,22 +202,23 @@ class Runtime(Protocol):
         ...
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
-        """All pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before the
-        first request. A pod the runtime does not know is absent. Entries without pod metadata are skipped.
+        """Return all pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before
+        the first request. A pod the runtime does not know is absent. Entries without pod metadata are skipped.
         Something that vanished between list and inspection is left out. Raises PartialObservationError where all were
-        asked for and some could not be inspected."""
+        asked for and some could not be inspected.
+        """
         ...
 
     async def uids_of(self, namespace: str, name: str) -> frozenset[str]:
-        """The UIDs of the pods of this name that have a sandbox, by the labels of the sandboxes."""
+        """Return the UIDs of the pods of this name that have a sandbox, by the labels of the sandboxes."""
         ...
 
     async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
-        """One sandbox as `observe` would show it, but for its pid; None = the runtime has it no more."""
+        """Return one sandbox as `observe` would show it, but for its pid; None = the runtime has it no more."""
         ...
 
     async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:
-        """One container of this sandbox as `observe` would show it, without its pid; None = it is gone."""
+        """Return one container of this sandbox as `observe` would show it, without its pid; None = it is gone."""
         ...
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
@@ -326,7 +327,7 @@ class Runtime(Protocol):
         ...
 
     def content_store(self) -> ContentStore | None:
-        """The store that images are pulled into, over a connection of its own; None = the runtime has none."""
+        """Return the store that images are pulled into, over a connection of its own; None = the runtime has none."""
         ...
 
     async def close(self) -> None:

@@ -66,7 +66,7 @@ class Observer:
         self._slots = asyncio.Semaphore(_INSPECTIONS_AT_ONCE)
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
-        """All pods by UID, or the one; see `shared.cri.interface.Runtime.observe`."""
+        """Return all pods by UID, or the one; see `shared.cri.interface.Runtime.observe`."""
         observed_at = self._monotonic()
         selector: dict[str, str] = {}
         if uid is not None and uid not in self._unlabelled:
@@ -141,7 +141,7 @@ class Observer:
     async def _look_at(
         self, found: Iterable[_Found]
     ) -> tuple[dict[str, Sandbox | Container], dict[str, RuntimeCallError]]:
-        """Every listed sandbox and container by id: as kept, else inspected now; what vanished is absent.
+        """Return every listed sandbox and container by id: as kept, else inspected now; what vanished is absent.
 
         Also the errors by pod UID: one pod that cannot be inspected must not hide the others.
         """
@@ -179,7 +179,7 @@ class Observer:
         return seen, errors
 
     async def inspect_sandbox(self, sandbox_id: str, *, verbose: bool = False) -> Sandbox | None:
-        """The sandbox as it is now; None where there is none. Only a verbose answer names its process."""
+        """Return the sandbox as it is now; None where there is none. Only a verbose answer names its process."""
         request = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=verbose)
         response = await self._inspect("PodSandboxStatus", sandbox_id, request)
         if response is None:
@@ -189,7 +189,7 @@ class Observer:
         return sandbox
 
     async def inspect_container(self, container_id: str, sandbox_id: str, *, verbose: bool = False) -> Container | None:
-        """The container as it is now, with its termination message once it is over; None where there is none."""
+        """Return the container as it is now, with its termination message once it is over; None where there is none."""
         request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
         response = await self._inspect("ContainerStatus", container_id, request)
         if response is None:
@@ -207,7 +207,7 @@ class Observer:
         return container
 
     async def _inspect(self, method: str, entry_id: str, request: Any) -> Any:
-        """The status, or None for what vanished since it was listed."""
+        """Return the status, or None for what vanished since it was listed."""
         timeout = min(VERBOSE_TIMEOUT, self._timeout) if request.verbose else self._timeout
         async with self._slots:
             try:
@@ -234,7 +234,7 @@ class Observer:
 
 
 def _sandbox_holds(kept: _Inspected, state: SandboxState) -> bool:
-    """Whether a kept sandbox needs no new look. One that is ready but has no address yet may still get one."""
+    """Return whether a kept sandbox needs no new look. One that is ready but has no address yet may still get one."""
     value = kept.value
     if not isinstance(value, Sandbox) or value.state is not state:
         return False
@@ -242,7 +242,7 @@ def _sandbox_holds(kept: _Inspected, state: SandboxState) -> bool:
 
 
 def _container_holds(kept: _Inspected, state: ContainerState, now: float) -> bool:
-    """Whether a kept container needs no new look: only an exit gets a second one, once it had time to settle."""
+    """Return whether a kept container needs no new look: only an exit gets a second one, once it had time to settle."""
     value = kept.value
     if not isinstance(value, Container) or value.state is not state or state is ContainerState.UNKNOWN:
         return False

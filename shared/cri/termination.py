@@ -27,7 +27,8 @@ def read_termination_message(
     reason: str,
     log_path: str,
 ) -> str:
-    """The message as the API shows it, without the runtime's own in front. `mounts`: (container path, host path).
+    """Return the message as the API shows it, without the runtime's own in front. `mounts`: (container path, host
+    path).
 
     Read errors become the text `Error on reading termination log <path>: <error>`, as in the kubelet.
     """
@@ -59,7 +60,7 @@ def read_termination_message(
 
 
 def last_log_lines(raw: bytes) -> bytes:
-    """The payload of the last 80 lines of a CRI log, cut to its last 2048 bytes.
+    """Return the payload of the last 80 lines of a CRI log, cut to its last 2048 bytes.
 
     A line is `<time> <stream> <tags> <payload>`; tag P is a piece without its newline. What is no such line is left
     out; one that has not been ended yet comes on top of the 80.
@@ -77,7 +78,7 @@ def last_log_lines(raw: bytes) -> bytes:
 
 
 def _tail(path: str, limit: int) -> bytes:
-    """The last `limit` bytes. O_NONBLOCK: a FIFO planted at the path must not hang the agent."""
+    """Return the last `limit` bytes. O_NONBLOCK: a FIFO planted at the path must not hang the agent."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -89,7 +90,7 @@ def _tail(path: str, limit: int) -> bytes:
 
 
 def _first_missing(path: str) -> Path:
-    """The component where the way to the path ends."""
+    """Return the component where the way to the path ends."""
     full = Path(path)
     return next((part for part in (*reversed(full.parents), full) if not os.path.lexists(part)), full)
 

@@ -189,8 +189,9 @@ class Checkpoint:
 
 
 def read_record(directory: Path, fallback: Path, key: str) -> dict[str, Any] | None:
-    """The newest copy of the record with this key, which another process writes; None where there is none, or it cannot
-    be understood. Changes no file: an unfinished one may be a save that is under way. Raises OSError."""
+    """Return the newest copy of the record with this key, which another process writes; None where there is none, or it
+    cannot be understood. Changes no file: an unfinished one may be a save that is under way. Raises OSError.
+    """
     copies = [copy for place in (directory, fallback) if (copy := _copy_in(place, key)) is not None]
     return max(copies, key=lambda copy: copy.number).data if copies else None
 
@@ -215,7 +216,7 @@ def _encode(key: str, number: int, data: dict[str, Any] | None) -> bytes:
 
 
 def _decode(content: bytes) -> tuple[str, _Copy]:
-    """The key and the record. Raises ValueError, or _NewerError for what only a newer version can read."""
+    """Return the key and the record. Raises ValueError, or _NewerError for what only a newer version can read."""
     envelope = orjson.loads(content)
     version = envelope.get("version") if isinstance(envelope, dict) else None
     if type(version) is int and version > _VERSION:
@@ -229,7 +230,7 @@ def _decode(content: bytes) -> tuple[str, _Copy]:
 
 
 def _read_directory(directory: Path) -> tuple[dict[str, _Copy], list[str]]:
-    """The records by key, and the names of files of a newer version."""
+    """Return the records by key, and the names of files of a newer version."""
     records: dict[str, _Copy] = {}
     newer: list[str] = []
     if not directory.is_dir():

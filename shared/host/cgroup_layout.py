@@ -27,15 +27,15 @@ class Hierarchies:
     beside: Path | None = None
 
     def roots(self) -> list[Path]:
-        """Every directory tree a cgroup has to exist in."""
+        """Return every directory tree a cgroup has to exist in."""
         return [self.unified] if self.unified else list(dict.fromkeys(self.by_controller.values()))
 
     def places(self, name: str) -> list[Path]:
-        """Every directory the cgroup may have, also the one that only the runtime made."""
+        """Return every directory the cgroup may have, also the one that only the runtime made."""
         return [root / name.strip("/") for root in [*self.roots(), *([self.beside] if self.beside else [])]]
 
     def has(self, controller: str) -> bool:
-        """Whether a cgroup can be given values of the controller."""
+        """Return whether a cgroup can be given values of the controller."""
         if self.unified is None:
             return controller in self.by_controller
         return controller in controllers_of(self.unified)
@@ -68,7 +68,8 @@ def _shorter(one: Path | None, other: Path) -> Path:
 
 
 def exists(hierarchies: Hierarchies, name: str) -> bool:
-    """Whether the cgroup is there in every tree it has to be in; on v2 with every controller that the top has."""
+    """Return whether the cgroup is there in every tree it has to be in; on v2 with every controller that the top
+    has."""
     relative = name.strip("/")
     if hierarchies.unified is None:
         roots = (hierarchies.by_controller.get(controller) for controller in _MUST_EXIST)
@@ -78,8 +79,9 @@ def exists(hierarchies: Hierarchies, name: str) -> bool:
 
 
 def is_missing(hierarchies: Hierarchies, name: str) -> bool:
-    """Whether some tree that the cgroup has to be in certainly does not have it; what cannot be read is no proof, and a
-    controller that is switched off is switched on again around what runs."""
+    """Return whether some tree that the cgroup has to be in certainly does not have it; what cannot be read is no
+    proof, and a controller that is switched off is switched on again around what runs.
+    """
     roots: Iterable[Path | None] = (hierarchies.by_controller.get(controller) for controller in _MUST_EXIST)
     if hierarchies.unified is not None:
         roots = (hierarchies.unified,)
@@ -105,14 +107,16 @@ def controllers_of(directory: Path) -> frozenset[str]:
 
 
 def is_in_use(hierarchies: Hierarchies, name: str) -> bool:
-    """Whether the runtime has put something into the cgroup: a cgroup below it, or a process."""
+    """Return whether the runtime has put something into the cgroup: a cgroup below it, or a process."""
     return any(_children(path) or processes_in(path) for path in hierarchies.places(name))
 
 
 def find_pods(
     hierarchies: Hierarchies, parents: Iterable[str], uid_of: Callable[[str], str | None]
 ) -> dict[str, list[str]]:
-    """The cgroups right below `parents`, in any tree, that `uid_of` their name is a pod's: UID -> names of cgroups."""
+    """Return the cgroups right below `parents`, in any tree, that `uid_of` their name is a pod's: UID -> names of
+    cgroups.
+    """
     found: dict[str, list[str]] = {}
     for parent in parents:
         directories = {child for place in hierarchies.places(parent) for child in _children(place)}
@@ -132,7 +136,7 @@ def _children(path: Path) -> list[str]:
 
 
 def processes_in(path: Path) -> list[int]:
-    """The processes in the cgroup itself, not in those below it."""
+    """Return the processes in the cgroup itself, not in those below it."""
     try:
         return [int(pid) for pid in (path / "cgroup.procs").read_text().split()]
     except OSError:

@@ -10,7 +10,9 @@ SLICE = ".slice"
 
 
 def cgroup_name(components: Sequence[str], driver: str) -> str:
-    """The path of a cgroup below the controllers' mount points, with a leading /; `driver` is cgroupfs or systemd."""
+    """Return the path of a cgroup below the controllers' mount points, with a leading /; `driver` is cgroupfs or
+    systemd.
+    """
     if driver != SYSTEMD:
         return "/" + "/".join(components)
     escaped = [component.replace("-", "_") for component in components]
@@ -19,8 +21,9 @@ def cgroup_name(components: Sequence[str], driver: str) -> str:
 
 
 def cgroup_components(path: str, driver: str) -> list[str]:
-    """The components of a cgroup that the configuration names by its path on the host, for `cgroup_name`. Of a slice
-    the last part of the path is enough: its name has those of all slices above it."""
+    """Return the components of a cgroup that the configuration names by its path on the host, for `cgroup_name`. Of a
+    slice the last part of the path is enough: its name has those of all slices above it.
+    """
     parts = [part for part in path.split("/") if part]
     if driver != SYSTEMD or not parts:
         return parts

@@ -29,7 +29,9 @@ class DeviceCheckpoint:
         self._resources: frozenset[str] = frozenset()
 
     def resources(self) -> frozenset[str]:
-        """The names; none without a file. One that cannot be used is logged once, and what was read before counts."""
+        """Return the names; none without a file. One that cannot be used is logged once, and what was read before
+        counts.
+        """
         try:
             found = self._path.stat()
         except OSError:

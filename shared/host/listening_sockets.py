@@ -10,7 +10,7 @@ _MAX_BYTES = 64 << 20  # of one table, a line has 150
 
 
 def listening(port: int) -> frozenset[str]:
-    """The sockets that listen on the TCP port, as links in /proc/<pid>/fd show them."""
+    """Return the sockets that listen on the TCP port, as links in /proc/<pid>/fd show them."""
     tables = (_receiving(_PROC_NET / table, _LISTENS) for table in ("tcp", "tcp6"))
     return frozenset(f"socket:[{inode}]" for rows in tables for number, inode in rows if number == port)
 
@@ -25,7 +25,9 @@ def listening_ports(directory: Path = _PROC_NET) -> frozenset[tuple[str, int]]:
 
 
 def owner_of(sockets: frozenset[str]) -> int | None:
-    """The process id of one that has one of the sockets (`listening`); None = there is none that this user may see."""
+    """Return the process id of one that has one of the sockets (`listening`); None = there is none that this user may
+    see.
+    """
     for process in Path("/proc").iterdir():
         if sockets and process.name.isdecimal():
             try:

@@ -10,7 +10,7 @@ _LOCAL = ("127.", "::1", "fe80:")
 
 
 def meminfo(proc: Path = Path("/proc")) -> dict[str, int]:
-    """The lines of `proc`/meminfo: name ("MemTotal") -> bytes; empty where it cannot be read."""
+    """Return the lines of `proc`/meminfo: name ("MemTotal") -> bytes; empty where it cannot be read."""
     try:
         lines = (proc / "meminfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -24,13 +24,13 @@ def meminfo(proc: Path = Path("/proc")) -> dict[str, int]:
 
 
 def architecture() -> str:
-    """The architecture in Go's name, as amd64; the kernel's name where Go has the same."""
+    """Return the architecture in Go's name, as amd64; the kernel's name where Go has the same."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 
 
 def default_route_addresses() -> tuple[str, ...]:
-    """Our addresses on the default routes, IPv4 first; () without such a route. Sends nothing."""
+    """Return our addresses on the default routes, IPv4 first; () without such a route. Sends nothing."""
     found = []
     for family, remote in _REMOTES:
         try:

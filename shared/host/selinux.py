@@ -9,8 +9,9 @@ _MAX_FILE_BYTES = 1 << 20  # bytes of a file
 
 
 def selinux_enabled(selinuxfs: Path = _SELINUXFS, own_label: Path = Path("/proc/self/attr/current")) -> bool:
-    """Whether SELinux is on: its file system is mounted and may be written to, and a policy has given this process a
-    label. False too where that cannot be read."""
+    """Return whether SELinux is on: its file system is mounted and may be written to, and a policy has given this
+    process a label. False too where that cannot be read.
+    """
     try:
         writable = not os.statvfs(selinuxfs).f_flag & os.ST_RDONLY
         return (selinuxfs / "enforce").exists() and writable and own_label.read_text().rstrip("\0\n") != "kernel"
@@ -45,7 +46,7 @@ def policy_has_label(label: str, selinuxfs: Path = _SELINUXFS) -> bool:
 
 
 def _settings(path: Path) -> dict[str, str]:
-    """The lines `key = "value"` of a file; {} where it cannot be read."""
+    """Return the lines `key = "value"` of a file; {} where it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             lines = file.read(_MAX_FILE_BYTES).splitlines()

@@ -45,7 +45,7 @@ def reason(error: Exception) -> str:
 
 
 def _unverified() -> ssl.SSLContext:
-    """The one context: neither probes nor hooks verify certificates (pods.md 8.4, 10.3)."""
+    """Return the one context: neither probes nor hooks verify certificates (pods.md 8.4, 10.3)."""
     global _context  # noqa: PLW0603
     if _context is None:
         _context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -104,7 +104,7 @@ def _headers(given: tuple[tuple[str, str], ...], address: str, user_agent: str) 
 
 
 def _clean_path(path: str) -> str:
-    """Path and query, escaped for a request line; a fragment is not sent."""
+    """Return path and query, escaped for a request line; a fragment is not sent."""
     path, _, query = path.partition("#")[0].partition("?")
     path = quote(path if path.startswith("/") else f"/{path}", safe=_PATH_SAFE)
     return f"{path}?{quote(query, safe=_QUERY_SAFE)}" if query else path

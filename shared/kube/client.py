@@ -307,7 +307,7 @@ async def _error_of(answer: Answer, peer: str, deadline: float) -> ApiStatusErro
 
 
 async def _read(answer: Answer) -> bytes:
-    """The complete body. Raises MalformedAnswerError for one that is too long, and what its transport raises."""
+    """Return the complete body. Raises MalformedAnswerError for one that is too long, and what its transport raises."""
     parts, size = [], 0
     while part := await answer.readany():
         parts.append(part)
@@ -318,8 +318,9 @@ async def _read(answer: Answer) -> bytes:
 
 
 def _wait_before_retry(error: ApiStatusError, header: str | None) -> float | None:
-    """Seconds to wait before the same request again; None = do not ask again. Where the server waited for a version and
-    did not reach it, the caller has a better request: that for the newest state."""
+    """Return seconds to wait before the same request again; None = do not ask again. Where the server waited for a
+    version and did not reach it, the caller has a better request: that for the newest state.
+    """
     seconds = retry_after_seconds(header)
     if error.code == 429:
         return _PUT_OFF if seconds is None else seconds

@@ -55,7 +55,7 @@ def mark_of(path: Path) -> FileMark | None:
 
 
 def load_credentials(run_dir: str | Path) -> Credentials:
-    """The credentials in force.
+    """Return the credentials in force.
 
     Raises FileNotFoundError before bootstrap wrote them, OperatorError when they cannot be used.
     """

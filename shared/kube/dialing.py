@@ -21,7 +21,7 @@ _P = TypeVar("_P", bound=asyncio.Protocol)
 
 
 def make_socket(address: Any) -> socket.socket:
-    """A socket for an entry of getaddrinfo."""
+    """Return a socket for an entry of getaddrinfo."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

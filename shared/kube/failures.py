@@ -29,8 +29,10 @@ class BrokenStreamError(Exception):
 
 
 def unreachable(error: BaseException, peer: str, *, connected: bool = True) -> ApiUnreachableError:
-    """The error to raise for what aiohttp, ssl, the socket or an HTTP/2 stream raised on a request to `peer`, which is
-    host:port. `connected`: the request had a connection; only then is a deadline that passed an ApiUnansweredError."""
+    """Return the error to raise for what aiohttp, ssl, the socket or an HTTP/2 stream raised on a request to `peer`,
+    which is host:port. `connected`: the request had a connection; only then is a deadline that passed an
+    ApiUnansweredError.
+    """
     ours = type(error) is TimeoutError and error.errno is None  # asyncio.timeout's; the kernel's has a number
     unanswered = not error.is_outage if isinstance(error, BrokenStreamError) else ours and connected
     kind = ApiUnansweredError if unanswered else ApiUnreachableError
@@ -74,7 +76,7 @@ def _cause(error: BaseException, *, connected: bool) -> str:
 
 
 def _found(error: BaseException, kind: type[_E]) -> _E | None:
-    """The error itself or one it wraps, if it is of this kind."""
+    """Return the error itself or one it wraps, if it is of this kind."""
     current: BaseException | None = error
     for _ in range(8):
         if current is None or (isinstance(current, kind) and not isinstance(current, aiohttp.ClientError)):

@@ -18,62 +18,62 @@ _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
 
 def pods(namespace: str) -> str:
-    """The pods of one namespace."""
+    """Return the pods of one namespace."""
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
 def pod(namespace: str, name: str) -> str:
-    """One pod."""
+    """Return one pod."""
     return f"{pods(namespace)}/{name}"
 
 
 def pod_status(namespace: str, name: str) -> str:
-    """The status subresource of one pod."""
+    """Return the status subresource of one pod."""
     return f"{pod(namespace, name)}/status"
 
 
 def node(name: str) -> str:
-    """One node."""
+    """Return one node."""
     return f"{NODES}/{name}"
 
 
 def node_status(name: str) -> str:
-    """The status subresource of one node."""
+    """Return the status subresource of one node."""
     return f"{node(name)}/status"
 
 
 def lease(name: str) -> str:
-    """The lease of one node."""
+    """Return the lease of one node."""
     return f"{LEASES}/{name}"
 
 
 def csi_node(name: str) -> str:
-    """The CSINode of one node."""
+    """Return the CSINode of one node."""
     return f"{CSI_NODES}/{name}"
 
 
 def events(namespace: str) -> str:
-    """The core/v1 Events of one namespace."""
+    """Return the core/v1 Events of one namespace."""
     return f"/api/v1/namespaces/{namespace}/events"
 
 
 def event(namespace: str, name: str) -> str:
-    """One core/v1 Event."""
+    """Return one core/v1 Event."""
     return f"{events(namespace)}/{name}"
 
 
 def service_account(namespace: str, name: str) -> str:
-    """One service account."""
+    """Return one service account."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
 
 
 def service_account_token(namespace: str, service_account: str) -> str:
-    """The token subresource of a service account."""
+    """Return the token subresource of a service account."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
 
 
 def referenced(kind: str, namespace: str) -> str:
-    """The Secrets or ConfigMaps of one namespace; KeyError for another kind."""
+    """Return the Secrets or ConfigMaps of one namespace; KeyError for another kind."""
     return f"/api/v1/namespaces/{namespace}/{_PLURALS[kind]}"
 
 
@@ -88,12 +88,12 @@ def persistent_volume(name: str) -> str:
 
 
 def certificate_signing_requests(version: str) -> str:
-    """The requests for certificates; `version` of their API: v1 or v1beta1."""
+    """Return the requests for certificates; `version` of their API: v1 or v1beta1."""
     return f"/apis/certificates.k8s.io/{version}/certificatesigningrequests"
 
 
 def certificate_signing_request(version: str, name: str) -> str:
-    """One of them."""
+    """Return one of them."""
     return f"{certificate_signing_requests(version)}/{name}"
 
 

@@ -59,8 +59,9 @@ class RequestQueue:
             self._next(queues).set_result(None)
 
     def _queues(self) -> list[dict[int, asyncio.Future[None]]]:
-        """The queues with a request in front that waits, by urgency. A cancelled one is dropped: its task, which would
-        remove it, has not run yet."""
+        """Return the queues with a request in front that waits, by urgency. A cancelled one is dropped: its task, which
+        would remove it, has not run yet.
+        """
         for queue in self._waiting.values():
             while queue and next(iter(queue.values())).done():
                 del queue[next(iter(queue))]

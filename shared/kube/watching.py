@@ -30,7 +30,7 @@ class WatchStream:
         return self
 
     async def __anext__(self) -> WatchEvent:
-        """The next event. Raises ApiStatusError for an ERROR line, ApiUnreachableError for a broken stream."""
+        """Return the next event. Raises ApiStatusError for an ERROR line, ApiUnreachableError for a broken stream."""
         while not self._lines:
             piece = await self._read()
             if not piece:

@@ -54,7 +54,7 @@ def text_header(letter: str, stamp: str, process: int, file: str, line: int) -> 
 
 
 def text_body(message: str) -> str:
-    """The rest of the line: as it is, further lines indented by a tab, control characters as their escapes."""
+    """Return the rest of the line: as it is, further lines indented by a tab, control characters as their escapes."""
     if message.isprintable():
         return message
     shown = "".join([_escaped(c) if c < " " or "\x7f" <= c <= "\x9f" else c for c in message])
@@ -64,7 +64,7 @@ def text_body(message: str) -> str:
 def json_line(
     created: float, caller: str, message: str, verbosity: int | None, err: str = "", stack: str = "", logger: str = ""
 ) -> str:
-    """One JSON object without line break. `created` in seconds since the epoch; `verbosity` None: an error."""
+    """Return one JSON object without line break. `created` in seconds since the epoch; `verbosity` None: an error."""
     found: dict[str, Any] = {"ts": round(created * 1000, 3), "caller": caller}
     found["msg"] = message.message if isinstance(message, Structured) else message
     if verbosity is not None:
@@ -90,8 +90,9 @@ def go_quote(text: str) -> str:
 
 
 def shortened_json(line: str, limit: int) -> bytes:
-    """The same record in at most `limit` bytes (at least 1024): the header, as much of `msg` and `err` as fits, and
-    `truncated`, the length it had."""
+    """Return the same record in at most `limit` bytes (at least 1024): the header, as much of `msg` and `err` as fits,
+    and `truncated`, the length it had.
+    """
     fields = orjson.loads(line)
     kept = {key: fields[key] for key in ("ts", "caller", "msg", "v", "err", "logger") if key in fields}
     kept["truncated"] = len(line)
@@ -107,7 +108,8 @@ def shortened_json(line: str, limit: int) -> bytes:
 
 
 def folded_text(line: bytes, limit: int) -> list[bytes]:
-    """A text record, final line break included, in pieces of whole lines of at most `limit` bytes (at least 16)."""
+    """Return a text record, final line break included, in pieces of whole lines of at most `limit` bytes (at least
+    16)."""
     pieces, piece = [], b""
     for one in [part + b"\n" for part in line.removesuffix(b"\n").split(b"\n")]:
         while len(one) > limit:
@@ -124,7 +126,7 @@ def folded_text(line: bytes, limit: int) -> list[bytes]:
 
 
 def _reduced(value: object) -> Value:
-    """The text of a value now, for it may change before the line is written."""
+    """Return the text of a value now, for it may change before the line is written."""
     if value is None or type(value) in (str, bool):
         return value  # type: ignore[return-value]
     if type(value) is int:
@@ -191,7 +193,7 @@ def _quoted(character: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    """The escape of what a terminal would act on; line break and tab stay."""
+    """Return the escape of what a terminal would act on; line break and tab stay."""
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"

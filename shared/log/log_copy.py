@@ -138,7 +138,7 @@ class StreamCopy:
                 self._changed.notify_all()
 
     def _take(self) -> bytes:
-        """The next complete pieces, as many as stay together; empty at the end."""
+        """Return the next complete pieces, as many as stay together; empty at the end."""
         with self._changed:
             while not self._ending and not (self._pieces and self._due()):
                 left = self._since + self._hold_seconds - time.monotonic() if self._pieces else None
@@ -187,7 +187,7 @@ class StreamCopy:
 
 
 def adopt_stream(number: str, lost: Callable[[int], bytes]) -> StreamCopy | None:
-    """A copy to the descriptor with this number, None when there is none such."""
+    """Return a copy to the descriptor with this number, None when there is none such."""
     try:
         fd = int(number)
         return StreamCopy(CopyTarget(fd), lost) if fd > 2 else None

@@ -49,11 +49,11 @@ class LogFormat(Protocol):
     """How entries look."""
 
     def line(self, entry: Entry) -> str:
-        """The entry as text that ends with its only line break that begins a record."""
+        """Return the entry as text that ends with its only line break that begins a record."""
         ...
 
     def pieces(self, line: str, limit: int) -> list[bytes]:
-        """The line for a stream where only `limit` bytes at once stay together."""
+        """Return the line for a stream where only `limit` bytes at once stay together."""
         ...
 
 
@@ -65,7 +65,7 @@ class TextFormat:
         self._second, self._stamp, self._process = -1, "", os.getpid()
 
     def line(self, entry: Entry) -> str:
-        """The header and the message, a traceback on further lines."""
+        """Return the header and the message, a traceback on further lines."""
         second = int(entry.created)
         if second != self._second:
             self._second, self._stamp = second, time.strftime("%m%d %H:%M:%S", time.localtime(second))
@@ -89,7 +89,7 @@ class JsonFormat:
         self._service = service
 
     def line(self, entry: Entry) -> str:
-        """One object."""
+        """Return one object."""
         caller = _file_of(self._service, entry)
         verbosity = entry.verbosity if entry.letter in self._WITH_VERBOSITY else None
         message, err, stack = entry.message, entry.err, entry.stack
@@ -107,5 +107,5 @@ def _file_of(service: str, entry: Entry) -> str:
 
 
 def form_of(logging_format: str, service: str) -> LogFormat:
-    """The form `logging.format` names: text or json."""
+    """Return the form `logging.format` names: text or json."""
     return JsonFormat(service) if logging_format == "json" else TextFormat(service)

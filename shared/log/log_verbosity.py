@@ -15,7 +15,7 @@ _MAX_LEVEL = 9
 
 
 def verbose(verbosity: int) -> int:
-    """The logging level of klog's V(verbosity); above 9 counts as 9."""
+    """Return the logging level of klog's V(verbosity); above 9 counts as 9."""
     return logging.INFO - min(max(verbosity, 0), _MAX_LEVEL)
 
 
@@ -39,7 +39,7 @@ class Verbosity:
         return self._most >= LIBRARY_VERBOSITY
 
     def of(self, record: logging.LogRecord) -> int | None:
-        """The record's V level (errors and warnings: 0), None when it is not to show."""
+        """Return the record's V level (errors and warnings: 0), None when it is not to show."""
         level = record.levelno
         if level >= logging.WARNING:
             return 0

@@ -114,7 +114,7 @@ class LogFile(logging.Handler):
         return self._fd if self._fd >= 0 else 2
 
     def lost_line(self, count: int) -> str:
-        """The line that stands for `count` others."""
+        """Return the line that stands for `count` others."""
         return self._form.line(Entry(time.time(), "W", 0, __file__, 1, f"{count} lines lost"))
 
     def _open_file(self) -> None:

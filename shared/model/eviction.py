@@ -45,8 +45,9 @@ SIGNALS: dict[str, SignalMeaning] = {
 
 
 def threshold_amount(text: str, capacity: int) -> int:
-    """The bytes or count below which the signal is met; 0 = never, as for 0% and 100%. `text`: a quantity or a
-    percentage of `capacity`. Raises ValueError (QuantityError is one) for anything else."""
+    """Return the bytes or count below which the signal is met; 0 = never, as for 0% and 100%. `text`: a quantity or a
+    percentage of `capacity`. Raises ValueError (QuantityError is one) for anything else.
+    """
     if not text.endswith("%"):
         return parse_quantity(text).base()
     percentage = float(text[:-1])
@@ -56,7 +57,7 @@ def threshold_amount(text: str, capacity: int) -> int:
 
 
 def reclaim_amount(text: str, capacity: int) -> int:
-    """The bytes or count that an eviction frees beyond its threshold; otherwise as `threshold_amount`."""
+    """Return the bytes or count that an eviction frees beyond its threshold; otherwise as `threshold_amount`."""
     return _share(float(text[:-1]), capacity) if text.endswith("%") else parse_quantity(text).base()
 
 

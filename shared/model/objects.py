@@ -9,17 +9,17 @@ Object = dict[str, Any]
 
 
 def uid(obj: Object) -> str:
-    """The object's metadata.uid, "" when absent."""
+    """Return the object's metadata.uid, "" when absent."""
     return str((obj.get("metadata") or {}).get("uid") or "")
 
 
 def name(obj: Object) -> str:
-    """The object's metadata.name, "" when absent."""
+    """Return the object's metadata.name, "" when absent."""
     return str((obj.get("metadata") or {}).get("name") or "")
 
 
 def namespace(obj: Object) -> str:
-    """The object's metadata.namespace, "" when absent."""
+    """Return the object's metadata.namespace, "" when absent."""
     return str((obj.get("metadata") or {}).get("namespace") or "")
 
 
@@ -34,7 +34,7 @@ def describe(pod: Object) -> str:
 
 
 def annotations(obj: Object) -> dict[str, str]:
-    """The object's annotations; empty when absent."""
+    """Return the object's annotations; empty when absent."""
     return dict((obj.get("metadata") or {}).get("annotations") or {})
 
 

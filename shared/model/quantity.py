@@ -84,7 +84,7 @@ class Quantity:
         return self.nanos != 0
 
     def __str__(self) -> str:
-        """The canonical form: no fraction, the largest suffix that keeps it exact."""
+        """Return the canonical form: no fraction, the largest suffix that keeps it exact."""
         if not self.nanos:
             return "0"
         small_or_fraction = abs(self.nanos) < 1024 * NANO or self.nanos % NANO
@@ -108,7 +108,7 @@ ZERO = Quantity(0)
 
 
 def parse_quantity(value: Any) -> Quantity:
-    """A quantity from JSON: text, or a bare number. Raises QuantityError."""
+    """Return a quantity from JSON: text, or a bare number. Raises QuantityError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(_MESSAGE)
     if isinstance(value, int) and value.bit_length() > _MAX_DIGITS:
@@ -127,7 +127,7 @@ def parse_quantity(value: Any) -> Quantity:
 
 
 def _scale(letters: str, number: str) -> tuple[int, int, Format]:
-    """Base (10 or 2), exponent and format of a suffix."""
+    """Return base (10 or 2), exponent and format of a suffix."""
     if not number and letters in _BINARY:
         return 2, _BINARY[letters], Format.BINARY_SI
     if not number and letters in _DECIMAL:
@@ -150,7 +150,7 @@ def _capped(digits: int, decimals: int, base: int, exponent: int) -> int:
 
 
 def is_quantity(value: Any) -> bool:
-    """Whether the value parses."""
+    """Return whether the value parses."""
     try:
         parse_quantity(value)
     except QuantityError:

@@ -58,13 +58,14 @@ def every_container(pod: Object) -> Iterator[tuple[ContainerKind, Object]]:
 
 
 def find_container(pod: Object, name: str) -> tuple[ContainerKind, Object] | None:
-    """The container of this name, whatever its kind; None = the pod has none."""
+    """Return the container of this name, whatever its kind; None = the pod has none."""
     return next((found for found in every_container(pod) if found[1].get("name") == name), None)
 
 
 def is_large(pod: Object) -> bool:
-    """Whether a message made of the pod takes more than a few milliseconds: because of its own lists, or because its
-    environment takes over those of other objects."""
+    """Return whether a message made of the pod takes more than a few milliseconds: because of its own lists, or because
+    its environment takes over those of other objects.
+    """
     entries = len((pod.get("spec") or {}).get("volumes") or ())
     for _, container in every_container(pod):
         entries += 1 + sum(len(container.get(field) or ()) for field in _LISTS)
@@ -74,7 +75,9 @@ def is_large(pod: Object) -> bool:
 
 
 def used_volumes(pod: Object) -> frozenset[str]:
-    """The names of the volumes that some container mounts or has as a device; no other volume of a pod is set up."""
+    """Return the names of the volumes that some container mounts or has as a device; no other volume of a pod is set
+    up.
+    """
     # The fields of ephemeral containers are of any type.
     uses = (
         use

@@ -132,5 +132,6 @@ def _amount(given: Any) -> str:
 
 
 def is_hash_of(container: Mapping[str, Any], found: str) -> bool:
-    """Whether an instance that carries this hash was made from this very container, by us or by such a kubelet."""
+    """Return whether an instance that carries this hash was made from this very container, by us or by such a
+    kubelet."""
     return found in (container_hash(container), "") or found == earlier_container_hash(container)

@@ -13,7 +13,7 @@ class TooLongError(ValueError):
 
 
 def utf8_length(text: str) -> int:
-    """Bytes of the text in UTF-8."""
+    """Return bytes of the text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 

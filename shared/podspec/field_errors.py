@@ -18,7 +18,7 @@ def invalid(path: str, value: Any, detail: str) -> str:
 
 
 def each_invalid(path: str, value: Any, details: Iterable[str]) -> list[str]:
-    """One message per thing wrong."""
+    """Return one message per thing wrong."""
     return [invalid(path, value, detail) for detail in details]
 
 

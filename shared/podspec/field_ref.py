@@ -30,12 +30,13 @@ class FieldError(ValueError):
 
 
 def is_field(path: str) -> bool:
-    """Whether an environment variable may name this field."""
+    """Return whether an environment variable may name this field."""
     return path in _FIELDS or path in STATUS_FIELDS or _SUBSCRIPT.match(path) is not None
 
 
 def field_value(pod: Object, path: str, status: Mapping[str, str] | None = None) -> str:
-    """The field's text; `status` has the STATUS_FIELDS. A missing label or annotation is "". Raises FieldError."""
+    """Return the field's text; `status` has the STATUS_FIELDS. A missing label or annotation is "". Raises
+    FieldError."""
     spec = pod.get("spec") or {}
     labels = (pod.get("metadata") or {}).get("labels") or {}
     if subscript := _SUBSCRIPT.match(path):
@@ -93,14 +94,15 @@ def _quoted(character: str) -> str:
 
 
 def is_resource(path: str) -> bool:
-    """Whether resourceFieldRef may name this, as `limits.cpu`."""
+    """Return whether resourceFieldRef may name this, as `limits.cpu`."""
     kind, _, resource = path.partition(".")
     return kind in ("limits", "requests") and (resource in _FROM_NODE or resource.startswith(HUGEPAGES))
 
 
 def resource_value(pod: Object, container: Object, reference: Object, allocatable: Mapping[str, str]) -> str:
-    """The number resourceFieldRef stands for, rounded up to whole divisors. A limit that is not set is the pod's, else
-    what the node can allocate. Raises FieldError."""
+    """Return the number resourceFieldRef stands for, rounded up to whole divisors. A limit that is not set is the
+    pod's, else what the node can allocate. Raises FieldError.
+    """
     path = str(reference.get("resource") or "")
     if not is_resource(path):
         raise FieldError(f"unsupported container resource : {path}")
@@ -124,7 +126,7 @@ def _container(pod: Object, container: Object, wanted: str) -> Object:
 
 
 def _amount(resources: Mapping[str, object] | None, resource: str) -> Quantity | None:
-    """The one amount of the list; None where it is absent or no quantity."""
+    """Return the one amount of the list; None where it is absent or no quantity."""
     try:
         return parse_quantity((resources or {})[resource])
     except (KeyError, QuantityError):

@@ -2,7 +2,7 @@
 
 
 def image_tag(image: str) -> str:
-    """The tag; "latest" where neither tag nor digest is given; "" for an image named by digest alone."""
+    """Return the tag; "latest" where neither tag nor digest is given; "" for an image named by digest alone."""
     name, _, digest = image.partition("@")
     _, colon, tag = name.rpartition("/")[2].partition(":")
     if colon:

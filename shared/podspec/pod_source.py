@@ -13,13 +13,13 @@ STATIC_SOURCES = ("file", "http")  # values of SOURCE
 
 
 def with_seen(pod: Object, seen: str) -> Object:
-    """The pod with the moment this agent first saw it (`seen_text`), which never changes its identity."""
+    """Return the pod with the moment this agent first saw it (`seen_text`), which never changes its identity."""
     metadata = pod["metadata"]
     return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), SEEN: seen}}}
 
 
 def seen_text(nanoseconds: int, utc_offset_seconds: int) -> str:
-    """A wall-clock moment as config.seen has it: RFC 3339, always nine digits, the machine's own zone."""
+    """Return a wall-clock moment as config.seen has it: RFC 3339, always nine digits, the machine's own zone."""
     zone = timezone(timedelta(seconds=utc_offset_seconds)) if utc_offset_seconds else UTC
     seconds, fraction = divmod(nanoseconds, 10**9)
     moment = datetime.fromtimestamp(seconds, zone).isoformat(timespec="seconds")

@@ -28,8 +28,9 @@ def host_ports(pod: Object) -> tuple[HostPort, ...]:
 
 
 def container_port(port: object, container: Mapping[str, Any]) -> int | str:
-    """The number of a probe's or hook's port, by name where a port of the container has it; else the kubelet's words
-    for why not."""
+    """Return the number of a probe's or hook's port, by name where a port of the container has it; else the kubelet's
+    words for why not.
+    """
     number: object = port
     if isinstance(port, str):
         entries = container.get("ports")

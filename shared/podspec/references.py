@@ -45,9 +45,10 @@ class Reference:
 
 
 def referenced_objects(pod: Object) -> dict[Reference, bool]:
-    """The Secrets and ConfigMaps of a pod whose known fields have the right types (volumes.md 20). True: a
+    """Return the Secrets and ConfigMaps of a pod whose known fields have the right types (volumes.md 20). True: a
     volume shows the object's content, so that its changes matter for as long as the pod runs. Last come those of debug
-    containers alone, which are added to a pod that runs."""
+    containers alone, which are added to a pod that runs.
+    """
     spec, space = pod.get("spec") or {}, str((pod.get("metadata") or {}).get("namespace") or "")
     named = [("Secret", reference.get("name"), False) for reference in spec.get("imagePullSecrets") or ()]
     for container in main_containers(pod):
@@ -106,8 +107,9 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def api_reference(pod: Object, *, objects: bool = False) -> str:
-    """The first kind of API object the pod refers to, in the kubelet's words; "" when it refers to none. `objects`:
-    ConfigMaps and Secrets do not count."""
+    """Return the first kind of API object the pod refers to, in the kubelet's words; "" when it refers to none.
+    `objects`: ConfigMaps and Secrets do not count.
+    """
     return next((what for what in _references(pod) if not (objects and what in _OBJECTS)), "")
 
 
@@ -129,7 +131,7 @@ def _references(pod: Object) -> Iterator[str]:
 
 
 def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
-    """The volume itself and, of a projected one, its parts."""
+    """Return the volume itself and, of a projected one, its parts."""
     return [volume, *((volume.get("projected") or {}).get("sources") or ())]
 
 
@@ -139,7 +141,7 @@ def _names_secret(volume: dict[str, Any]) -> bool:
 
 
 def _names(pod: Object, kind: str) -> bool:
-    """Whether an environment is filled from a `secret` or `configMap`."""
+    """Return whether an environment is filled from a `secret` or `configMap`."""
     return any(
         f"{kind}Ref" in source or f"{kind}KeyRef" in (source.get("valueFrom") or {})
         for container in main_containers(pod)

@@ -22,7 +22,7 @@ def resource_list(holder: Mapping[str, Any], kind: str) -> ResourceList:
 
 
 def parse_resources(raw: Mapping[str, Any] | None) -> ResourceList:
-    """A resource list from JSON."""
+    """Return a resource list from JSON."""
     parsed = {}
     for name, value in (raw or {}).items():
         try:
@@ -54,7 +54,7 @@ def pod_level(pod: Object, kind: str) -> ResourceList:
 
 
 def has_pod_level_resources(pod: Object) -> bool:
-    """Whether spec.resources sets a request or limit it can set."""
+    """Return whether spec.resources sets a request or limit it can set."""
     return bool(pod_level(pod, "requests") or pod_level(pod, "limits"))
 
 
@@ -83,8 +83,9 @@ def pod_overhead(pod: Object) -> ResourceList:
 
 
 def container_totals(pod: Object, kind: str) -> ResourceList:
-    """What the containers ask for together, without pod-level values and overhead: regular ones and sidecars run
-    side by side; a plain init container runs with the sidecars started before it."""
+    """Return what the containers ask for together, without pod-level values and overhead: regular ones and sidecars run
+    side by side; a plain init container runs with the sidecars started before it.
+    """
     spec = pod.get("spec") or {}
     running: ResourceList = {}
     for container in spec.get("containers") or ():
@@ -101,7 +102,9 @@ def container_totals(pod: Object, kind: str) -> ResourceList:
 
 
 def init_phases(pod: Object, kind: str) -> list[ResourceList]:
-    """What each init container asks for together with the sidecars before it, which run beside it; in spec order."""
+    """Return what each init container asks for together with the sidecars before it, which run beside it; in spec
+    order.
+    """
     phases: list[ResourceList] = []
     sidecars: ResourceList = {}
     for container in (pod.get("spec") or {}).get("initContainers") or ():
@@ -159,7 +162,7 @@ def is_extended(name: str) -> bool:
 
 
 def hugepage_size(resource: str) -> str:
-    """The kernel's name of a page size (`2MB`, `1GB`, `64KB`) for `hugepages-2Mi`; "" when it is none."""
+    """Return the kernel's name of a page size (`2MB`, `1GB`, `64KB`) for `hugepages-2Mi`; "" when it is none."""
     if not resource.startswith(HUGEPAGES):
         return ""
     try:
@@ -173,8 +176,9 @@ def hugepage_size(resource: str) -> str:
 
 
 def status_resources(pod: Object) -> dict[str, Any]:
-    """The pod status's `resources` and, where something is requested, `allocatedResources` (pods.md 9.4):
-    the aggregates as allocated, whether or not they are written to the pod's cgroup."""
+    """Return the pod status's `resources` and, where something is requested, `allocatedResources` (pods.md 9.4): the
+    aggregates as allocated, whether or not they are written to the pod's cgroup.
+    """
     requests, limits = pod_requests(pod), pod_limits(pod)
     both = {"limits": written(limits), "requests": written(requests)}
     status: dict[str, Any] = {"resources": {kind: amounts for kind, amounts in both.items() if amounts}}
@@ -184,5 +188,5 @@ def status_resources(pod: Object) -> dict[str, Any]:
 
 
 def written(resources: ResourceList) -> dict[str, str]:
-    """A resource list as JSON, canonical quantities."""
+    """Return a resource list as JSON, canonical quantities."""
     return {name: str(amount) for name, amount in sorted(resources.items())}

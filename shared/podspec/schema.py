@@ -177,8 +177,9 @@ POD: Struct = {
 
 
 def plain_copy(value: Any, path: str = "", depth: int = 0, *, nul: bool = False) -> tuple[Any, list[str]]:
-    """A deep copy without null fields (to Kubernetes null is the same as absent), and what JSON does not have in it.
-    `nul`: NUL characters are let through, for the API server accepts them; who hands them to the kernel fails."""
+    """Return a deep copy without null fields (to Kubernetes null is the same as absent), and what JSON does not have in
+    it. `nul`: NUL characters are let through, for the API server accepts them; who hands them to the kernel fails.
+    """
     if not depth:
         try:
             return usual_copy(value, MAX_DEPTH), []
@@ -208,7 +209,7 @@ def plain_copy(value: Any, path: str = "", depth: int = 0, *, nul: bool = False)
 
 
 def _unspeakable(value: Any, nul: bool) -> str:
-    """Why a scalar could not travel on as JSON, or not reach a kernel call; "" when it can."""
+    """Return why a scalar could not travel on as JSON, or not reach a kernel call; "" when it can."""
     if isinstance(value, float):
         return "" if math.isfinite(value) else "must be a finite number"
     if isinstance(value, int):
@@ -222,7 +223,8 @@ def _unspeakable(value: Any, nul: bool) -> str:
 
 
 def type_errors(value: Any, shape: Schema = POD, path: str = "") -> list[str]:
-    """One message per field of the wrong type, in Kubernetes' form `<path>: Invalid value: <value>: must be …`."""
+    """Return one message per field of the wrong type, in Kubernetes' form `<path>: Invalid value: <value>: must be
+    …`."""
     if not path and _fits(value, shape):
         return []
     if isinstance(shape, dict):
@@ -243,7 +245,7 @@ def type_errors(value: Any, shape: Schema = POD, path: str = "") -> list[str]:
 
 
 def _fits(value: Any, shape: Schema) -> bool:
-    """Whether `type_errors` finds nothing, without the paths that only an error needs."""
+    """Return whether `type_errors` finds nothing, without the paths that only an error needs."""
     if isinstance(shape, dict):
         return isinstance(value, dict) and all(_fits(value[key], field) for key, field in shape.items() if key in value)
     if isinstance(shape, MapOf):
@@ -254,18 +256,18 @@ def _fits(value: Any, shape: Schema) -> bool:
 
 
 def join(path: str, key: str) -> str:
-    """The path of a field below `path`."""
+    """Return the path of a field below `path`."""
     key = _one_line(key)
     return f"{path}.{key}" if path else key
 
 
 def at(path: str, key: str) -> str:
-    """The path of an entry of the map at `path`."""
+    """Return the path of an entry of the map at `path`."""
     return f"{path}[{_one_line(key)}]"
 
 
 def _one_line(key: str) -> str:
-    """A key of the user's choosing, fit for a message of one line."""
+    """Return a key of the user's choosing, fit for a message of one line."""
     return key if key.isprintable() and len(key) <= 80 else shown(key)
 
 
@@ -274,7 +276,7 @@ def _mismatch(path: str, value: Any, wanted: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: short, never the whole of a large or nested one."""
+    """Return a value in a message: short, never the whole of a large or nested one."""
     if isinstance(value, dict):
         return '"object"'
     if isinstance(value, list):

@@ -26,7 +26,7 @@ class InvalidPod(Exception):  # noqa: N818 - the term of Kubernetes: "invalid po
 
 
 def static_pod(document: object, *, node_name: str, source: str, origin: str, objects: bool = False) -> Object:
-    """The pod of a manifest: defaulted, named for this node, validated; `document` is left as it was.
+    """Return the pod of a manifest: defaulted, named for this node, validated; `document` is left as it was.
 
     `source` is "file" or "http", `origin` the file's path or the URL; `objects`: it may name ConfigMaps and Secrets.
     Equal content from the same origin on the same node gives the same UID, whenever and by whichever process it is

@@ -49,7 +49,7 @@ class Row:
     consequence: str
 
     def at(self, field: str) -> Unsupported:
-        """The finding for the field with this path."""
+        """Return the finding for the field with this path."""
         return Unsupported(field, self.effect, self.consequence)
 
 
@@ -96,7 +96,7 @@ _ORDER = {effect: number for number, effect in enumerate(Effect)}
 def unsupported(
     pod: Object, devices: Collection[str] = (), *, static_cpus: bool = False, static_memory: bool = False
 ) -> tuple[Unsupported, ...]:
-    """What this agent does not support of the pod, the gravest first; () = everything is supported.
+    """Return what this agent does not support of the pod, the gravest first; () = everything is supported.
 
     `pod`: its known fields have the right types (`schema.type_errors`). `devices`: resources that device plugins of the
     node provide; `static_cpus`, `static_memory`: the configured policies. What a claim stands for is not looked at.
@@ -108,7 +108,7 @@ def unsupported(
 
 
 def unsupported_persistent_volume(spec: Object) -> tuple[Unsupported, ...]:
-    """What this agent does not support of the spec of a PersistentVolume; () = everything is supported."""
+    """Return what this agent does not support of the spec of a PersistentVolume; () = everything is supported."""
     if PERSISTENT_VOLUMES & spec.keys():
         return ()
     types = sorted(VOLUME_TYPES.keys() & spec.keys())

@@ -36,7 +36,7 @@ _MAX_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
 
 
 def validate_pod(pod: Object) -> list[str]:
-    """Messages in Kubernetes' form, the field's path first; empty when the pod can be taken on.
+    """Return messages in Kubernetes' form, the field's path first; empty when the pod can be taken on.
 
     Wrong types are reported alone: the rules that follow need the types to be right.
     """
@@ -168,7 +168,7 @@ def _naming(spec: dict[str, Any]) -> list[str]:
 
 
 def _host_users(spec: dict[str, Any]) -> list[str]:
-    """What goes with a user namespace of the pod's own, and what needs one."""
+    """Return what goes with a user namespace of the pod's own, and what needs one."""
     errors = []
     own = spec.get("hostUsers") is False
     for field in ("hostNetwork", "hostPID", "hostIPC"):

@@ -27,7 +27,7 @@ _PROPAGATIONS = ("None", "HostToContainer", "Bidirectional")
 def validate_container(
     container: dict[str, Any], path: str, *, volume_names: set[str], host_network: bool, grace: int | None = None
 ) -> list[str]:
-    """Messages for a regular or init container at `path`; `grace`: the pod's grace period in seconds."""
+    """Return messages for a regular or init container at `path`; `grace`: the pod's grace period in seconds."""
     name, image = container.get("name") or "", container.get("image") or ""
     errors = each_invalid(f"{path}.name", name, names.dns_label(name)) if name else [required(f"{path}.name")]
     if not image.strip():

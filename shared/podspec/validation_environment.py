@@ -13,7 +13,7 @@ _ANY = {"name": "any", "key": "any"}  # in place of a reference that is not ther
 
 
 def validate_environment(container: dict[str, Any], path: str, volume_names: set[str]) -> list[str]:
-    """Messages for `env` and `envFrom` of the container at `path`."""
+    """Return messages for `env` and `envFrom` of the container at `path`."""
     errors: list[str] = []
     for index, variable in enumerate(container.get("env") or ()):
         here, name = f"{path}.env[{index}]", variable.get("name") or ""
@@ -64,7 +64,7 @@ def _value_from(source: dict[str, Any], path: str, volume_names: set[str], *, ha
 
 
 def validate_resource_ref(reference: dict[str, Any], path: str) -> list[str]:
-    """Messages for a resourceFieldRef, of a variable or of a file of a volume."""
+    """Return messages for a resourceFieldRef, of a variable or of a file of a volume."""
     errors, resource = [], reference.get("resource") or ""
     if not resource:
         errors.append(required(f"{path}.resource"))

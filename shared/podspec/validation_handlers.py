@@ -12,7 +12,8 @@ _HEADER = re.compile(r"[-A-Za-z0-9]+", re.ASCII)
 
 
 def validate_lifecycle(lifecycle: dict[str, Any], path: str, grace: int | None) -> list[str]:
-    """Messages for postStart and preStop; `grace`: the pod's grace period in seconds, which no sleep may exceed."""
+    """Return messages for postStart and preStop; `grace`: the pod's grace period in seconds, which no sleep may
+    exceed."""
     errors = []
     for hook in ("postStart", "preStop"):
         handler = lifecycle.get(hook)
@@ -28,7 +29,7 @@ def validate_lifecycle(lifecycle: dict[str, Any], path: str, grace: int | None) 
 
 
 def validate_probe(probe: dict[str, Any], path: str) -> list[str]:
-    """Messages for one probe."""
+    """Return messages for one probe."""
     errors = _handler(probe, path, ("exec", "httpGet", "tcpSocket", "grpc"))
     for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         errors += not_negative(f"{path}.{field}", probe.get(field))

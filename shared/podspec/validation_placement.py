@@ -11,7 +11,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 def validate_placement(spec: dict[str, Any]) -> list[str]:
-    """Messages for all of it."""
+    """Return messages for all of it."""
     errors = _node_selector(spec.get("nodeSelector") or {}) + _affinity(spec.get("affinity") or {})
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         errors += _toleration(toleration, f"spec.tolerations[{index}]")

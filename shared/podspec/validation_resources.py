@@ -19,7 +19,7 @@ _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 
 def validate_resources(resources: dict[str, Any], path: str, *, of_container: bool = False) -> list[str]:
-    """Messages for limits and requests and for how they go together."""
+    """Return messages for limits and requests and for how they go together."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     errors = validate_amounts(limits, f"{path}.limits") + validate_amounts(requests, f"{path}.requests")
     most = parse_resources(limits)
@@ -39,7 +39,7 @@ def validate_resources(resources: dict[str, Any], path: str, *, of_container: bo
 
 
 def validate_pod_level(spec: dict[str, Any]) -> list[str]:
-    """Messages for spec.resources, by itself and against what the containers ask for."""
+    """Return messages for spec.resources, by itself and against what the containers ask for."""
     resources, path = spec.get("resources") or {}, "spec.resources"
     errors = validate_resources(resources, path)
     for kind in ("limits", "requests"):
@@ -69,7 +69,7 @@ def validate_pod_level(spec: dict[str, Any]) -> list[str]:
 
 
 def validate_amounts(amounts: dict[str, Any], path: str) -> list[str]:
-    """Messages for one list of quantities."""
+    """Return messages for one list of quantities."""
     errors = []
     for name, value in amounts.items():
         here = at(path, name)

@@ -9,7 +9,7 @@ _MAX_RULES, _MAX_EXIT_CODES = 20, 255
 
 
 def validate_restart_rules(container: dict[str, Any], path: str) -> list[str]:
-    """Messages for restartPolicy and restartPolicyRules of one container."""
+    """Return messages for restartPolicy and restartPolicyRules of one container."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or ()
     errors = one_of(f"{path}.restartPolicy", policy, ("Always", "OnFailure", "Never"))
     here = f"{path}.restartPolicyRules"
@@ -44,7 +44,7 @@ def _rule(rule: dict[str, Any], path: str) -> list[str]:
 
 
 def validate_resize_policy(policies: Sequence[dict[str, Any]], path: str) -> list[str]:
-    """Messages for resizePolicy."""
+    """Return messages for resizePolicy."""
     errors: list[str] = []
     taken: set[str] = set()
     for index, policy in enumerate(policies):
@@ -64,7 +64,7 @@ def validate_resize_policy(policies: Sequence[dict[str, Any]], path: str) -> lis
 
 
 def validate_resize_beside(policies: Sequence[dict[str, Any]], path: str, *, never: bool) -> list[str]:
-    """Messages for resizePolicy in a pod that restarts nothing."""
+    """Return messages for resizePolicy in a pod that restarts nothing."""
     detail = "must not be 'RestartContainer' if `restartPolicy` is 'Never'"
     return [
         invalid(f"{path}[{index}].restartPolicy", policy["restartPolicy"], detail)

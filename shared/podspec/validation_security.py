@@ -8,7 +8,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 def validate_security_context(context: dict[str, Any], path: str) -> list[str]:
-    """Messages for one container's."""
+    """Return messages for one container's."""
     errors = []
     for field in ("runAsUser", "runAsGroup"):
         errors += in_range(f"{path}.{field}", context.get(field), 0, _MAX_INT32)
@@ -26,7 +26,7 @@ def validate_security_context(context: dict[str, Any], path: str) -> list[str]:
 
 
 def validate_profile(profile: dict[str, Any] | None, path: str) -> list[str]:
-    """Messages for a seccomp or AppArmor profile."""
+    """Return messages for a seccomp or AppArmor profile."""
     if profile is None:
         return []
     kind, local = profile.get("type"), profile.get("localhostProfile")

@@ -77,7 +77,7 @@ def _host_path(source: dict[str, Any], path: str) -> list[str]:
 
 
 def _items(kind: str, source: dict[str, Any], path: str) -> list[str]:
-    """The files a volume is projected into."""
+    """Return the files a volume is projected into."""
     errors: list[str] = []
     for index, item in enumerate(source.get("items") or ()):
         here, target = f"{path}.items[{index}]", item.get("path") or ""
@@ -91,7 +91,7 @@ def _items(kind: str, source: dict[str, Any], path: str) -> list[str]:
 
 
 def _shown_field(item: dict[str, Any], path: str) -> list[str]:
-    """What a file of a downward volume shows: exactly one of a field and a resource."""
+    """Return what a file of a downward volume shows: exactly one of a field and a resource."""
     given = [kind for kind in ("fieldRef", "resourceFieldRef") if kind in item]
     if len(given) != 1:
         detail = "one of fieldRef and resourceFieldRef is required" if not given else "fieldRef and resourceFieldRef"
@@ -114,7 +114,9 @@ def _shown_field(item: dict[str, Any], path: str) -> list[str]:
 
 
 def is_volume_field(path: str) -> bool:
-    """Whether a file of a volume may show this field: labels and annotations as maps too, and nothing of the status."""
+    """Return whether a file of a volume may show this field: labels and annotations as maps too, and nothing of the
+    status.
+    """
     maps = ("metadata.labels", "metadata.annotations")
     return path in maps or path.startswith(tuple(f"{name}['" for name in maps)) or path in _SHOWN
 

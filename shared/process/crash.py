@@ -21,7 +21,7 @@ def crash_point(name: str) -> None:
 
 
 def is_armed(name: str) -> bool:
-    """Whether `crash_point(name)` would kill now; lets a caller get into the middle of something first."""
+    """Return whether `crash_point(name)` would kill now; lets a caller get into the middle of something first."""
     if not _CRASH_AT:
         return False
     try:
@@ -36,7 +36,7 @@ def _covers(wanted: str, name: str) -> bool:
 
 
 def _claim(crash_at: str, name: str) -> bool:
-    """Whether this process is the one to die; at most one claim succeeds."""
+    """Return whether this process is the one to die; at most one claim succeeds."""
     try:
         if crash_at.startswith("@"):
             file = Path(crash_at[1:])

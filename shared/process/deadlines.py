@@ -105,8 +105,9 @@ class Deadlines:
         return next((line for work in works if (line := work.complaint(self.ticks)) is not None), None)
 
     def blocked(self, seconds: float = BLOCKED_SECONDS) -> str | None:
-        """One line about the work that has waited longest, and for at least so long, in a wait that is `reported`: for
-        a blocking call, for a disk."""
+        """Return one line about the work that has waited longest, and for at least so long, in a wait that is
+        `reported`: for a blocking call, for a disk.
+        """
         with self._lock:
             works = list(self._works)
         limit = self.in_ticks(seconds)

@@ -19,7 +19,9 @@ def identity_of(process: int) -> str:
 
 
 def started_at(process: int | str) -> float:
-    """Seconds since the epoch at which the process (its id, or `self`) was started; 0 when /proc does not show it."""
+    """Return seconds since the epoch at which the process (its id, or `self`) was started; 0 when /proc does not show
+    it.
+    """
     try:
         ticks = int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
         lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
@@ -30,6 +32,6 @@ def started_at(process: int | str) -> float:
 
 
 def is_running(identity: str) -> bool:
-    """Whether the process that `identity_of` named so runs."""
+    """Return whether the process that `identity_of` named so runs."""
     _, _, process = identity.rpartition("/")[0].rpartition("/")
     return process.isdigit() and identity_of(int(process)) == identity

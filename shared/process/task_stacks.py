@@ -10,7 +10,7 @@ _MAX_DEPTH = 50
 
 
 def task_stacks(loop: asyncio.AbstractEventLoop, most: int = MAX_TASKS) -> str:
-    """Every task that is not done, by name, each with the lines it waits in, outermost first."""
+    """Return every task that is not done, by name, each with the lines it waits in, outermost first."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     lines: list[str] = []
     for task in tasks[:most]:

@@ -15,17 +15,17 @@ _IMAGE_EVENTS = ("Pulling", "Pulled", "Failed", "BackOff", "ErrImageNeverPull", 
 
 
 def directory_of(root_dir: str) -> Path:
-    """Where podsync keeps the stories of a kubelet with this root directory."""
+    """Return where podsync keeps the stories of a kubelet with this root directory."""
     return Path(root_dir) / "bulkhead" / "podsync" / "stories"
 
 
 def read_conditions(root_dir: str, run_dir: str) -> dict[str, Any]:
-    """The record that status keeps of the node's conditions; {} = none that can be read. Raises OSError."""
+    """Return the record that status keeps of the node's conditions; {} = none that can be read. Raises OSError."""
     return read_record(Path(root_dir) / "status", Path(run_dir) / "status", "node") or {}
 
 
 def read_story(directory: Path, uid: str) -> Story:
-    """The pod's story, empty where there is none. Raises OSError for files that cannot be read."""
+    """Return the pod's story, empty where there is none. Raises OSError for files that cannot be read."""
     older, newer = directory / f"{uid}.1.jsonl", directory / f"{uid}.jsonl"
     lines = [*_lines(older), *_lines(newer)]
     head: Line = next((line for line in reversed(lines) if line.get("what") == Kind.POD), {})
@@ -94,7 +94,9 @@ def _decoded(lines: Iterable[bytes]) -> Iterator[Line]:
 
 
 def newest_lines(directory: Path) -> list[Story]:
-    """The story of each pod with its newest line alone, the newest first. Raises OSError for what cannot be read."""
+    """Return the story of each pod with its newest line alone, the newest first. Raises OSError for what cannot be
+    read.
+    """
     found = []
     for name in _names(directory):
         if name.endswith(".jsonl") and not name.endswith(".1.jsonl"):
@@ -105,8 +107,9 @@ def newest_lines(directory: Path) -> list[Story]:
 
 
 def image_lines(directory: Path, text: str) -> list[tuple[Story, Line]]:
-    """The lines of all stories about images whose names contain `text`, in order of time, each with its pod. Raises
-    OSError for what cannot be read."""
+    """Return the lines of all stories about images whose names contain `text`, in order of time, each with its pod.
+    Raises OSError for what cannot be read.
+    """
     found = []
     for name in _names(directory):
         if not name.endswith(".jsonl"):
@@ -121,7 +124,7 @@ def image_lines(directory: Path, text: str) -> list[tuple[Story, Line]]:
 
 
 def _image_of(line: Line) -> str:
-    """The text of a line that names its image; "" = it is about none."""
+    """Return the text of a line that names its image; "" = it is about none."""
     if line.get("what") == Kind.EVENT:
         return str(line.get("message") or "") if line.get("reason") in _IMAGE_EVENTS else ""
     return str(line.get("image") or "")

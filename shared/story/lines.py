@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 def is_moment(value: Any) -> bool:
-    """Whether it is a number of seconds, however wild the clock."""
+    """Return whether it is a number of seconds, however wild the clock."""
     return isinstance(value, int | float) and abs(value) < _NO_CLOCK
 
 

@@ -21,7 +21,7 @@ class Restart:
 
 
 def restarts(lines: list[Line]) -> list[Restart]:
-    """Every attempt after the first whose start the story has, in order."""
+    """Return every attempt after the first whose start the story has, in order."""
     found: list[Restart] = []
     ended: dict[str, Line] = {}  # container -> its newest end in the story
     killed: dict[str, str] = {}  # container -> why its end was decided, newest

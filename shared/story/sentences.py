@@ -56,7 +56,7 @@ _SEEN = {
 
 
 def sentence(line: Line) -> str:
-    """The sentence of a line, with its cause; "" where there is none."""
+    """Return the sentence of a line, with its cause; "" where there is none."""
     make = _SENTENCES.get(str(line.get("what")))
     text = make(_Words(line)) if make is not None else ""
     cause = line.get("cause")

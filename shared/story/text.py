@@ -11,7 +11,7 @@ from shared.time.timestamps import local_text
 
 
 def story_text(story: Story, since: float = 0.0) -> list[str]:
-    """The lines not older than `since` (wall-clock seconds), then why containers were restarted."""
+    """Return the lines not older than `since` (wall-clock seconds), then why containers were restarted."""
     source = f", from {story.source}" if story.source else ""
     lines = [plain(f"{story.namespace}/{story.name} ({story.uid}{source})")]
     if story.cut:
@@ -25,7 +25,7 @@ def story_text(story: Story, since: float = 0.0) -> list[str]:
 
 
 def lines_text(lines: list[Line], day: str = "") -> list[str]:
-    """A sentence for each line with its time; before the first one of a day other than `day`, the date."""
+    """Return a sentence for each line with its time; before the first one of a day other than `day`, the date."""
     found = []
     for line in lines:
         if not (text := sentence(line)):
@@ -39,7 +39,7 @@ def lines_text(lines: list[Line], day: str = "") -> list[str]:
 
 
 def story_data(story: Story, since: float = 0.0) -> dict[str, Any]:
-    """The story as JSON data: its lines not older than `since` (wall-clock seconds), each with its sentence."""
+    """Return the story as JSON data: its lines not older than `since` (wall-clock seconds), each with its sentence."""
     return {
         "uid": story.uid,
         "name": story.name,
@@ -52,7 +52,7 @@ def story_data(story: Story, since: float = 0.0) -> dict[str, Any]:
 
 
 def list_text(stories: list[Story], now: float) -> list[str]:
-    """A table of pods with their newest lines; `now`: wall-clock seconds."""
+    """Return a table of pods with their newest lines; `now`: wall-clock seconds."""
     rows = [["NAMESPACE", "NAME", "UID", "AGE", "NEWEST"]]
     for story in stories:
         newest = plain(sentence(story.lines[-1])) if story.lines else ""
@@ -61,7 +61,7 @@ def list_text(stories: list[Story], now: float) -> list[str]:
 
 
 def list_data(stories: list[Story]) -> list[dict[str, Any]]:
-    """The same as JSON data; `newest`: wall-clock seconds."""
+    """Return the same as JSON data; `newest`: wall-clock seconds."""
     keys = ("uid", "namespace", "name", "source", "newest")
     newest = (sentence(story.lines[-1]) if story.lines else "" for story in stories)
     return [
@@ -70,7 +70,7 @@ def list_data(stories: list[Story]) -> list[dict[str, Any]]:
 
 
 def image_text(lines: list[tuple[Story, Line]]) -> list[str]:
-    """A line for each line about an image, with its time and pod."""
+    """Return a line for each line about an image, with its time and pod."""
     sentences = ((story, line, sentence(line)) for story, line in lines)
     return [
         plain(f"{moment_text(line.get('at'))}  {story.namespace}/{story.name}  {text}")
@@ -80,13 +80,13 @@ def image_text(lines: list[tuple[Story, Line]]) -> list[str]:
 
 
 def image_data(lines: list[tuple[Story, Line]]) -> list[dict[str, Any]]:
-    """The same as JSON data."""
+    """Return the same as JSON data."""
     named = ((line | {"pod": f"{story.namespace}/{story.name}"}, sentence(line)) for story, line in lines)
     return [line | {"says": text} for line, text in named if text]
 
 
 def node_text(data: dict[str, Any]) -> list[str]:
-    """The changes of the node's conditions, then the present ones, from what `node_data` returns."""
+    """Return the changes of the node's conditions, then the present ones, from what `node_data` returns."""
     lines = []
     for one in data["changes"]:
         message = f": {one['message']}" if one.get("message") else ""

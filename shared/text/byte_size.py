@@ -2,7 +2,7 @@
 
 
 def byte_size(number: int) -> str:
-    """Bytes as `12 MiB`, `1.5 GiB` or `512 B`."""
+    """Return bytes as `12 MiB`, `1.5 GiB` or `512 B`."""
     amount = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024 or unit == "GiB":

@@ -26,7 +26,8 @@ def json_bytes(value: Any, *, default: Callable[[Any], Any] | None = None, optio
 
 
 def valid_text(text: str) -> str:
-    r"""The text with each lone surrogate escaped: `\xff` for a byte that was no UTF-8, `\ud800` for any other."""
+    r"""Return the text with each lone surrogate escaped: `\xff` for a byte that was no UTF-8, `\ud800` for any
+    other."""
     return "".join([_escaped(c) if "\ud800" <= c <= "\udfff" else c for c in text])
 
 

@@ -7,7 +7,8 @@ def plain(text: str) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether the text can be sent as UTF-8: other bytes of a command line or a file are lone surrogates in it."""
+    """Return whether the text can be sent as UTF-8: other bytes of a command line or a file are lone surrogates in
+    it."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -22,7 +22,7 @@ class Backoff:
     reset_after: float = inf
 
     def delay(self, failures: int, jitter: float = 0.0) -> float:
-        """Seconds to wait after so many failures in a row; 0 after none.
+        """Return seconds to wait after so many failures in a row; 0 after none.
 
         `jitter` is the share of the delay that is added to it, also beyond `cap`; a negative one shortens it.
         """
@@ -31,7 +31,7 @@ class Backoff:
         return min(self.initial * self.factor ** min(failures - 1, _MAX_EXPONENT), self.cap) * (1 + jitter)
 
     def next_delay(self, delay: float) -> float:
-        """The delay after one of `delay` seconds; 0 = there was none before."""
+        """Return the delay after one of `delay` seconds; 0 = there was none before."""
         return min(delay * self.factor if delay else self.initial, self.cap)
 
     def is_reset(self, since: float, now: float) -> bool:

@@ -15,7 +15,7 @@ def _whole_seconds(wall: int) -> str:
 
 
 def rfc3339_micro(wall: float) -> str:
-    """Microseconds in UTC, as in the times of events: `2026-01-02T03:04:05.123456Z`."""
+    """Return microseconds in UTC, as in the times of events: `2026-01-02T03:04:05.123456Z`."""
     return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
@@ -45,7 +45,7 @@ def go_duration(seconds: float) -> str:
 
 
 def parse_rfc3339(text: str) -> float | None:
-    """Wall seconds of an API object's time, None for anything else."""
+    """Return wall seconds of an API object's time, None for anything else."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

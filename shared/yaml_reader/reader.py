@@ -109,7 +109,7 @@ def read_documents(text: str | bytes, limits: Limits) -> Iterator[Any]:
 
 
 def position_of(event: yaml.Event) -> Position:
-    """Where the event begins."""
+    """Return where the event begins."""
     mark = event.start_mark
     assert mark is not None  # the type hints believe that it may be missing
     return mark.line + 1, mark.column + 1
@@ -128,7 +128,7 @@ class Reader:
         self._result: _Built | None = None
 
     def read(self, events: Iterator[yaml.Event]) -> Any:
-        """The value of the document whose start was the last event; reads to its end. Raises UnreadableError."""
+        """Return the value of the document whose start was the last event; reads to its end. Raises UnreadableError."""
         for event in events:
             if isinstance(event, yaml.DocumentEndEvent):
                 break
@@ -160,7 +160,7 @@ class Reader:
         return bool(self._open) and self._open[-1].is_mapping and self._open[-1].key_event is None
 
     def scalar(self, event: yaml.ScalarEvent) -> Any:
-        """The value of a scalar. Raises UnreadableError where JSON has no such value."""
+        """Return the value of a scalar. Raises UnreadableError where JSON has no such value."""
         try:
             value = scalar_value(event)
         except ValueError as error:
@@ -170,7 +170,7 @@ class Reader:
         return value
 
     def name(self, event: yaml.Event, value: Any) -> str | None:
-        """The key as text; None leaves its value out. `value` of a collection is None."""
+        """Return the key as text; None leaves its value out. `value` of a collection is None."""
         name = key_text(value)
         if name is None:
             raise UnreadableError("a key must be a string, a number or a boolean", position_of(event))
@@ -273,7 +273,7 @@ class Reader:
         around.key_event = around.name = None
 
     def _merge(self, collection: _Open) -> dict[str, Any]:
-        """The mapping with those that it merges: of several the first holds, and its own keys before all."""
+        """Return the mapping with those that it merges: of several the first holds, and its own keys before all."""
         merged: dict[str, Any] = {}
         own = collection.marks
         for built, position in collection.merged:
@@ -292,7 +292,7 @@ class Reader:
 
 
 def scalar_value(event: yaml.ScalarEvent) -> Any:
-    """The value of a scalar; inf and nan are floats. Raises ValueError where its tag does not fit."""
+    """Return the value of a scalar; inf and nan are floats. Raises ValueError where its tag does not fit."""
     if event.tag and event.tag != "!":
         return tagged_value(event.tag, event.value)
     return plain_value(event.value) if event.implicit[0] and not event.tag else event.value

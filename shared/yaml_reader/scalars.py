@@ -21,7 +21,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def plain_value(text: str) -> Any:
-    """The value of a scalar without quotes and tag: None, bool, int, float, or the text itself."""
+    """Return the value of a scalar without quotes and tag: None, bool, int, float, or the text itself."""
     if text in _WORDS:
         return _WORDS[text]
     if not text or text[0] not in "0123456789+-." or len(text) > _MAX_NUMBER_CHARACTERS:
@@ -40,8 +40,9 @@ def plain_value(text: str) -> Any:
 
 
 def tagged_value(tag: str, text: str) -> Any:
-    """The value of a scalar with an explicit tag; unknown tags leave the text. Raises ValueError where the text does
-    not fit the tag, and for binary data."""
+    """Return the value of a scalar with an explicit tag; unknown tags leave the text. Raises ValueError where the text
+    does not fit the tag, and for binary data.
+    """
     name = tag.removeprefix(_TAG)
     if name == "binary":
         raise ValueError("is !!binary, which is not read")
@@ -60,7 +61,7 @@ def tagged_value(tag: str, text: str) -> Any:
 
 
 def key_text(value: Any) -> str | None:
-    """The name that a scalar key becomes in JSON; None when it cannot be one."""
+    """Return the name that a scalar key becomes in JSON; None when it cannot be one."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

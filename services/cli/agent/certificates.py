@@ -82,7 +82,7 @@ def list_certificates(run_dir: str, form: str, out: Write, err: Write) -> int:
 
 
 def certificate_lines(rows: list[CertificateRow], width: int, now: float) -> list[str]:
-    """A table; `now`: wall seconds."""
+    """Return a table; `now`: wall seconds."""
     cells = [
         [
             row.certificate,
@@ -98,7 +98,7 @@ def certificate_lines(rows: list[CertificateRow], width: int, now: float) -> lis
 
 
 def read_rows(source: CertificateSource, now: float) -> list[CertificateRow]:
-    """The certificates of a file. `now`: wall seconds. Raises OperatorError for a file that cannot be used."""
+    """Return the certificates of a file. `now`: wall seconds. Raises OperatorError for a file that cannot be used."""
     try:
         with Path(source.content).open("rb") as file:
             text = file.read(_MAX_FILE_BYTES + 1)

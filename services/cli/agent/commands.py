@@ -205,8 +205,9 @@ def explain(
 
 
 def _root_dir(run_dir: str) -> str:
-    """That of the agent with this run directory, "" = the configured one; where none was started, of its flags. Raises
-    OSError, and OperatorError for a configuration that cannot be used."""
+    """Return that of the agent with this run directory, "" = the configured one; where none was started, of its flags.
+    Raises OSError, and OperatorError for a configuration that cannot be used.
+    """
     from shared.agent.places import find_places
     from shared.config.excerpt import load_excerpt
 

@@ -34,7 +34,7 @@ class EventChoice:
     node: str = ""
 
     def of(self, events: Sequence[Event]) -> list[Event]:
-        """Those of `events` that are shown, in the same order."""
+        """Return those of `events` that are shown, in the same order."""
         space, _, name = self.pod.rpartition("/")
         space = space or self.namespace
         here = [event for event in events if not space or event.get("namespace") == space]
@@ -113,21 +113,22 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
 
 
 def events_of_agent(agent: Agent) -> tuple[list[Event], tuple[str, ...]]:
-    """The events of all services that answer, the oldest first, each with the service as `from`; and the services that
-    do not answer."""
+    """Return the events of all services that answer, the oldest first, each with the service as `from`; and the
+    services that do not answer.
+    """
     found = agent.streams(*(f"events/{service}" for service in SERVICES))
     events = [event for name, items in found.items() for event in _of_service(name.partition("/")[2], items or {})]
     return sorted(events, key=_time), agent.silent
 
 
 def note_about(silent: Sequence[str], what: str = "events") -> str:
-    """A note that `what` these services have is missing."""
+    """Return a note that `what` these services have is missing."""
     verb = "does" if len(silent) == 1 else "do"
     return f"{', '.join(silent)} {verb} not answer: {what} are missing (bulkhead status shows the processes)"
 
 
 def event_lines(events: Sequence[Event], width: int, *, of_one: bool = False) -> list[str]:
-    """A table of events; `of_one`: all are of one object, which is not named."""
+    """Return a table of events; `of_one`: all are of one object, which is not named."""
     if not events:
         return []
     left_out = 3 if of_one else len(_HEADER)
@@ -159,7 +160,7 @@ def _watched(event: Event, form: str) -> str:
 
 
 def _watch_line(moment: str, kind: str, reason: str, thing: str, message: str) -> str:
-    """A line of columns that are as wide as most of their values: what comes later is not known."""
+    """Return a line of columns that are as wide as most of their values: what comes later is not known."""
     return plain(f"{moment:19}  {kind:7}  {reason:20}  {thing:30}  {message}")
 
 

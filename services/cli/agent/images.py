@@ -34,7 +34,7 @@ def list_images(run_dir: str, name: str, form: str, out: Write, err: Write) -> i
 
 
 def image_lines(images: list[dict[str, Any]], width: int) -> list[str]:
-    """A table with a row for each tag; an image without a tag has one row with its repository."""
+    """Return a table with a row for each tag; an image without a tag has one row with its repository."""
     rows = []
     for one in images:
         short = str(one["id"]).removeprefix("sha256:")[:_ID]

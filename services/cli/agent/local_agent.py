@@ -62,7 +62,7 @@ class Agent:
         return self.manifest.run_dir
 
     def report(self) -> Report:
-        """Everything there is to know now. Takes as long as the slowest process that runs, at most `TIMEOUT`."""
+        """Return everything there is to know now. Takes as long as the slowest process that runs, at most `TIMEOUT`."""
         processes = {service: process_of(self.run_dir, service) for service in SERVICES}
         able = {service for service, facts in processes.items() if facts.holder and not facts.stopped}
         followed = {service: Question(service, GetFollowed(), Followed) for service in able}
@@ -91,7 +91,7 @@ class Agent:
         )
 
     def streams(self, *names: str, timeout: float = TIMEOUT) -> dict[str, Items | None]:
-        """The items of these streams, by key; None = the owner did not answer."""
+        """Return the items of these streams, by key; None = the owner did not answer."""
         questions = {name: _snapshot(name) for name in names}
         able = {s for s in SERVICES if (facts := process_of(self.run_dir, s)).holder and not facts.stopped}
         answers = self.client.ask([q for q in questions.values() if q.service in able], timeout)
@@ -101,7 +101,7 @@ class Agent:
         return {name: _items(answers.get(question)) for name, question in questions.items()}
 
     def pods(self) -> tuple[list[PodRow], list[PodFacts]]:
-        """The pods of this node, sorted by namespace and name, and what the streams have of each."""
+        """Return the pods of this node, sorted by namespace and name, and what the streams have of each."""
         found = self.streams(*_PODS.values())
         if found["pods.desired"] is None and found["runtime.pods"] is None:
             raise OperatorError(
@@ -119,7 +119,7 @@ class Agent:
         refuse_stopped(self.run_dir, service)
 
     def silence_of(self, service: str) -> OperatorError:
-        """The error about a process that runs and has not answered a question in time."""
+        """Return the error about a process that runs and has not answered a question in time."""
         holder = process_of(self.run_dir, service).holder
         what, remedy = process_problem(service, "silent" if holder else "absent", holder.pid if holder else None)
         return OperatorError(what, remedy=remedy)
@@ -164,7 +164,9 @@ def refuse_stopped(run_dir: str, service: str) -> None:
 
 
 def pod_facts(streams: dict[str, Items | None]) -> list[PodFacts]:
-    """What the streams have of each pod. `streams`: desired, status, admitted, runtime, volumes; None = no answer."""
+    """Return what the streams have of each pod. `streams`: desired, status, admitted, runtime, volumes; None = no
+    answer.
+    """
     uids = {uid for kind in ("desired", "admitted", "runtime") for uid in streams.get(kind) or {}}
     return [
         PodFacts(
@@ -178,7 +180,7 @@ def pod_facts(streams: dict[str, Items | None]) -> list[PodFacts]:
 
 
 def pod_rows(streams: dict[str, Items | None]) -> list[PodRow]:
-    """A row for each pod, sorted by namespace and name."""
+    """Return a row for each pod, sorted by namespace and name."""
     return [row for row, _ in sorted(((pod_row(one), one) for one in pod_facts(streams)), key=_by_name)]
 
 
@@ -201,7 +203,9 @@ def _node_item(items: Items | None) -> dict[str, Any] | None:
 
 
 def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
-    """The names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent answers."""
+    """Return the names of this node's pods that begin with `typed`, as name or namespace/name; none where no agent
+    answers.
+    """
     try:
         with local_agent(run_dir) as agent:
             named = ("desired", "admitted", "runtime")  # without the statuses, which are the largest

@@ -46,8 +46,9 @@ def answer(run_dir: str, path: str, query: Query) -> Iterator[Iterator[bytes]]:
 
 
 def connect(path: Path, timeout: float) -> socket.socket:
-    """A connection to this Unix socket, by the directory's descriptor: a socket's address is short. `timeout`: of each
-    operation on it. Raises OSError."""
+    """Return a connection to this Unix socket, by the directory's descriptor: a socket's address is short. `timeout`:
+    of each operation on it. Raises OSError.
+    """
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(timeout)
     try:
@@ -63,7 +64,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 
 def failure(where: str, error: BaseException) -> OperatorError:
-    """The error where there is no answer."""
+    """Return the error where there is no answer."""
     why = "does not answer" if isinstance(error, TimeoutError) else "cannot be reached"
     return OperatorError(f"server {why}", where=where, remedy=_REMEDY)
 

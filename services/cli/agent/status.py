@@ -59,8 +59,9 @@ def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, 
 
 
 def status_lines(found: Report, form: str, width: int, colour: Paint, earlier: Report | None = None) -> list[str]:
-    """The report in one form. `width`: columns of the terminal, 0 = any. The share of a CPU is that since the `earlier`
-    report, without one since the start of the process."""
+    """Return the report in one form. `width`: columns of the terminal, 0 = any. The share of a CPU is that since the
+    `earlier` report, without one since the start of the process.
+    """
     if form in ("json", "yaml"):
         return [dump(as_data(found), form)]
     lines = _head(found, width, colour)
@@ -73,12 +74,12 @@ def status_lines(found: Report, form: str, width: int, colour: Paint, earlier: R
 
 
 def as_data(found: Report) -> dict[str, Any]:
-    """The report as JSON data; `ready` is the answer in short."""
+    """Return the report as JSON data; `ready` is the answer in short."""
     return {"ready": not found.problems} | dataclasses.asdict(found)
 
 
 def pod_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
-    """A table of pods, and what each waits for, which is not cut. `now`: wall-clock seconds."""
+    """Return a table of pods, and what each waits for, which is not cut. `now`: wall-clock seconds."""
     header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "WAITS FOR"]
     cells = [
         [
@@ -98,7 +99,7 @@ def pod_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
 
 
 def age_of(row: PodRow, now: float) -> float | None:
-    """Seconds since the pod was taken on, None = not known. `now`: wall-clock seconds."""
+    """Return seconds since the pod was taken on, None = not known. `now`: wall-clock seconds."""
     try:
         return now - datetime.fromisoformat(row.started).timestamp()
     except ValueError:
@@ -169,7 +170,7 @@ def _process_cells(row: ProcessRow, earlier: ProcessRow | None) -> list[str]:
 
 
 def _share(row: ProcessRow, earlier: ProcessRow | None) -> str:
-    """Percent of one CPU."""
+    """Return percent of one CPU."""
     if row.cpu_seconds is None or row.age is None:
         return "-"
     used, passed = row.cpu_seconds, row.age

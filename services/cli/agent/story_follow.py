@@ -26,6 +26,6 @@ def follow_story(directory: Path, story: Story, out: Callable[[str], None]) -> N
 
 
 def _after(lines: list[Line], printed: list[Line]) -> list[Line]:
-    """The lines behind the newest printed one; all where it had to make room."""
+    """Return the lines behind the newest printed one; all where it had to make room."""
     newest = next((number for number in range(len(lines), 0, -1) if printed and lines[number - 1] == printed[-1]), 0)
     return lines[newest:]

@@ -92,8 +92,9 @@ def _logs(directory: str, ending: str) -> Iterator[Part]:
 
 
 def masked_configuration(config: EffectiveConfig) -> dict[str, Any]:
-    """The effective configuration by field; masked are the values of URL headers, a static pod URL with a user or a
-    query (the log has its host), and what credential plugins are given: each may be secret."""
+    """Return the effective configuration by field; masked are the values of URL headers, a static pod URL with a user
+    or a query (the log has its host), and what credential plugins are given: each may be secret.
+    """
     headers, url = dict.fromkeys(config.static_pod_url_header, (MASK,)), config.static_pod_url
     shown = MASK if "@" in url or "?" in url else url
     flags = {name: shown if name == _URL_FLAG else text for name, text in config.given_flags.items()}

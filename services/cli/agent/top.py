@@ -54,8 +54,9 @@ def show_usage(
 
 
 def chosen(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage:
-    """The reading with only the pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and
-    `namespace` mean. Raises OperatorError where `pod` is given and there is none. `node`: its name."""
+    """Return the reading with only the pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and
+    `namespace` mean. Raises OperatorError where `pod` is given and there is none. `node`: its name.
+    """
     space, _, name = pod.rpartition("/")
     space = space or namespace
     here = [one for one in found.pods if not space or one.namespace == space]
@@ -70,13 +71,13 @@ def chosen(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage
 
 
 def lacks_cpu(found: FoundUsage) -> bool:
-    """Whether no pod has a CPU usage, which needs two readings; false without pods."""
+    """Return whether no pod has a CPU usage, which needs two readings; false without pods."""
     known = [pod.cgroup.cpu_nanocores for pod in found.pods if pod.cgroup]
     return bool(known) and all(one is None for one in known)
 
 
 def with_cpu(before: FoundUsage, after: FoundUsage) -> FoundUsage:
-    """The reading `after` with the CPU usage since `before` for pods and containers that have none."""
+    """Return the reading `after` with the CPU usage since `before` for pods and containers that have none."""
     pods = {pod.uid: pod for pod in before.pods}
     return dataclasses.replace(
         after, pods=tuple(_pod_with_cpu(pods[pod.uid], pod) if pod.uid in pods else pod for pod in after.pods)
@@ -102,8 +103,9 @@ def _with_cpu(before: CgroupUsage | None, after: CgroupUsage | None, seconds: fl
 
 
 def usage_lines(found: FoundUsage, containers: bool, width: int, cores: int) -> list[str]:
-    """The node, then the pods with the highest CPU usage first; percent are of the node's capacity. `cores`: of the
-    node."""
+    """Return the node, then the pods with the highest CPU usage first; percent are of the node's capacity. `cores`: of
+    the node.
+    """
     capacity = 1e9 * cores, found.node.memory_capacity
 
     def cells(usage: CgroupUsage | None) -> list[str]:

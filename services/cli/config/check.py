@@ -56,7 +56,7 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
 
 
 def _beside(resolved: Resolved) -> str:
-    """What was checked beside the configuration file, in brackets; "" = nothing."""
+    """Return what was checked beside the configuration file, in brackets; "" = nothing."""
     config = resolved.config
     flags = len(config.given_flags.keys() - {"config"})
     checked = [f"{flags} flag{'s' * (flags > 1)}"] if flags and config.config_file else []
@@ -118,7 +118,7 @@ def _strictly(finding: Finding) -> Finding:
 
 
 def finding_data(finding: Finding, quotes: "QuotableLines") -> dict[str, Any]:
-    """The finding as JSON data."""
+    """Return the finding as JSON data."""
     file, line, column = position(finding.place)
     return {
         "severity": finding.severity,

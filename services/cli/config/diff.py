@@ -78,7 +78,7 @@ def diff_configurations(
 
 
 def differences(old: Side, new: Side) -> list[Difference]:
-    """Every value that differs, by name. A value that is not shown, such as a header of a URL, is `changed`."""
+    """Return every value that differs, by name. A value that is not shown, such as a header of a URL, is `changed`."""
     costs = changes(old.config, new.config)
     absent = None, _ABSENT
     found = {}
@@ -107,7 +107,7 @@ def _side(name: str, flags: Sequence[str]) -> Side:
 
 
 def _placeless(config: EffectiveConfig) -> EffectiveConfig:
-    """The configuration without the name of its file: the new file takes the place of the old one."""
+    """Return the configuration without the name of its file: the new file takes the place of the old one."""
     return replace(config, config_file="", given_flags={})
 
 
@@ -145,7 +145,7 @@ def _difference(name: str, before: tuple[Any, str], after: tuple[Any, str], cost
 
 
 def _concerns(cost: str, name: str) -> bool:
-    """Whether the change of a setting is that of the value, of one inside it, or of one that it is in."""
+    """Return whether the change of a setting is that of the value, of one inside it, or of one that it is in."""
     return cost == name or cost.startswith(f"{name}.") or name.startswith(f"{cost}.")
 
 
@@ -171,7 +171,7 @@ def _text(found: Sequence[Difference], restarted: Collection[str]) -> Iterator[s
 
 
 def _pods(found: Sequence[Difference]) -> str:
-    """What becomes of the pods that run, with the names of the values that cause it."""
+    """Return what becomes of the pods that run, with the names of the values that cause it."""
     texts = {PodEffect.RESTART: "pods restart", PodEffect.END: "some pods end", PodEffect.EVICT: "pods may be evicted"}
     causes = {effect: [one.name for one in found if one.pods == effect] for effect in texts}
     costs = [f"{text} for {', '.join(causes[effect])}" for effect, text in texts.items() if causes[effect]]

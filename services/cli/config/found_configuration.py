@@ -29,8 +29,9 @@ class FoundArguments:
 
 
 def found_arguments() -> FoundArguments:
-    """The flags with which the agent of this machine runs or would be started. Raises OperatorError for a file that
-    cannot be read."""
+    """Return the flags with which the agent of this machine runs or would be started. Raises OperatorError for a file
+    that cannot be read.
+    """
     places = find_places()
     if "KUBELET_ARGS" in os.environ:
         return FoundArguments(find_arguments(places), "the flags in KUBELET_ARGS")
@@ -40,7 +41,8 @@ def found_arguments() -> FoundArguments:
 
 
 def running_configuration(run_dir: str) -> EffectiveConfig | None:
-    """The configuration in force of the agent with this run directory; None = none runs, or it cannot be read."""
+    """Return the configuration in force of the agent with this run directory; None = none runs, or it cannot be
+    read."""
     if process_of(run_dir, "bootstrap").holder is None:
         return None
     try:
@@ -50,7 +52,7 @@ def running_configuration(run_dir: str) -> EffectiveConfig | None:
 
 
 def given_arguments(config: EffectiveConfig) -> list[str]:
-    """The flags with which a configuration was evaluated, without those whose values are secret."""
+    """Return the flags with which a configuration was evaluated, without those whose values are secret."""
     arguments = []
     for name, text in config.given_flags.items():
         flag = FLAGS.get(name)
@@ -67,8 +69,9 @@ def _of_args_file(places: AgentPaths) -> FoundArguments | None:
 
 
 def flags_of_unit(name: str) -> FoundArguments | None:
-    """The flags of an installed unit; None = there is none, it has no flags, or systemd does not run this machine.
-    Raises OperatorError where systemd does not answer: the defaults would not be those of this node."""
+    """Return the flags of an installed unit; None = there is none, it has no flags, or systemd does not run this
+    machine. Raises OperatorError where systemd does not answer: the defaults would not be those of this node.
+    """
     if not control.is_booted():
         return None
     try:

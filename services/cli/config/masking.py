@@ -154,7 +154,7 @@ _PATTERNS = (
 
 
 def without_credentials(text: str) -> str:
-    """The text with each credential replaced by `MASK`."""
+    """Return the text with each credential replaced by `MASK`."""
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text

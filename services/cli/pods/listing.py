@@ -72,7 +72,7 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
 
 
 def wide_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
-    """A table with age, address, source and UID; `now`: wall-clock seconds."""
+    """Return a table with age, address, source and UID; `now`: wall-clock seconds."""
     header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS FOR"]
     cells = [
         [
@@ -93,7 +93,7 @@ def wide_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
 
 
 def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, PodFacts]]:
-    """The pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and `namespace` mean.
+    """Return the pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and `namespace` mean.
 
     Raises OperatorError where `pod` is given and there is none.
     """
@@ -119,7 +119,7 @@ def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, 
 
 
 def one_pod(agent: Agent, pod: str, namespace: str) -> tuple[PodRow, PodFacts]:
-    """The one pod that is meant. Raises OperatorError for none or several."""
+    """Return the one pod that is meant. Raises OperatorError for none or several."""
     found = matching_pods(agent, pod, namespace)
     if len(found) > 1:
         names = ", ".join(f"{row.namespace}/{row.name} ({row.uid})" for row, _ in found[:5])

@@ -26,7 +26,7 @@ class LogOptions:
     since: int = 0
 
     def query(self) -> Query:
-        """The query of /containerLogs."""
+        """Return the query of /containerLogs."""
         given = [(name, "true") for name in ("follow", "previous", "timestamps") if getattr(self, name)]
         if self.tail is not None:
             given.append(("tailLines", str(self.tail)))
@@ -52,7 +52,8 @@ def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, e
 
 
 def chosen_container(facts: PodFacts, wanted: str, err: Write) -> str:
-    """The container that is meant; where the pod has several and none is named, a note names the one that is taken.
+    """Return the container that is meant; where the pod has several and none is named, a note names the one that is
+    taken.
 
     Raises OperatorError for one that the pod does not have.
     """

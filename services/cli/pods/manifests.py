@@ -122,7 +122,7 @@ class _Api:
         self._connection.close()
 
     def send(self, method: str, path: str, document: Document | None = None) -> Document:
-        """The answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
+        """Return the answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
         body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
         # The agent would end the connection without reading the objects that follow.
         if body is not None and len(body) > MAX_SUBMISSION_BYTES:

@@ -68,15 +68,15 @@ class ApiServer:
         self._pools.clear()
 
     def version(self) -> str:
-        """The `gitVersion`. Raises ReadError."""
+        """Return the `gitVersion`. Raises ReadError."""
         return str(self.get("/version").get("gitVersion") or "")
 
     def node(self, name: str) -> Object:
-        """The Node. Raises ReadError."""
+        """Return the Node. Raises ReadError."""
         return self.get(f"/api/v1/nodes/{quote(name, safe='')}")
 
     def pods(self, node: str) -> list[Object]:
-        """The pods that are bound to the node, at most 5000. Raises ReadError."""
+        """Return the pods that are bound to the node, at most 5000. Raises ReadError."""
         query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PAGE)}
         found: list[Object] = []
         for _ in range(_MAX_PAGES):
@@ -89,7 +89,9 @@ class ApiServer:
         raise ReadError(f"there are more than {_MAX_PAGES * PAGE} pods")
 
     def volume_of(self, namespace: str, claim: str) -> Object | None:
-        """The spec of the PersistentVolume that the claim is bound to; None = it is bound to none. Raises ReadError."""
+        """Return the spec of the PersistentVolume that the claim is bound to; None = it is bound to none. Raises
+        ReadError.
+        """
         space, name = quote(namespace, safe=""), quote(claim, safe="")
         bound = self.get(f"/api/v1/namespaces/{space}/persistentvolumeclaims/{name}").get("spec") or {}
         if not bound.get("volumeName"):
@@ -97,7 +99,7 @@ class ApiServer:
         return dict(self.get(f"/api/v1/persistentvolumes/{quote(bound['volumeName'], safe='')}").get("spec") or {})
 
     def get(self, path: str) -> Object:
-        """The JSON object at the path. Raises ReadError."""
+        """Return the JSON object at the path. Raises ReadError."""
         ended: list[Object | Exception] = []
 
         def read() -> None:
@@ -157,7 +159,7 @@ class ApiServer:
 
 
 def items_of(listed: Object) -> list[Object]:
-    """The objects of a list."""
+    """Return the objects of a list."""
     items = listed.get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -192,7 +194,7 @@ def _in_memory(text: str) -> Iterator[str]:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason; urllib3 puts the URL and an object's address in front."""
+    """Return the innermost reason; urllib3 puts the URL and an object's address in front."""
     reason = getattr(error, "reason", None)
     while isinstance(reason, BaseException) and (inner := getattr(reason, "reason", None)) is not None:
         reason = inner

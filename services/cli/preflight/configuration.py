@@ -52,7 +52,7 @@ def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _TIME
 
 
 def _arguments(unit: str, flags: tuple[str, ...], timeout: float) -> tuple[list[str], list[Finding]]:
-    """The flags, and where they are from. Raises OperatorError."""
+    """Return the flags, and where they are from. Raises OperatorError."""
     if flags:
         return list(flags), [_finding(Severity.OK, "the flags of this command line are checked")]
     arguments, findings = _of_unit(unit, timeout)
@@ -63,8 +63,9 @@ def _arguments(unit: str, flags: tuple[str, ...], timeout: float) -> tuple[list[
 
 
 def _of_unit(name: str, timeout: float) -> tuple[list[str] | None, list[Finding]]:
-    """The flags of the unit, whose directories are used from then on; None = there is none, or it has no command.
-    Raises OperatorError, also where systemd does not answer: the defaults would not be those of this node."""
+    """Return the flags of the unit, whose directories are used from then on; None = there is none, or it has no
+    command. Raises OperatorError, also where systemd does not answer: the defaults would not be those of this node.
+    """
     if not control.is_booted():
         return None, [_finding(Severity.WARNING, "systemd does not run this machine", name)]
     unit = control.read_unit(name, timeout)
@@ -76,7 +77,7 @@ def _of_unit(name: str, timeout: float) -> tuple[list[str] | None, list[Finding]
 
 
 def unit_findings(unit: ServiceUnit, variables: Mapping[str, str]) -> list[Finding]:
-    """What is remarkable in the unit. `variables`: those that it has. Pure."""
+    """Return what is remarkable in the unit. `variables`: those that it has. Pure."""
     name, state = unit.name, f"{unit.active_state} ({unit.sub_state})"
     if unit.load_state != "loaded" or not unit.commands:
         absent = unit.load_state == "not-found"
@@ -121,7 +122,7 @@ def _without_effect(resolved: Resolved) -> list[Finding]:
 
 
 def _gates(resolved: Resolved) -> list[Finding]:
-    """The gates that were switched on and that no process of this agent reads."""
+    """Return the gates that were switched on and that no process of this agent reads."""
     values = resolved.config.feature_gates
     declared = {name for name, gate in GATES.items() if gate.declared is Declared.BUILT}
     known = GATE_READERS.keys() | declared

@@ -113,7 +113,7 @@ def _pods(options: Options, config: EffectiveConfig | None) -> _PodsRead:
 
 
 def _devices() -> frozenset[str]:
-    """The resources that device plugins of the kubelet provide."""
+    """Return the resources that device plugins of the kubelet provide."""
     return DeviceCheckpoint().resources()
 
 
@@ -146,7 +146,7 @@ class _Check(Generic[T]):
         self._thread.start()
 
     def result(self, timeout: float) -> _Done[T]:
-        """What it found within `timeout` seconds."""
+        """Return what it found within `timeout` seconds."""
         self._thread.join(max(timeout, 0.0))
         if self._thread.is_alive():
             what = f"the check of {self._what} did not end in time"

@@ -44,7 +44,7 @@ def machine_findings(config: EffectiveConfig | None) -> list[Finding]:
 
 
 def cgroup_findings(hierarchies: Hierarchies, document: dict[str, Any]) -> list[Finding]:
-    """Which version there is, and the controllers that are missing. `document`: the effective configuration."""
+    """Return which version there is, and the controllers that are missing. `document`: the effective configuration."""
     if hierarchies.unified is not None:
         version, there = "v2", controllers_of(hierarchies.unified)
     else:
@@ -79,7 +79,7 @@ def running_agent(run_dir: str) -> list[Finding]:
 
 
 def port_findings(config: EffectiveConfig) -> list[Finding]:
-    """Who holds the ports of the configuration; the running kubelet may."""
+    """Return who holds the ports of the configuration; the running kubelet may."""
     wanted = [("port", config.port)] if config.enable_server else []
     wanted += [("readOnlyPort", config.read_only_port), ("healthzPort", config.healthz_port)]
     wanted.append(("--node-page-port", config.node_page_port))

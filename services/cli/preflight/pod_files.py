@@ -17,7 +17,7 @@ Found = tuple[list[Object], list[Finding]]
 
 
 def named_pods(place: str) -> Found:
-    """The pods of a file, of every file of a directory, or of standard input ("-"), items of lists included."""
+    """Return the pods of a file, of every file of a directory, or of standard input ("-"), items of lists included."""
     pods: list[Object] = []
     findings: list[Finding] = []
     try:
@@ -39,7 +39,7 @@ def named_pods(place: str) -> Found:
 
 
 def static_pods(place: str, node_name: str) -> Found:
-    """The static pods of a file or directory, as this agent would run them; what is no pod is a finding."""
+    """Return the static pods of a file or directory, as this agent would run them; what is no pod is a finding."""
     pods: list[Object] = []
     findings: list[Finding] = []
     try:
@@ -66,7 +66,7 @@ def _files(place: str) -> list[str]:
 
 
 def _documents(file: str) -> tuple[list[Object], list[Finding]]:
-    """The objects of one file."""
+    """Return the objects of one file."""
     try:
         if file != "-" and not stat.S_ISREG(Path(file).stat().st_mode):
             return [], [_problem(file, "is no regular file")]

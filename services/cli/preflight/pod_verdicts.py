@@ -32,7 +32,7 @@ def verdicts(pods: Iterable[Object], node: NodeSupport) -> tuple[PodVerdict, ...
 
 
 def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
-    """The verdict on one pod. `given` is left as it is."""
+    """Return the verdict on one pod. `given` is left as it is."""
     pod, errors = plain_copy(given)
     if errors := errors or type_errors(pod):
         field_path, _, text = errors[0].partition(": ")

@@ -11,7 +11,7 @@ _STARTS = "containerd starts with the agent (embeddedContainerd)"
 
 
 def runtime_findings(config: EffectiveConfig, timeout: float) -> list[Finding]:
-    """The findings, within about `timeout` seconds."""
+    """Return the findings, within about `timeout` seconds."""
     if config.embedded_containerd is not None:
         return [_finding(Severity.OK, _STARTS)]
     return asyncio.run(_asked(config, timeout))
@@ -41,7 +41,7 @@ async def _asked(config: EffectiveConfig, timeout: float) -> list[Finding]:
 
 
 def _driver(reported: str | None, config: EffectiveConfig) -> list[Finding]:
-    """Whether the runtime and the configuration name the same cgroup driver; that of the runtime is used."""
+    """Return whether the runtime and the configuration name the same cgroup driver; that of the runtime is used."""
     if reported is None:
         what = f"does not report its cgroup driver; the configuration has {config.cgroup_driver}"
         return [_finding(Severity.NOTE, what, remedy="see that both are the same")]

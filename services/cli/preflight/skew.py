@@ -10,7 +10,7 @@ TESTED = "1.20"  # of the API server that the tests run with
 
 
 def skew(git_version: str) -> Finding:
-    """The finding for an API server of this `gitVersion`, such as v1.36.2."""
+    """Return the finding for an API server of this `gitVersion`, such as v1.36.2."""
     release = re.match(r"v?(\d{1,4})\.(\d{1,4})", git_version)
     shown = git_version[:40]
     if release is None:

@@ -45,7 +45,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def report_data(report: Report) -> dict[str, Any]:
-    """The report as JSON data."""
+    """Return the report as JSON data."""
     return {
         "node": report.node,
         "canTakeOver": report.can_take_over,

@@ -14,14 +14,16 @@ _MAX_FILE_BYTES = 1 << 20  # bytes of an environment file; systemd reads longer 
 
 
 def unit_variables(unit: ServiceUnit) -> dict[str, str]:
-    """The variables of Environment=, the environment files and UnsetEnvironment=, by name. Raises OperatorError for a
-    file without which systemd does not start the unit, and for one that is too long or that this user may not read."""
+    """Return the variables of Environment=, the environment files and UnsetEnvironment=, by name. Raises OperatorError
+    for a file without which systemd does not start the unit, and for one that is too long or that this user may not
+    read.
+    """
     texts = [text for file in unit.environment_files for text in _texts(file, unit.name)]
     return variables_of(unit.environment, texts, unit.unset)
 
 
 def unit_flags(unit: ServiceUnit) -> list[str]:
-    """The words after the unit's program, as the program gets them. Raises OperatorError."""
+    """Return the words after the unit's program, as the program gets them. Raises OperatorError."""
     return expanded(unit.words, unit_variables(unit))
 
 
@@ -36,7 +38,7 @@ def use_places_of(unit: ServiceUnit) -> None:
 
 
 def _texts(file: EnvironmentFile, unit: str) -> list[str]:
-    """The texts of the files that the path means, in order."""
+    """Return the texts of the files that the path means, in order."""
     paths = sorted(glob.glob(file.path)) if glob.has_magic(file.path) else [file.path]  # noqa: PTH207  may be absolute
     if not paths and not file.optional:
         raise _not_started(unit, file.path, "no file matches it")
@@ -57,8 +59,9 @@ def _texts(file: EnvironmentFile, unit: str) -> list[str]:
 
 
 def _text(path: str, unit: str) -> str:
-    """The text; bytes of a comment that are not UTF-8 are lone surrogates. Raises OSError, ValueError for what systemd
-    refuses, and OperatorError for what is not read to its end."""
+    """Return the text; bytes of a comment that are not UTF-8 are lone surrogates. Raises OSError, ValueError for what
+    systemd refuses, and OperatorError for what is not read to its end.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is empty
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(_MAX_FILE_BYTES + 1) or b""

@@ -20,12 +20,12 @@ _KEPT = frozenset(string.ascii_letters + string.digits)
 
 
 def is_booted() -> bool:
-    """Whether systemd is process 1."""
+    """Return whether systemd is process 1."""
     return BOOTED.is_dir()
 
 
 def read_unit(name: str, timeout: float = TIMEOUT) -> ServiceUnit:
-    """The unit as systemd has loaded it; a name without a type is that of a service. Raises OperatorError."""
+    """Return the unit as systemd has loaded it; a name without a type is that of a service. Raises OperatorError."""
     name = name if "." in name else f"{name}.service"
     answer = _run(
         "busctl", "--json=short", "call", _BUS, object_path(name), "org.freedesktop.DBus.Properties", "GetAll", "s", "",
@@ -39,7 +39,7 @@ def read_unit(name: str, timeout: float = TIMEOUT) -> ServiceUnit:
 
 
 def object_path(unit: str) -> str:
-    """The D-Bus path of a unit."""
+    """Return the D-Bus path of a unit."""
     label = "".join(chr(byte) if chr(byte) in _KEPT else f"_{byte:02x}" for byte in unit.encode())
     return f"/{_BUS.replace('.', '/')}/unit/{label}"
 
@@ -56,7 +56,7 @@ def restart(unit: str) -> None:
 
 
 def journal(unit: str, since: float) -> list[str]:
-    """The newest lines of the unit since then (wall seconds), without their times. Raises OperatorError."""
+    """Return the newest lines of the unit since then (wall seconds), without their times. Raises OperatorError."""
     wanted = (f"--unit={unit}", f"--since=@{int(since)}", f"--lines={_LINES}")
     return _run("journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_JOURNAL).splitlines()
 

@@ -26,8 +26,9 @@ _CHARACTER = re.compile(r"\\.|[^\\]", re.DOTALL)
 
 
 def expanded(words: Iterable[str], variables: Mapping[str, str]) -> list[str]:
-    """The words with their variables replaced. A separate word `$NAME` becomes the words of the value, which may
-    be none; `${NAME}` becomes the value, and `$$` a dollar sign. An unset variable is empty."""
+    """Return the words with their variables replaced. A separate word `$NAME` becomes the words of the value, which may
+    be none; `${NAME}` becomes the value, and `$$` a dollar sign. An unset variable is empty.
+    """
     found: list[str] = []
     for word in words:
         if _is_reference(word):
@@ -49,8 +50,9 @@ def references(words: Iterable[str]) -> Iterator[str]:
 
 
 def split(text: str) -> list[str]:
-    """The words of a variable's value. Both quotes keep white space, a backslash keeps the next character, and a quote
-    that is not closed ends with the text."""
+    """Return the words of a variable's value. Both quotes keep white space, a backslash keeps the next character, and a
+    quote that is not closed ends with the text.
+    """
     words: list[str] = []
     word: str | None = None
     quote = ""
@@ -73,8 +75,9 @@ def split(text: str) -> list[str]:
 
 
 def variables_of(environment: Iterable[str], files: Iterable[str] = (), unset: Iterable[str] = ()) -> dict[str, str]:
-    """The variables, by name. `environment`: NAME=value, of Environment=; `files`: the texts of the environment files,
-    of which later ones win; `unset`: names, or NAME=value, of UnsetEnvironment=."""
+    """Return the variables, by name. `environment`: NAME=value, of Environment=; `files`: the texts of the environment
+    files, of which later ones win; `unset`: names, or NAME=value, of UnsetEnvironment=.
+    """
     found = [word.partition("=")[::2] for word in environment if "=" in word]
     for text in files:
         found += assignments(text)
@@ -99,13 +102,14 @@ def _is_reference(word: str) -> bool:
 
 
 def _double(text: str) -> str:
-    """The text between double quotes, where a backslash escapes the characters that a shell escapes there."""
+    """Return the text between double quotes, where a backslash escapes the characters that a shell escapes there."""
     return _ESCAPED.sub(lambda match: match[1] if match[1] in '"\\`$' else "" if match[1] == "\n" else match[0], text)
 
 
 def _plain(text: str) -> str:
-    """The text without quotes: a backslash keeps the next character, or joins the next line; white space at the end
-    does not count."""
+    """Return the text without quotes: a backslash keeps the next character, or joins the next line; white space at the
+    end does not count.
+    """
     found: list[str] = []
     length = 0
     for part in _CHARACTER.findall(text):

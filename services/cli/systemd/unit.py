@@ -54,7 +54,7 @@ class ServiceUnit:
 
 
 def unit_of(properties: Mapping[str, Any], name: str = "kubelet.service") -> ServiceUnit:
-    """The unit from the D-Bus properties of org.freedesktop.systemd1.Unit and .Service, by name."""
+    """Return the unit from the D-Bus properties of org.freedesktop.systemd1.Unit and .Service, by name."""
     commands = properties.get("ExecStartEx") or properties.get("ExecStart") or ()  # systemd 243 has the first
     return ServiceUnit(
         name=name,
@@ -84,7 +84,7 @@ def unit_of(properties: Mapping[str, Any], name: str = "kubelet.service") -> Ser
 
 
 def _words(command: Any) -> tuple[str, ...]:
-    """Path and arguments. Where systemd does not expand variables, each dollar sign is escaped."""
+    """Return path and arguments. Where systemd does not expand variables, each dollar sign is escaped."""
     words = [str(word) for word in command[1][1:]]
     if _UNEXPANDED in _prefixes(command):
         words = [word.replace("$", "$$") for word in words]

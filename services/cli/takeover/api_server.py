@@ -46,8 +46,9 @@ def node_ready(kubeconfig: str, name: str) -> NodeReady:
 
 @lru_cache(maxsize=1)
 def _credentials(kubeconfig: str, _changed: int) -> ResolvedCredentials:
-    """The credentials of a kubeconfig that was changed at this moment. A child resolves them, which takes a while, and
-    a takeover asks often. They stay in memory. Raises OperatorError."""
+    """Return the credentials of a kubeconfig that was changed at this moment. A child resolves them, which takes a
+    while, and a takeover asks often. They stay in memory. Raises OperatorError.
+    """
     report = resolve_in_child(kubeconfig)
     if report.material is None:
         raise OperatorError(report.problems[0] if report.problems else f"{kubeconfig}: has no credentials")
@@ -55,7 +56,7 @@ def _credentials(kubeconfig: str, _changed: int) -> ResolvedCredentials:
 
 
 def ready_of(node: dict[str, Any]) -> NodeReady:
-    """The condition of a Node object; one without it is not Ready."""
+    """Return the condition of a Node object; one without it is not Ready."""
     status = node.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     for condition in conditions if isinstance(conditions, list) else ():

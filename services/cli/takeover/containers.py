@@ -24,7 +24,7 @@ class Change:
 
 
 def running_containers(endpoint: str) -> tuple[SeenContainer, ...]:
-    """The containers of pods that the runtime runs now. Raises OperatorError."""
+    """Return the containers of pods that the runtime runs now. Raises OperatorError."""
     try:
         return asyncio.run(_running(endpoint))
     except TimeoutError:

@@ -30,8 +30,9 @@ class LastLine:
 
 
 def evidence(unit: ServiceUnit, name: str, log_dir: Path | None, since: float) -> list[str]:
-    """The state of the unit, and the last error or line. `log_dir`: of the agent that is waited for,
-    None = it is the unit's own kubelet; `since`: wall seconds of the restart."""
+    """Return the state of the unit, and the last error or line. `log_dir`: of the agent that is waited for, None = it
+    is the unit's own kubelet; `since`: wall seconds of the restart.
+    """
     lines = [last_line_of_agent(log_dir, since)] if log_dir is not None else []
     if not any(line.is_error for line in lines):  # the journal has those of processes that cannot write their logs
         lines.append(last_line_of_journal(name, since))
@@ -48,8 +49,9 @@ def unit_state(unit: ServiceUnit, name: str) -> str:
 
 
 def last_line_of_agent(log_dir: Path, since: float) -> LastLine:
-    """The newest error of the services' logs, else their newest line, else that of supervisord, since then (wall
-    seconds)."""
+    """Return the newest error of the services' logs, else their newest line, else that of supervisord, since then (wall
+    seconds).
+    """
     begin, now = datetime.fromtimestamp(since).astimezone().strftime(TIME_FORMAT), datetime.now().astimezone()
     newest: tuple[bool, str, str, Path] | None = None
     for path in (log_dir / f"{service}.log" for service in SERVICES):
@@ -65,7 +67,7 @@ def last_line_of_agent(log_dir: Path, since: float) -> LastLine:
 
 
 def last_line_of_journal(name: str, since: float) -> LastLine:
-    """The newest error that the unit has in the journal, or without one its newest line."""
+    """Return the newest error that the unit has in the journal, or without one its newest line."""
     try:
         lines = control.journal(name, since)
     except OperatorError:

@@ -107,7 +107,7 @@ def give_back(timeout: float, run_dir: str, account: Account) -> int:
 
 
 def our_program() -> str:
-    """The `kubelet` beside the interpreter of this command."""
+    """Return the `kubelet` beside the interpreter of this command."""
     return str(Path(sys.executable).parent / _PROGRAM)
 
 
@@ -200,7 +200,7 @@ def _give_back(unit: ServiceUnit, timeout: float, run_dir: str, account: Account
 
 
 def _target_of_the_own(unit: ServiceUnit, run_dir: str, out: Write) -> Target:
-    """The unit's own kubelet, which has to work also where Bulkhead refuses its configuration."""
+    """Return the unit's own kubelet, which has to work also where Bulkhead refuses its configuration."""
     config, needs = None, False
     try:
         config = configuration(unit)
@@ -213,12 +213,12 @@ def _target_of_the_own(unit: ServiceUnit, run_dir: str, out: Write) -> Target:
 
 
 def _words(unit: ServiceUnit) -> tuple[str, ...]:
-    """Those of the unit's ExecStart=; of a unit without one, which a begun takeover may meet, none."""
+    """Return those of the unit's ExecStart=; of a unit without one, which a begun takeover may meet, none."""
     return (unit.program, *unit.words)
 
 
 def _is_replaced(unit: ServiceUnit) -> bool:
-    """Whether the drop-in names the program that systemd has loaded."""
+    """Return whether the drop-in names the program that systemd has loaded."""
     try:
         lines = _FILE.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -284,7 +284,7 @@ def _static_pods(run_dir: str) -> frozenset[str]:
 
 
 def _compared(record: Record, config: EffectiveConfig, account: Account, static: frozenset[str] = frozenset()) -> str:
-    """One phrase about the containers that ran before."""
+    """Return one phrase about the containers that ran before."""
     try:
         change = compare(record.containers, running_containers(config.container_runtime_endpoint), static)
     except OperatorError as error:

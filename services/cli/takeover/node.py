@@ -123,11 +123,11 @@ class SystemdNode:
         time.sleep(INTERVAL)
 
     def describe(self, step: Step) -> str:
-        """The step as an operator would do it."""
+        """Return the step as an operator would do it."""
         return describe(step, self._target.drop_in)
 
     def evidence(self, record: Record) -> list[str]:
-        """The state of the unit, and what the kubelet that is waited for logged last."""
+        """Return the state of the unit, and what the kubelet that is waited for logged last."""
         try:
             unit = control.read_unit(UNIT)
         except OperatorError as error:
@@ -157,7 +157,7 @@ class SystemdNode:
         return unknown or self._not_ready(unit)
 
     def _not_recognised(self, agent: Agent, record: Record) -> list[str]:
-        """Containers from before the switch that run, and that no pod's status names."""
+        """Return containers from before the switch that run, and that no pod's status names."""
         streams = agent.streams("pods.status", "runtime.pods")
         known = {one for status in (streams["pods.status"] or {}).values() for one in status.get("container_ids") or ()}
         if not self._target.needs_api_server:  # pods of an API server that is away have no status yet
@@ -181,8 +181,9 @@ class SystemdNode:
         return self._not_ready(unit, may_be_away=record.intent is Intent.ROLL_BACK)
 
     def _not_ready(self, unit: ServiceUnit, *, may_be_away: bool = False) -> list[str]:
-        """Whether the main process itself has written a Node that is Ready. `may_be_away`: the API server, whose outage
-        may be the reason for a roll-back."""
+        """Return whether the main process itself has written a Node that is Ready. `may_be_away`: the API server, whose
+        outage may be the reason for a roll-back.
+        """
         config = self._target.config
         if config is None or not self._target.needs_api_server:
             return []
@@ -196,7 +197,7 @@ class SystemdNode:
 
 
 def describe(step: Step, drop_in: Path) -> str:
-    """The step as an operator would do it."""
+    """Return the step as an operator would do it."""
     match step:
         case Step.WRITE:
             return f"write {drop_in}"
@@ -210,8 +211,9 @@ def describe(step: Step, drop_in: Path) -> str:
 
 
 def running_kubelet(unit: ServiceUnit, program: str) -> Kubelet:
-    """Which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument. One of
-    another directory is neither ours nor the unit's own: both a takeover and a give-back restart it."""
+    """Return which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument.
+    One of another directory is neither ours nor the unit's own: both a takeover and a give-back restart it.
+    """
     if not unit.main_pid:
         return Kubelet.NONE
     try:
@@ -222,7 +224,7 @@ def running_kubelet(unit: ServiceUnit, program: str) -> Kubelet:
 
 
 def kubelet_of(words: Sequence[bytes], program: str) -> Kubelet:
-    """Which kubelet a process with this command line is."""
+    """Return which kubelet a process with this command line is."""
     if program.encode() in words[:3]:
         return Kubelet.BULKHEAD
     names = [PurePath(os.fsdecode(word)).name for word in words[:3]]

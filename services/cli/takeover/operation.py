@@ -24,7 +24,7 @@ class Node(Protocol):
     """What the loop observes and changes. Every method may raise OSError or OperatorError."""
 
     def observe(self, record: Record, *, restarted: bool) -> Observed:
-        """The node at this moment, with the intent of the record."""
+        """Return the node at this moment, with the intent of the record."""
 
     def save(self, record: Record) -> None:
         """Save the record; it lasts from then on."""
@@ -51,10 +51,10 @@ class Node(Protocol):
         """Wait until it is worth to observe again."""
 
     def describe(self, step: Step) -> str:
-        """The step with the names of this node."""
+        """Return the step with the names of this node."""
 
     def evidence(self, record: Record) -> Sequence[str]:
-        """What shows why the wanted kubelet is not ready, one line each. Raises nothing."""
+        """Return what shows why the wanted kubelet is not ready, one line each. Raises nothing."""
 
     def ignore_interrupts(self) -> None:
         """From now on Ctrl-C does not end this process."""

@@ -57,9 +57,10 @@ class Observed:
 def next_step(
     intent: Intent, seen: Observed, *, late: bool, starts_again: bool = False, reload_due: bool = False
 ) -> Step:
-    """The step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed;
+    """Return the step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed;
     `starts_again`: a wanted kubelet that an earlier command started is not waited for; `reload_due`: the drop-in may
-    have been written or removed after the newest daemon-reload (`may_precede_reload`)."""
+    have been written or removed after the newest daemon-reload (`may_precede_reload`).
+    """
     forward = intent is Intent.TAKEOVER
     wanted = Kubelet.BULKHEAD if forward else Kubelet.OWN
     if forward and not seen.current:
@@ -84,10 +85,12 @@ def may_precede_reload(step: Step) -> bool:
 
 
 def intent_after(saved: Intent | None, command: Intent) -> Intent:
-    """What a command does, with the intent of an unfinished record: a takeover completes a roll-back that was begun."""
+    """Return what a command does, with the intent of an unfinished record: a takeover completes a roll-back that was
+    begun.
+    """
     return Intent.ROLL_BACK if (saved, command) == (Intent.ROLL_BACK, Intent.TAKEOVER) else command
 
 
 def steps_of(intent: Intent) -> tuple[Step, ...]:
-    """The steps in order, where nothing fails."""
+    """Return the steps in order, where nothing fails."""
     return (Step.WRITE if intent is Intent.TAKEOVER else Step.REMOVE, Step.RELOAD, Step.RESTART, Step.WAIT)

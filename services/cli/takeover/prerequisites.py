@@ -47,7 +47,7 @@ class _Findings:
 
 
 def kubelet_unit() -> ServiceUnit:
-    """The kubelet's unit. Raises OperatorError: not root, no systemd."""
+    """Return the kubelet's unit. Raises OperatorError: not root, no systemd."""
     if os.geteuid() != 0:
         raise OperatorError("needs root", where="exchanging the kubelet", remedy="run it with sudo")
     if not control.is_booted():
@@ -58,7 +58,7 @@ def kubelet_unit() -> ServiceUnit:
 
 
 def configuration(unit: ServiceUnit) -> EffectiveConfig:
-    """The effective configuration of the unit's flags. Raises OperatorError with the first problem."""
+    """Return the effective configuration of the unit's flags. Raises OperatorError with the first problem."""
     arguments = unit_flags(unit)
     try:
         return evaluate(arguments).config
@@ -110,8 +110,9 @@ def check_takeover(unit: ServiceUnit, program: str, run_dir: str, directories: t
 
 
 def preflight_problems(report: Report, *, needs_api_server: bool) -> list[str]:
-    """One line for each problem that `bulkhead preflight` found. Without an API server, those of reading it do not
-    count."""
+    """Return one line for each problem that `bulkhead preflight` found. Without an API server, those of reading it do
+    not count.
+    """
     uncounted = () if needs_api_server else (Section.CLUSTER, Section.PODS)
     lines = [
         finding_line(finding)
@@ -126,7 +127,7 @@ def preflight_problems(report: Report, *, needs_api_server: bool) -> list[str]:
 
 
 def _version(program: str, seen: _Findings) -> str:
-    """What the program prints as its version; a program that cannot be run is a problem."""
+    """Return what the program prints as its version; a program that cannot be run is a problem."""
     try:
         done = subprocess.run(
             [program, "--version"], capture_output=True, check=False, timeout=_VERSION, text=True, errors="replace",

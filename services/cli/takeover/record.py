@@ -49,7 +49,7 @@ class RecordFile:
         self.path = directory / "takeover.json"
 
     def load(self) -> Record | None:
-        """The record; None = there is none. Raises OperatorError for one that cannot be read."""
+        """Return the record; None = there is none. Raises OperatorError for one that cannot be read."""
         try:
             with self.path.open("rb") as file:
                 return msgspec.json.decode(file.read(_MAX_RECORD_BYTES), type=Record)

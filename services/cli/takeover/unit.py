@@ -41,14 +41,14 @@ LimitNOFILE=1048576
 
 
 def loaded_kubelet(unit: ServiceUnit, bulkhead: str) -> Kubelet:
-    """Which kubelet systemd would start. `bulkhead`: the path of our program."""
+    """Return which kubelet systemd would start. `bulkhead`: the path of our program."""
     if not unit.program:
         return Kubelet.NONE
     return Kubelet.BULKHEAD if unit.program == bulkhead else Kubelet.OWN
 
 
 def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
-    """Why this unit cannot be taken over, one line each with the remedy. `bulkhead`: the path of our program."""
+    """Return why this unit cannot be taken over, one line each with the remedy. `bulkhead`: the path of our program."""
     if unit.load_state != "loaded":
         remedy = "bulkhead.service runs Bulkhead on a node without a kubelet" if unit.load_state == "not-found" else (
             f"systemctl status {UNIT} shows why"
@@ -92,13 +92,15 @@ def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
 
 
 def drop_in_text(program: str, words: Sequence[str]) -> str:
-    """The drop-in that starts `program` with the words of the unit's own ExecStart=, without its first."""
+    """Return the drop-in that starts `program` with the words of the unit's own ExecStart=, without its first."""
     command = " ".join(_quoted(word) for word in (program, *words))
     return f"{_HEAD}ExecStart=\nExecStart={command}\n{_TAIL}"
 
 
 def _quoted(word: str) -> str:
-    """The word as systemd reads it back. A variable stays one: systemd expands it after it has removed the quotes."""
+    """Return the word as systemd reads it back. A variable stays one: systemd expands it after it has removed the
+    quotes.
+    """
     if _PLAIN.fullmatch(word):
         return word
     return '"' + "".join(_ESCAPED.get(character, character) for character in word).replace("%", "%%") + '"'

@@ -77,7 +77,7 @@ def _drop(stream: TextIO) -> None:
 
 
 def dump(data: Any, form: str) -> str:
-    """The data as json or yaml, both with the same values."""
+    """Return the data as json or yaml, both with the same values."""
     if form == "json":
         return json.dumps(data, indent=2)
     import yaml
@@ -88,6 +88,6 @@ def dump(data: Any, form: str) -> str:
 
 
 def _encodable(line: str, encoding: str | None) -> str:
-    """The line with what the terminal's encoding lacks, and lone surrogates, as escapes."""
+    """Return the line with what the terminal's encoding lacks, and lone surrogates, as escapes."""
     used = encoding or "utf-8"
     return line.encode(used, "backslashreplace").decode(used)

@@ -16,9 +16,10 @@ _NARROWEST = 4  # characters that a shortened column keeps
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 0, *, wraps: bool = False) -> list[str]:
-    """Lines of aligned columns, without control characters. `width`: no line is longer, the widest columns are
+    """Return lines of aligned columns, without control characters. `width`: no line is longer, the widest columns are
     shortened first; 0 = any width. `wraps`: the last column has sentences, of which nothing is cut: they go on in the
-    lines below, in that column where it has a third of the width, else indented."""
+    lines below, in that column where it has a third of the width, else indented.
+    """
     if wraps and width:
         return _wrapped(header, rows, width)
     cells = [list(header), *[[plain(cell) for cell in row] for row in rows]]
@@ -55,24 +56,26 @@ def _wrapped(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
-    """The text in lines of at most `width - indent` characters, at least one line; `width` 0 = one line."""
+    """Return the text in lines of at most `width - indent` characters, at least one line; `width` 0 = one line."""
     return (textwrap.wrap(text, max(width - indent, 1)) if width else [text]) or [""]
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, cut to `width` characters with a mark at its end; 0 = not cut."""
+    """Return the text, cut to `width` characters with a mark at its end; 0 = not cut."""
     return text if not width or len(text) <= width else text[: max(width - 1, 0)] + "~"
 
 
 def size(number: int | None) -> str:
-    """Bytes as `12 MiB`; None as `-`."""
+    """Return bytes as `12 MiB`; None as `-`."""
     if number is None:
         return "-"
     return byte_size(number)
 
 
 def screen(lines: Sequence[str], height: int) -> str:
-    """The lines for a terminal of so many rows, cleared before: the first ones that fit, and how many are missing."""
+    """Return the lines for a terminal of so many rows, cleared before: the first ones that fit, and how many are
+    missing.
+    """
     room = max(height - 1, 2)  # the cursor is in the last row
     shown = list(lines)
     if len(shown) > room:
@@ -81,7 +84,7 @@ def screen(lines: Sequence[str], height: int) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as `0.4s`, `12s`, `5m`, `3h`, `2d`; None as `-`."""
+    """Return seconds as `0.4s`, `12s`, `5m`, `3h`, `2d`; None as `-`."""
     if seconds is None:
         return "-"
     seconds = max(seconds, 0.0)
@@ -112,7 +115,7 @@ class Paint:
         return self._in("2", text)
 
     def service(self, number: int, text: str) -> str:
-        """One of seven colours."""
+        """Return one of seven colours."""
         return self._in(str(31 + number % 6) if number < 6 else "1;36", text)
 
     def _in(self, code: str, text: str) -> str:
@@ -120,12 +123,12 @@ class Paint:
 
 
 def terminal_width() -> int:
-    """Columns of standard output; 0 = it is no terminal, lines have any width."""
+    """Return columns of standard output; 0 = it is no terminal, lines have any width."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
 def terminal_height() -> int:
-    """Number of lines of the terminal that standard output is; 0 = it is none."""
+    """Return number of lines of the terminal that standard output is; 0 = it is none."""
     return shutil.get_terminal_size().lines if sys.stdout.isatty() else 0
 
 

@@ -64,7 +64,7 @@ def print_what_if(
 
 
 def _given(documents: Sequence[tuple[str, Document]], namespace: str) -> set[str]:
-    """The objects that the files have beside the pods, as `<kind>/<namespace>/<name>`."""
+    """Return the objects that the files have beside the pods, as `<kind>/<namespace>/<name>`."""
     found = set()
     for _, document in documents:
         metadata = document.get("metadata")
@@ -136,7 +136,7 @@ def _references(
 
 
 def optional_names(pod: Object) -> set[tuple[str, str]]:
-    """Kind and name of the Secrets and ConfigMaps without which the pod runs, too."""
+    """Return kind and name of the Secrets and ConfigMaps without which the pod runs, too."""
     needed: set[tuple[str, Any]] = set()
     optional: set[tuple[str, Any]] = set()
     waiting: list[Any] = [pod.get("spec")]

@@ -74,8 +74,9 @@ class Candidate:
 def candidate(
     document: Document, file: str, namespace: str, node: NodeIdentity, *, static: bool, applied: bool
 ) -> Candidate:
-    """The candidate of a document, whose kind is one of KINDS. `namespace`: where it names none; `static`: it is a
-    static pod; `applied`: it is one because it is applied to a node that runs alone."""
+    """Return the candidate of a document, whose kind is one of KINDS. `namespace`: where it names none; `static`: it is
+    a static pod; `applied`: it is one because it is applied to a node that runs alone.
+    """
     found = _pod_document(document, namespace)
     metadata, kind = found["metadata"], document.get("kind")
     name = str(metadata.get("name") or "")
@@ -103,7 +104,7 @@ def _with(base: Candidate, pod: Object, notes: tuple[str, ...]) -> Candidate:
 
 
 def _pod_document(document: Document, namespace: str) -> Document:
-    """The Pod of a document; of an owner its template, under the owner's name."""
+    """Return the Pod of a document; of an owner its template, under the owner's name."""
     owner = _fields(document.get("metadata"))
     template: Mapping[str, Any] = document
     for field in _TEMPLATES.get(str(document.get("kind")), ()):

@@ -91,7 +91,7 @@ class Answer:
 
 
 def lines(answer: Answer) -> list[str]:
-    """The answer as text, without control characters."""
+    """Return the answer as text, without control characters."""
     return [plain(line) for line in _lines(answer)]
 
 

@@ -125,7 +125,7 @@ def as_file(content: bytes) -> Iterator[str]:
 
 
 def _chain(connection: ssl.SSLObject, encoded: bytes) -> list[bytes]:
-    """The certificates that the client sent, DER, its own first."""
+    """Return the certificates that the client sent, DER, its own first."""
     public = getattr(connection, "get_unverified_chain", None)  # from Python 3.13 on
     if public is not None:
         return list(public()) or [encoded]

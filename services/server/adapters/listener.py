@@ -88,7 +88,7 @@ async def open_at_last(opening: Callable[[], Awaitable[Listener]], where: str, r
 
 
 def error_text(error: OSError | ValueError) -> str:
-    """The reason why a listener could not be opened, without the address, which the caller adds."""
+    """Return the reason why a listener could not be opened, without the address, which the caller adds."""
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 

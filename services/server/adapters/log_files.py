@@ -106,7 +106,7 @@ class LogReader:
 
 
 def _text(call: str, error: BaseException) -> str:
-    """An error as Go prints one of the file system: `open /path: no such file or directory`."""
+    """Return an error as Go prints one of the file system: `open /path: no such file or directory`."""
     if isinstance(error, OSError) and error.strerror:
         where = f" {error.filename}" if error.filename else ""
         return f"{call}{where}: {error.strerror[:1].lower()}{error.strerror[1:]}"

@@ -28,7 +28,7 @@ class LogFile:
     pod_directory: str = ""
 
     def open(self) -> FileIO:
-        """The file, open for reading. Never blocks on a FIFO or device. Raises OSError, with the path in it."""
+        """Return the file, open for reading. Never blocks on a FIFO or device. Raises OSError, with the path in it."""
         try:
             descriptor = self._beneath() if self.pod_directory else os.open(self.path, _READ)
             try:
@@ -43,7 +43,9 @@ class LogFile:
             raise OSError(error.errno, reason, self.path) from error
 
     def is_another(self, file: FileIO) -> bool:
-        """Whether the path leads to another file than this open one; False while it leads to none. Raises OSError."""
+        """Return whether the path leads to another file than this open one; False while it leads to none. Raises
+        OSError.
+        """
         try:
             there = Path(self.path).stat(follow_symlinks=not self.pod_directory)
         except FileNotFoundError:  # renamed away; the runtime has not made the new one yet

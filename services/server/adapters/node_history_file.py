@@ -23,7 +23,7 @@ class NodeHistoryFile:
         self._path = run_dir / "node-history.json"
 
     def read(self) -> Any:
-        """The saved data, or None. Removes what an interrupted write left."""
+        """Return the saved data, or None. Removes what an interrupted write left."""
         try:
             remove_unfinished(self._path)
             with self._path.open("rb") as file:

@@ -65,7 +65,7 @@ class OpenSsl:
             function.restype, function.argtypes = result, list(arguments)
 
     def works(self) -> bool:
-        """Whether CPython keeps the SSL_CTX where this module expects it; reads no memory that is not ours."""
+        """Return whether CPython keeps the SSL_CTX where this module expects it; reads no memory that is not ours."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         address = _address(context)
         if not address or address % ctypes.sizeof(c_void_p):

@@ -122,7 +122,7 @@ class RemoteCommand:
             await asyncio.Event().wait()  # the runtime reads no more; its last output is still to be sent
 
     async def _message(self, data: bytes) -> bool:
-        """One message; False = it breaks the protocol."""
+        """Return one message; False = it breaks the protocol."""
         self._moved = monotonic()
         channel = data[0] if data else None
         if channel == _CLOSE:

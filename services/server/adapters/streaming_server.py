@@ -28,7 +28,7 @@ class Backend:
         return self.head.status == 101
 
     async def refusal(self) -> bytes:
-        """The body of an answer that is no upgrade, as far as it comes in time; decoded if it was chunked."""
+        """Return the body of an answer that is no upgrade, as far as it comes in time; decoded if it was chunked."""
         chunked = "chunked" in self.head.get("Transfer-Encoding").lower()
         wanted = _MAX_REFUSAL_BYTES if self.head.length is None else min(self.head.length, _MAX_REFUSAL_BYTES)
         body = b""

@@ -146,7 +146,7 @@ class ServingTls:
         )
 
     def _read(self, first: bool) -> tuple[Pair | None, bytes, tuple[str, ...]]:
-        """The pair that counts, the client CA, and what is wrong with the files."""
+        """Return the pair that counts, the client CA, and what is wrong with the files."""
         problems = []
         pair, authority = None, b""
         for place in self._followed(first):
@@ -166,7 +166,7 @@ class ServingTls:
         return pair, authority, tuple(problems)
 
     def _followed(self, first: bool) -> tuple[PairLocation, ...]:
-        """The places to look at. Once the API server issued a pair, the seeds no longer count."""
+        """Return the places to look at. Once the API server issued a pair, the seeds no longer count."""
         reloads = first or self._gate("ReloadKubeletServerCertificateFile")
         only_issued = self._pair is not None and self._pair.issued
         return tuple(place for place in self._places if place.issued or (reloads and not only_issued))

@@ -46,7 +46,7 @@ class PairLocation:
 
 
 def places_of(config: EffectiveConfig) -> tuple[PairLocation, ...]:
-    """Where serving pairs may lie, the one that counts first. Empty = there will be none."""
+    """Return where serving pairs may lie, the one that counts first. Empty = there will be none."""
     given = config.tls_cert_file and config.tls_private_key_file
     places = [PairLocation(config.tls_cert_file, config.tls_private_key_file)] if given else []
     if config.server_tls_bootstrap:
@@ -61,7 +61,8 @@ def places_of(config: EffectiveConfig) -> tuple[PairLocation, ...]:
 
 
 def read_pair(place: PairLocation) -> Pair | None:
-    """The pair, None when neither file exists. Raises BadFileError; what only OpenSSL can check is not checked."""
+    """Return the pair, None when neither file exists. Raises BadFileError; what only OpenSSL can check is not
+    checked."""
     contents = [_read(file) for file in (place.certificate_file, place.key_file)]
     certificate, key = contents
     if certificate is None and key is None:
@@ -78,7 +79,7 @@ def read_pair(place: PairLocation) -> Pair | None:
 
 
 def read_authority(file: str) -> bytes:
-    """The client CA's file. Raises BadFileError."""
+    """Return the client CA's file. Raises BadFileError."""
     content = _read(file)
     if content is None:
         raise BadFileError(f"{file}: No such file or directory (give the path of a readable PEM file)")
@@ -86,8 +87,9 @@ def read_authority(file: str) -> bytes:
 
 
 def directories_of(paths: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
-    """The directories in which a change of these files shows: those of every link on the way; the nearest one that
-    exists where one is missing."""
+    """Return the directories in which a change of these files shows: those of every link on the way; the nearest one
+    that exists where one is missing.
+    """
     found = set()
     for path in paths:
         for step in _links(Path(path)):
@@ -99,7 +101,7 @@ def directories_of(paths: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def line_of(error: Exception) -> str:
-    """An error of ssl or the system in the operator's words."""
+    """Return an error of ssl or the system in the operator's words."""
     if isinstance(error, ssl.SSLError):
         known = {"KEY_VALUES_MISMATCH": "the key is not the one of the certificate"}
         text = known.get(getattr(error, "reason", None) or "", str(error))

@@ -40,7 +40,7 @@ async def proxy(request: web.BaseRequest, url: str) -> web.StreamResponse:
 
 
 async def relay_refusal(backend: Backend) -> web.Response:
-    """The runtime's answer that is no upgrade, for the client; the connection is closed."""
+    """Return the runtime's answer that is no upgrade, for the client; the connection is closed."""
     try:
         if backend.head.status < 400:
             return responder_error(f"invalid upgrade response: status code {backend.head.status}")
@@ -55,7 +55,7 @@ async def relay_refusal(backend: Backend) -> web.Response:
 
 
 def responder_error(text: str, status: int = 500) -> web.Response:
-    """An error of the upgrade itself, in the form of Go's http.Error."""
+    """Return an error of the upgrade itself, in the form of Go's http.Error."""
     response = plain(status, text + "\n")
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.force_close()

@@ -89,7 +89,7 @@ class Explanations:
         return plain(200, text)
 
     def _reading(self, parameters: tuple[str, ...], name: str, begin: float) -> Callable[[], Answer | None]:
-        """What reads the answer to these parameters; it returns None where there is no record."""
+        """Return what reads the answer to these parameters; it returns None where there is no record."""
         match parameters:
             case ():
                 return lambda: self._all(begin)

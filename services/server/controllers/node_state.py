@@ -79,7 +79,7 @@ class NodeState:
         self.history.add(self._clock.wall(), values)
 
     async def report(self) -> Report:
-        """The state of the node, without its pods."""
+        """Return the state of the node, without its pods."""
         now = self._clock.monotonic()
         beats = dict(self._beats)
         if any(
@@ -103,7 +103,7 @@ class NodeState:
         )
 
     def pods(self) -> dict[str, PodRow]:
-        """A row for each pod, by UID."""
+        """Return a row for each pod, by UID."""
         desired, status, runtime = self._pods.desired.state, self._pods.status.state, self._pods.runtime.state
         admitted, volumes, known = self._admitted.state, self._volumes.state, not self._pods.status.stale
         pulls = self._pulls.state if not self._pulls.stale else {}
@@ -190,7 +190,7 @@ def _processes_of(run_dir: str, before: Mapping[str, ProcessFacts]) -> dict[str,
 
 
 def _share(before: ProcessFacts, after: ProcessFacts) -> float | None:
-    """Percent of one CPU between two readings of a process; None = it is another one, or cannot be read."""
+    """Return percent of one CPU between two readings of a process; None = it is another one, or cannot be read."""
     if before.holder is None or after.holder is None or before.holder.pid != after.holder.pid:
         return None
     if before.cpu is None or after.cpu is None or before.age is None or after.age is None or after.age <= before.age:
@@ -206,7 +206,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def _facts(
     uid: str, desired: Any, status: Any, admitted: Any, runtime: Any, volumes: Any, pull: Any, known: bool
 ) -> PodFacts:
-    """The items of one pod as JSON; containers of the runtime by name and state alone."""
+    """Return the items of one pod as JSON; containers of the runtime by name and state alone."""
     containers = [{"name": one.name, "state": one.state} for one in runtime.containers] if runtime else []
     mounted = (
         {name: {"state": one.state, "error": one.error} for name, one in volumes.volumes.items()} if volumes else {}

@@ -42,8 +42,9 @@ class Reviews:
         self._accesses = PendingReviews(ACCESSES, ACCESSES_OF_ADDRESS)
 
     async def user_of(self, token: str, address: str) -> User | None:
-        """Whose token it is, None = no user's, by the API server. `token` is ASCII; `address` is the client's. Raises
-        ReviewError."""
+        """Return whose token it is, None = no user's, by the API server. `token` is ASCII; `address` is the client's.
+        Raises ReviewError.
+        """
         digest = hashlib.sha256(token.encode("ascii")).digest()
         held = self._users.get(digest, self._clock.monotonic())
         if held is not None:
@@ -58,7 +59,7 @@ class Reviews:
         return await self._once(("token", digest), ask, self._tokens, address)
 
     async def allows(self, question: Attributes, address: str) -> bool:
-        """Whether the user may do it; `address` is the client's. Raises ReviewError."""
+        """Return whether the user may do it; `address` is the client's. Raises ReviewError."""
         spec = reviews.access_spec(question)
         key = orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
         held = self._verdicts.get(key, self._clock.monotonic())

@@ -168,7 +168,7 @@ async def _remote_command(
 
 
 async def _url(asked: Awaitable[str]) -> str | web.Response:
-    """The runtime's URL, or how its error is answered."""
+    """Return the runtime's URL, or how its error is answered."""
     try:
         return await asked
     except RuntimeCallError as error:

@@ -75,7 +75,7 @@ class UsageEndpoints:
 
 
 async def _form(request: web.BaseRequest) -> str:
-    """The content of a form; "" where it is too long, of unknown length or late."""
+    """Return the content of a form; "" where it is too long, of unknown length or late."""
     if not 0 < (request.content_length or 0) <= MAX_FORM_BYTES:
         return ""
     try:

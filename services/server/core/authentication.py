@@ -25,8 +25,9 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 def certificate_user(subject: Subject, sha256: str) -> User | None:
-    """The user a verified client certificate names: CN, O as groups; `sha256` = hex of the certificate's digest.
-    None without a CN: such a certificate names no user, whatever its groups."""
+    """Return the user a verified client certificate names: CN, O as groups; `sha256` = hex of the certificate's digest.
+    None without a CN: such a certificate names no user, whatever its groups.
+    """
     attributes = [pair for rdn in subject for pair in rdn]
     names = [value for key, value in attributes if key == "commonName"]
     if not names or not names[-1]:
@@ -44,8 +45,9 @@ def certificate_user(subject: Subject, sha256: str) -> User | None:
 
 
 def authenticate(found: User | None, *, failed: bool, anonymous: bool) -> User | None:
-    """The user, or None for 401. `failed` = a credential was offered that could not be verified: anonymous access is
-    then refused even where it is allowed (server.md 2.5)."""
+    """Return the user, or None for 401. `failed` = a credential was offered that could not be verified: anonymous
+    access is then refused even where it is allowed (server.md 2.5).
+    """
     if found is not None:
         return found
     return ANONYMOUS if anonymous and not failed else None

@@ -31,7 +31,7 @@ class Attributes:
 
 
 def questions(user: User, method: str, path: str, node: str) -> tuple[Attributes, ...]:
-    """What to ask, in order; the first that is allowed decides."""
+    """Return what to ask, in order; the first that is allowed decides."""
     verb = _VERBS.get(method, "")
     for prefix, subresources in _SUBRESOURCES:
         if path == prefix or path.startswith(prefix + "/"):

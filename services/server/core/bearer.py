@@ -15,13 +15,14 @@ class BearerError(Exception):
 
 
 def header_token(authorization: str) -> str:
-    """The token of an Authorization header, "" when it carries none. Raises BearerError."""
+    """Return the token of an Authorization header, "" when it carries none. Raises BearerError."""
     scheme, _, rest = authorization.strip().partition(" ")
     return _checked(rest.split(" ", 1)[0]) if scheme.lower() == "bearer" else ""
 
 
 def protocol_token(protocols: Iterable[str]) -> str:
-    """The token among the sub-protocols a WebSocket request offers, "" when there is none. Raises BearerError."""
+    """Return the token among the sub-protocols a WebSocket request offers, "" when there is none. Raises
+    BearerError."""
     offered = list(protocols)
     tokens = [protocol[len(_PROTOCOL) :] for protocol in offered if protocol.startswith(_PROTOCOL)]
     if not tokens:
@@ -49,6 +50,6 @@ def _checked(token: str) -> str:
 
 
 def without_token(protocols: str) -> str:
-    """One Sec-WebSocket-Protocol header without the token in it; as it was where there is none."""
+    """Return one Sec-WebSocket-Protocol header without the token in it; as it was where there is none."""
     kept = [part for part in protocols.split(",") if not part.strip().startswith(_PROTOCOL)]
     return protocols if len(kept) == len(protocols.split(",")) else ",".join(kept).strip()

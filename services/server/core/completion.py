@@ -10,7 +10,8 @@ _PLAIN_TEXT_PROTOCOLS = ("channel.k8s.io", "v2.channel.k8s.io", "v3.channel.k8s.
 
 
 def completion(protocol: str, error_stream: bytes) -> bytes:
-    """The status document for the complete content of the error stream; `protocol` is the one the runtime chose."""
+    """Return the status document for the complete content of the error stream; `protocol` is the one the runtime
+    chose."""
     if not error_stream:
         return SUCCESS
     text = error_stream.decode("utf-8", "replace")
@@ -38,7 +39,7 @@ def completion(protocol: str, error_stream: bytes) -> bytes:
 
 
 def failure(message: str) -> bytes:
-    """The status document of something that went wrong on the way."""
+    """Return the status document of something that went wrong on the way."""
     return _document(
         message=f"Internal error occurred: {message}",
         reason="InternalError",

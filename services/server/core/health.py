@@ -78,7 +78,7 @@ class Health:
 
 
 def answer_all(checks: Sequence[Check], query: Mapping[str, Sequence[str]]) -> HealthAnswer:
-    """The answer of `/healthz` with its `verbose` and `exclude` parameters."""
+    """Return the answer of `/healthz` with its `verbose` and `exclude` parameters."""
     unmatched = set(query.get("exclude", ()))
     lines: list[str] = []
     failed = False
@@ -100,5 +100,5 @@ def answer_all(checks: Sequence[Check], query: Mapping[str, Sequence[str]]) -> H
 
 
 def answer_one(check: Check) -> HealthAnswer:
-    """The answer of `/healthz/<name>`."""
+    """Return the answer of `/healthz/<name>`."""
     return HealthAnswer(500, f"internal server error: {check.error}\n") if check.error else HealthAnswer(200, "ok")

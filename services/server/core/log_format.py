@@ -53,7 +53,7 @@ class LogDecoder:
         self.finished = wanted.lines == 0
 
     def feed(self, block: bytes) -> bytes:
-        """The output for the next bytes of the file. Raises UnsupportedLogFormatError."""
+        """Return the output for the next bytes of the file. Raises UnsupportedLogFormatError."""
         end = block.rfind(b"\n") + 1
         if not end:
             self._hold(block)
@@ -68,7 +68,7 @@ class LogDecoder:
         return self._decode(lines)
 
     def finish(self) -> bytes:
-        """The output for an unterminated last line; the file will not be read on."""
+        """Return the output for an unterminated last line; the file will not be read on."""
         line = b"".join(self._held)
         self.restart()
         return self._decode(line)
@@ -127,7 +127,8 @@ class LogDecoder:
 
 
 def find_tail_start(read_at: Callable[[int, int], bytes], size: int, lines: int, block: int = 64 << 10) -> int:
-    """The offset where the last `lines` lines of a file of `size` bytes begin; `read_at(offset, length)` reads it.
+    """Return the offset where the last `lines` lines of a file of `size` bytes begin; `read_at(offset, length)` reads
+    it.
 
     Only newlines count, so an unterminated last line comes on top (server.md 10.5). Reads backwards, block by block.
     """
@@ -187,7 +188,7 @@ def _whole_seconds(seconds: bytes, zone: bytes) -> int:
 
 
 def _full_time(time: bytes) -> bytes:
-    """The time with exactly nine fractional digits, the zone kept, UTC as Z."""
+    """Return the time with exactly nine fractional digits, the zone kept, UTC as Z."""
     seconds, fraction, zone = _split(time)
     return seconds + b"." + fraction[:9].ljust(9, b"0") + (b"Z" if zone in (b"+00:00", b"-00:00") else zone)
 

@@ -38,7 +38,9 @@ class LogQuery:
     stream: str = "All"  # All | Stdout | Stderr
 
     def since(self, now: float) -> int | None:
-        """Lines older than this are left out: nanoseconds since the epoch, None = none are. `now` is wall seconds."""
+        """Return lines older than this are left out: nanoseconds since the epoch, None = none are. `now` is wall
+        seconds.
+        """
         if self.since_seconds is None:
             return self.since_time
         relative = int(now * 1e9) - self.since_seconds * 1_000_000_000
@@ -82,7 +84,8 @@ def check_stream_gate(query: LogQuery, *, split_streams: bool) -> None:
 
 
 def parse_rfc3339(text: str) -> int:
-    """An RFC3339 time with any number of fractional digits, as nanoseconds since the epoch. Raises ValueError."""
+    """Return an RFC3339 time with any number of fractional digits, as nanoseconds since the epoch. Raises
+    ValueError."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError(f"parsing time {quote(text)}")

@@ -39,14 +39,14 @@ class LogSource:
 
 
 def has_container(pod: Object, container: str) -> bool:
-    """Whether the pod's spec names that container: regular, init or ephemeral."""
+    """Return whether the pod's spec names that container: regular, init or ephemeral."""
     spec = pod.get("spec") or {}
     kinds = ("containers", "initContainers", "ephemeralContainers")
     return any(entry.get("name") == container for kind in kinds for entry in spec.get(kind) or ())
 
 
 def choose_instance(pod_name: str, container: str, status: Object, *, previous: bool) -> LogSource:
-    """The instance whose log answers the request. Raises LogsUnavailableError."""
+    """Return the instance whose log answers the request. Raises LogsUnavailableError."""
     label = f"container {quote(container)} in pod {quote(pod_name)}"
     found = _status_of(status, container)
     if found is None:
@@ -79,13 +79,13 @@ def choose_instance(pod_name: str, container: str, status: Object, *, previous: 
 
 
 def find_container(runtime_pod: RuntimePod | None, bare_id: str) -> Container | None:
-    """The instance as the runtime last reported it."""
+    """Return the instance as the runtime last reported it."""
     containers = runtime_pod.containers if runtime_pod is not None else ()
     return next((container for container in containers if container.id == bare_id), None)
 
 
 def still_running(source: LogSource, reported: Container | None, status: Object, *, stale: bool) -> bool:
-    """Whether a follower must wait for more of this instance's log.
+    """Return whether a follower must wait for more of this instance's log.
 
     A stale observation does not count (the kubelet, too, counts an unreachable runtime as running); for an instance
     that was not observed yet, or not since its start, the pod status decides.

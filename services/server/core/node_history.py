@@ -16,8 +16,9 @@ Values = Mapping[str, float | None]  # series -> value; None = it could not be r
 
 
 def until_next(now: float) -> float:
-    """Seconds until the next multiple of the interval. The one that `now` is just before counts as over: the timer of
-    a loop may end a millisecond early."""
+    """Return seconds until the next multiple of the interval. The one that `now` is just before counts as over: the
+    timer of a loop may end a millisecond early.
+    """
     left = INTERVAL - now % INTERVAL
     return left if left > 0.1 else left + INTERVAL
 
@@ -72,8 +73,9 @@ class NodeHistory:
 
 
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The samples of `after` that `before` does not have, both as `data` returns them; {} = none. Where the clock was
-    set back, all of them, which begin before the newest of `before`."""
+    """Return the samples of `after` that `before` does not have, both as `data` returns them; {} = none. Where the
+    clock was set back, all of them, which begin before the newest of `before`.
+    """
     newest = before["at"][-1] if before["at"] else float("-inf")
     if after["at"] and after["at"][-1] < newest:
         return dict(after)
@@ -112,8 +114,9 @@ class Latencies:
         self._arrived.pop(uid, None)
 
     def take(self, now: float) -> dict[str, float | None]:
-        """The longest interval and delay of beats and the longest start of a pod since the last call, in seconds. The
-        time since the newest beat of each service is an interval, too."""
+        """Return the longest interval and delay of beats and the longest start of a pod since the last call, in
+        seconds. The time since the newest beat of each service is an interval, too.
+        """
         silent = max((now - sent_at for sent_at in self._beats.values()), default=0.0)
         interval = max(self._interval or 0.0, silent) if self._beats else None
         taken = {"beats.interval": interval, "messages.delay": self._delay, "pods.start": self._start}
@@ -122,7 +125,7 @@ class Latencies:
 
 
 def have_started(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether every regular container of the pod runs or has run."""
+    """Return whether every regular container of the pod runs or has run."""
     statuses = status.get("containerStatuses") or []
     states = [one.get("state") or {} for one in statuses]
     return len(states) == len(spec.get("containers") or []) > 0 and not any(state.get("waiting") for state in states)

@@ -11,8 +11,9 @@ _SECTIONS = ("node", "processes", "troubles", "conditions", "machine", "usage") 
 
 
 def changes(before: Document, after: Document) -> Document:
-    """What a page that shows `before` needs to show `after`: complete sections, the changed pods (None = it is gone),
-    the new samples. {} = nothing."""
+    """Return what a page that shows `before` needs to show `after`: complete sections, the changed pods (None = it is
+    gone), the new samples. {} = nothing.
+    """
     found = {name: after[name] for name in _SECTIONS if before[name] != after[name]}
     old, new = before["pods"], after["pods"]
     pods = {uid: row for uid, row in new.items() if row is not (known := old.get(uid)) and row != known}
@@ -43,16 +44,17 @@ class PageFeed:
         return True
 
     def complete(self) -> bytes:
-        """The newest document as JSON."""
+        """Return the newest document as JSON."""
         self._complete = self._complete or orjson.dumps(self._document)
         return self._complete
 
     def since(self, number: int) -> bytes:
-        """The event for a page that shows the document with this number: the newest change, or the complete document
-        for a page that is further behind. The number must not be the newest."""
+        """Return the event for a page that shows the document with this number: the newest change, or the complete
+        document for a page that is further behind. The number must not be the newest.
+        """
         return self._change if 0 < number == self.number - 1 else _event("state", self.complete())
 
 
 def _event(name: str, data: bytes) -> bytes:
-    """A server-sent event; JSON of orjson has no line break."""
+    """Return a server-sent event; JSON of orjson has no line break."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)

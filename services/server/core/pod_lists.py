@@ -12,7 +12,8 @@ from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 def pod_list(
     desired: Iterable[DesiredPod], statuses: Mapping[str, PodStatus], api_statuses: Mapping[str, ApiPodStatus]
 ) -> Object:
-    """The PodList of /pods. An API pod has the version and status of the API server; others the computed status."""
+    """Return the PodList of /pods. An API pod has the version and status of the API server; others the computed
+    status."""
     items = []
     for entry in desired:
         pod = {key: value for key, value in entry.pod.items() if key not in ("kind", "apiVersion", "status")}
@@ -26,7 +27,9 @@ def pod_list(
 
 
 def running_pod_list(pods: Iterable[RuntimePod]) -> Object:
-    """The PodList of /runningpods/: pods with a ready sandbox or a running container, with their running containers."""
+    """Return the PodList of /runningpods/: pods with a ready sandbox or a running container, with their running
+    containers.
+    """
     items = []
     for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
         containers: list[Any] = [
@@ -41,7 +44,7 @@ def running_pod_list(pods: Iterable[RuntimePod]) -> Object:
 
 
 def find_pod(desired: Iterable[DesiredPod], namespace: str, name: str) -> DesiredPod | None:
-    """The desired pod of that name, None when there is none."""
+    """Return the desired pod of that name, None when there is none."""
     for entry in desired:
         metadata = entry.pod.get("metadata", {})
         if metadata.get("name") == name and metadata.get("namespace") == namespace:

@@ -17,7 +17,7 @@ class PodEntry:
 
 
 def is_active(status: Object) -> bool:
-    """Whether a pod of this status has not ended."""
+    """Return whether a pod of this status has not ended."""
     return status.get("phase") not in ENDED
 
 

@@ -55,7 +55,7 @@ def resource_page(found: FoundUsage | None) -> bytes:
 
 
 def _samples(usage: CgroupUsage, *families: tuple[str, str, str]) -> Iterable[tuple[tuple[str, str, str], str]]:
-    """The samples of CPU, memory, swap and swap limit, as far as there are families and figures."""
+    """Return the samples of CPU, memory, swap and swap limit, as far as there are families and figures."""
     limit = None
     if usage.swap_available is not None and usage.swap_usage is not None:
         limit = usage.swap_available + usage.swap_usage

@@ -54,7 +54,7 @@ class ExpiringCache(Generic[K, V]):
         self._held: OrderedDict[K, tuple[V, float]] = OrderedDict()
 
     def get(self, key: K, now: float) -> V | None:
-        """The answer, None when there is none that still holds."""
+        """Return the answer, None when there is none that still holds."""
         held = self._held.get(key)
         if held is None:
             return None
@@ -77,7 +77,7 @@ class ExpiringCache(Generic[K, V]):
 
 
 def token_user(status: Object) -> User | None:
-    """The user a TokenReviewStatus names, None = the token is known to be no good. Raises ReviewError."""
+    """Return the user a TokenReviewStatus names, None = the token is known to be no good. Raises ReviewError."""
     if status.get("error"):
         raise ReviewError(str(status["error"]))
     if status.get("authenticated") is not True:
@@ -99,7 +99,7 @@ def token_user(status: Object) -> User | None:
 
 
 def access_spec(question: Attributes) -> Object:
-    """The SubjectAccessReviewSpec of a question; what is empty is left out."""
+    """Return the SubjectAccessReviewSpec of a question; what is empty is left out."""
     user = question.user
     resource = {
         "verb": question.verb,
@@ -126,7 +126,7 @@ def allowed(status: Object) -> bool:
 
 
 def cacheable(question: Attributes) -> bool:
-    """Whether the answer may be kept: a client must not fill the memory with what it made up."""
+    """Return whether the answer may be kept: a client must not fill the memory with what it made up."""
     user = question.user
     texts = [question.verb, question.subresource, question.node, user.name, user.uid, *user.groups]
     texts += [text for key, values in user.extra.items() for text in (key, *values)]

@@ -151,7 +151,7 @@ class ServedEndpoints:
 
 
 def resolve(method: str, path: str, query: str, accept: str, served: ServedEndpoints) -> Route | Refusal:
-    """The route or refusal for a request; `path` is decoded, `query` raw, `accept` the header ("" = absent)."""
+    """Return the route or refusal for a request; `path` is decoded, `query` raw, `accept` the header ("" = absent)."""
     cleaned = clean_path(path)
     if cleaned != path:
         return _redirect(method, cleaned, query)
@@ -236,13 +236,14 @@ def _redirect(method: str, path: str, query: str) -> Refusal:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether a Host header names this machine as 127.0.0.1 or localhost, with or without a port."""
+    """Return whether a Host header names this machine as 127.0.0.1 or localhost, with or without a port."""
     return re.fullmatch(r"(127\.0\.0\.1|localhost)(:\d+)?", host, re.ASCII) is not None
 
 
 def is_of_another_site(headers: Mapping[str, str]) -> bool:
-    """Whether a browser requests it for a page of another origin, by what browsers send and pages cannot change: the
-    origin where a browser is too old for Sec-Fetch-Site. A link that the user follows is none."""
+    """Return whether a browser requests it for a page of another origin, by what browsers send and pages cannot change:
+    the origin where a browser is too old for Sec-Fetch-Site. A link that the user follows is none.
+    """
     site, mode, target = (headers.get(f"Sec-Fetch-{name}", "") for name in ("Site", "Mode", "Dest"))
     if not site and (origin := headers.get("Origin", "")):
         return origin.partition("://")[2].lower() != headers.get("Host", "").lower()

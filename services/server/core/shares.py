@@ -17,7 +17,7 @@ class Shares:
         return self._taken.total()
 
     def of(self, claimant: str) -> int:
-        """How many places the claimant has."""
+        """Return how many places the claimant has."""
         return self._taken[claimant]
 
     def take(self, claimant: str) -> bool:

@@ -114,7 +114,7 @@ class FrameEncoder:
         self._zlib = zlib.compressobj(zlib.Z_BEST_SPEED, zlib.DEFLATED, zlib.MAX_WBITS, zdict=SPDY_DICTIONARY)
 
     def encode(self, frame: Frame) -> bytes:
-        """The frame's bytes. Raises ValueError for more than MAX_PAYLOAD bytes of data."""
+        """Return the frame's bytes. Raises ValueError for more than MAX_PAYLOAD bytes of data."""
         match frame:
             case Data():
                 if len(frame.payload) > MAX_PAYLOAD:
@@ -162,7 +162,8 @@ class FrameDecoder:
         self._fin = False
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames, and pieces of data frames, that are complete with these bytes. Raises SpdyProtocolError."""
+        """Return the frames, and pieces of data frames, that are complete with these bytes. Raises
+        SpdyProtocolError."""
         if self._rest:
             data, self._rest = self._rest + data, b""
         frames: list[Frame] = []

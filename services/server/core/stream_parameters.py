@@ -37,12 +37,12 @@ class RequestedStreams:
     tty: bool = False
 
     def with_tty(self, tty: bool) -> "RequestedStreams":
-        """The same with or without a tty; one carries stderr in stdout."""
+        """Return the same with or without a tty; one carries stderr in stdout."""
         return RequestedStreams(self.stdin, self.stdout, self.stderr and not tty, tty)
 
 
 def requested_streams(query: str) -> RequestedStreams:
-    """The streams a raw query selects; only `1` is true. Raises StreamRequestError when it selects none."""
+    """Return the streams a raw query selects; only `1` is true. Raises StreamRequestError when it selects none."""
     values = parse_query(query)
     stdin, stdout, stderr, tty = (values.get(name, [""])[0] == "1" for name in _FLAGS)
     streams = RequestedStreams(stdin, stdout, stderr).with_tty(tty)
@@ -52,17 +52,17 @@ def requested_streams(query: str) -> RequestedStreams:
 
 
 def command(query: str) -> tuple[str, ...]:
-    """The words of an exec."""
+    """Return the words of an exec."""
     return tuple(parse_query(query).get("command", ()))
 
 
 def run_command(query: str) -> tuple[str, ...]:
-    """The words of a /run: `cmd` split at single spaces, without any quoting."""
+    """Return the words of a /run: `cmd` split at single spaces, without any quoting."""
     return tuple(parse_query(query).get("cmd", [""])[0].split(" "))
 
 
 def forwarded_ports(query: str) -> tuple[int, ...]:
-    """The ports of a WebSocket port-forward, which fixes them in its query. Raises StreamRequestError."""
+    """Return the ports of a WebSocket port-forward, which fixes them in its query. Raises StreamRequestError."""
     texts = parse_query(query).get("port")
     if not texts:
         raise StreamRequestError('query parameter "port" is required')
@@ -81,12 +81,12 @@ def forwarded_ports(query: str) -> tuple[int, ...]:
 
 
 def offered_protocols(headers: Iterable[str]) -> tuple[str, ...]:
-    """The sub-protocols of all Sec-WebSocket-Protocol headers, in order."""
+    """Return the sub-protocols of all Sec-WebSocket-Protocol headers, in order."""
     return tuple(part.strip() for value in headers for part in value.split(",") if part.strip())
 
 
 def is_websocket(connection: Iterable[str], upgrade: str) -> bool:
-    """Whether the Connection headers and the Upgrade header ask for a WebSocket."""
+    """Return whether the Connection headers and the Upgrade header ask for a WebSocket."""
     return "upgrade" in ",".join(connection).lower() and upgrade.lower() == "websocket"
 
 
@@ -103,7 +103,7 @@ def upgrade_of(connection: Iterable[str], upgrade: str, protocols: Iterable[str]
 
 
 def tunnelled_protocols(protocols: Iterable[str]) -> tuple[str, ...]:
-    """The SPDY sub-protocols that the client offers to tunnel, without their wrapping."""
+    """Return the SPDY sub-protocols that the client offers to tunnel, without their wrapping."""
     return tuple(
         protocol[len(TUNNEL_PREFIX) :]
         for protocol in protocols

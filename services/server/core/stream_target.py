@@ -17,14 +17,14 @@ class TargetNotFoundError(Exception):
 
 
 def names_pod(uid: str, desired: DesiredPod, mirrors: Iterable[MirrorPod]) -> bool:
-    """Whether a UID in a path means this pod: none does, its own does, and so does that of its mirror pod."""
+    """Return whether a UID in a path means this pod: none does, its own does, and so does that of its mirror pod."""
     if uid in ("", desired.uid):
         return True
     return any(mirror.uid == uid and mirror.config_hash == desired.uid for mirror in mirrors)
 
 
 def running_container(container: str, status: Object, runtime: RuntimePod | None) -> str:
-    """The bare id of the instance that runs, "" when none does.
+    """Return the bare id of the instance that runs, "" when none does.
 
     The pod status shows a start before the next observation does, and an observation shows an exit before the next
     status does: an instance counts as running when one of them shows it and the other does not show its end.
@@ -40,7 +40,9 @@ def running_container(container: str, status: Object, runtime: RuntimePod | None
 
 
 def exec_target(container: str, status: Object, runtime: RuntimePod | None, *, is_pod: bool) -> str:
-    """The container to exec into; `is_pod` = the UID asked for, if any, is the pod's. Raises TargetNotFoundError."""
+    """Return the container to exec into; `is_pod` = the UID asked for, if any, is the pod's. Raises
+    TargetNotFoundError.
+    """
     found = running_container(container, status, runtime) if is_pod else ""
     if not found:
         raise TargetNotFoundError(f"container not found ({quote(container)})")
@@ -50,7 +52,7 @@ def exec_target(container: str, status: Object, runtime: RuntimePod | None, *, i
 def attach_target(
     container: str, pod: Object, status: Object, runtime: RuntimePod | None, *, is_pod: bool
 ) -> tuple[str, bool]:
-    """The container to attach to, and whether its spec has a tty. Raises TargetNotFoundError."""
+    """Return the container to attach to, and whether its spec has a tty. Raises TargetNotFoundError."""
     if not is_pod:
         raise TargetNotFoundError(f"pod {full_name(pod)} not found")
     spec = next((entry for entry in _entries(pod.get("spec"), _SPECS) if entry.get("name") == container), None)
@@ -61,7 +63,7 @@ def attach_target(
 
 
 def forward_target(pod: Object, runtime: RuntimePod | None) -> str:
-    """The sandbox to forward ports to. Raises TargetNotFoundError."""
+    """Return the sandbox to forward ports to. Raises TargetNotFoundError."""
     for sandbox in runtime.sandboxes if runtime is not None else ():
         if sandbox.state is SandboxState.READY:
             return sandbox.id

@@ -108,7 +108,7 @@ _KEY = re.compile(rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s.*?-----END ", re
 
 
 def first_certificate(pem: bytes) -> bytes:
-    """The first certificate in a PEM file, with its markers; b"" when there is none."""
+    """Return the first certificate in a PEM file, with its markers; b"" when there is none."""
     found = _CERTIFICATE.search(pem)
     return found.group() if found else b""
 

@@ -42,7 +42,7 @@ class ResponseHead:
     headers: tuple[tuple[str, str], ...]
 
     def get(self, name: str) -> str:
-        """The first header of that name, "" when absent."""
+        """Return the first header of that name, "" when absent."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), "")
 
     @property
@@ -66,8 +66,9 @@ def parse_streaming_url(url: str) -> StreamingServer:
 
 
 def proxied_request(method: str, server: StreamingServer, headers: RawHeaders, client: str) -> bytes:
-    """The client's request for the runtime: its headers as they came, but for the client's address added and its token
-    taken out, which is none of the runtime's business."""
+    """Return the client's request for the runtime: its headers as they came, but for the client's address added and its
+    token taken out, which is none of the runtime's business.
+    """
     lines = [f"{method} {server.target} HTTP/1.1".encode("ascii")]
     forwarded: list[bytes] = []
     for name, value in headers:
@@ -86,7 +87,7 @@ def proxied_request(method: str, server: StreamingServer, headers: RawHeaders, c
 
 
 def spdy_request(server: StreamingServer, protocols: Iterable[str], headers: Mapping[str, str] | None = None) -> bytes:
-    """Our own request for a SPDY connection that carries one of these sub-protocols."""
+    """Return our own request for a SPDY connection that carries one of these sub-protocols."""
     lines = [f"POST {server.target} HTTP/1.1", f"Host: {server.authority}"]
     lines += ["Connection: Upgrade", "Upgrade: SPDY/3.1"]
     lines += [f"X-Stream-Protocol-Version: {protocol}" for protocol in protocols]
@@ -106,7 +107,7 @@ def parse_response_head(head: bytes) -> ResponseHead:
 
 
 def decode_chunked(raw: bytes) -> bytes:
-    """The content of a chunked body, as far as it is there."""
+    """Return the content of a chunked body, as far as it is there."""
     content, at = b"", 0
     while (end := raw.find(b"\r\n", at)) >= 0:
         try:
@@ -121,5 +122,5 @@ def decode_chunked(raw: bytes) -> bytes:
 
 
 def is_spdy(head: ResponseHead) -> bool:
-    """Whether this 101 announces SPDY."""
+    """Return whether this 101 announces SPDY."""
     return "upgrade" in head.get("Connection").lower() and "spdy/3.1" in head.get("Upgrade").lower()
