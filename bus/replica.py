@@ -46,7 +46,7 @@ class Replica:
         self.complete = False
         self.stale = True
         self.waiting = False  # a snapshot is under way
-        self._owed = ""  # why a snapshot was asked for, until one is taken over; "" = none is needed
+        self._owed = ""  # why a snapshot was asked for, until one was received; "" = none is needed
         self._stale_after = stale_after  # seconds
         self._in_step_at = 0.0  # CLOCK_MONOTONIC of the last proof that nothing is missing
         self._entries: dict[str, bytes] = {}

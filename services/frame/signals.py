@@ -1,4 +1,4 @@
-"""Handles the signals of a service: TERM and INT end it, HAND_OVER lets its successor take over, HUP reopens the log
+"""Handles the signals of a service: TERM and INT end it, HAND_OVER gives its lock to its successor, HUP reopens the log
 and sets an event."""
 
 import asyncio

@@ -8,18 +8,18 @@ from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_API_STATUS, 
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
+from services.sources.adapters.applied_files import AppliedFiles
 from services.sources.adapters.clients import Clients
-from services.sources.adapters.manifest_store import ManifestStore
+from services.sources.controllers.applied_objects import AppliedObjects
+from services.sources.controllers.apply_endpoint import ApplyEndpoint
 from services.sources.controllers.cluster import Cluster
 from services.sources.controllers.desired_set import DesiredSet
-from services.sources.controllers.manifest_endpoint import ManifestEndpoint
 from services.sources.controllers.object_requests import ObjectRequests
 from services.sources.controllers.progress import Progress
 from services.sources.controllers.static_pods import StaticPods
-from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.controllers.url_pods import UrlPods
-from shared.agent.manifests_api import DIRECTORY
+from shared.agent.apply_api import DIRECTORY
 from shared.kube.client import kube_client
 from shared.kube.rate_share import rate_share
 
@@ -66,29 +66,29 @@ class Sources:
         node, mirrors = bus.own(NODE_OBJECT), bus.own(PODS_MIRRORS)
         changed = bus.own(OBJECTS_CHANGED)
         troubles = Troubles(bus)
-        submitted = None
+        applied = None
         if clients is None:
-            submitted = SubmittedObjects(str(Path(config.root_dir) / DIRECTORY), changed)
+            applied = AppliedObjects(str(Path(config.root_dir) / DIRECTORY), changed)
         present = {
-            "file": bool(config.static_pod_path) or submitted is not None,
+            "file": bool(config.static_pod_path) or applied is not None,
             "http": bool(config.static_pod_url),
             "api": clients is not None,
         }
         configured = [source for source, there in present.items() if there]
         desired = DesiredSet(bus.own(PODS_DESIRED), bus.own(PODS_API_STATUS), events, clock, configured, context.tracer)
-        static = StaticPods(config, clock, desired, events, troubles, submitted) if present["file"] else None
+        static = StaticPods(config, clock, desired, events, troubles, applied) if present["file"] else None
         url = UrlPods(config, clock, desired, events, troubles) if present["http"] else None
         cluster: Cluster | None = None
         if clients is not None:
             cluster = Cluster(
                 config, clients, bus, clock, desired, troubles, node=node, mirrors=mirrors, changed=changed
             )
-        ObjectRequests(bus, cluster, submitted)
+        ObjectRequests(bus, cluster, applied)
         sources = [source for source in (static, url, cluster) if source is not None]
         self._parts: list[Part] = [Progress(bus, clock, sources, cluster), *sources]
-        if static is not None and submitted is not None and not config.run_once:
-            store = ManifestStore(Path(submitted.directory))
-            self._parts.append(ManifestEndpoint(store, config.run_dir, troubles, static.make_pod))
+        if static is not None and applied is not None and not config.run_once:
+            store = AppliedFiles(Path(applied.directory))
+            self._parts.append(ApplyEndpoint(store, config.run_dir, troubles, static.make_pod))
 
     async def run(self) -> None:
         """Publish the pods of the sources now and at every change. An error of one part ends all of them."""

@@ -75,7 +75,7 @@ class Findings:
         self._keep(Finding(severity, *(_one_line(part) for part in (key, what, remedy, place))))
 
     def include(self, others: "Findings") -> None:
-        """Take over what another collection found."""
+        """Add what another collection found."""
         self.exit_code = max(self.exit_code, others.exit_code)
         for finding in others.found:
             self._keep(finding)

@@ -64,7 +64,7 @@ def find_container(pod: Object, name: str) -> tuple[ContainerKind, Object] | Non
 
 def is_large(pod: Object) -> bool:
     """Return whether a message made of the pod takes more than a few milliseconds: because of its own lists, or because
-    its environment takes over those of other objects.
+    its environment includes that of other objects.
     """
     entries = len((pod.get("spec") or {}).get("volumes") or ())
     for _, container in every_container(pod):

@@ -9,8 +9,8 @@ from typing import Any
 from services.bootstrap.adapters import kubeconfig
 from services.bootstrap.adapters.resolved_credentials import ProblemError
 from services.bootstrap.core.kubeconfig import read_current_context
+from services.sources.core.applied_data import AppliedData
 from services.sources.core.file_source import FileSource, ManifestFile
-from services.sources.core.local_objects import LocalObjects
 from services.sources.core.url_source import pods_of
 from services.sources.core.yaml_document import UnreadableManifestError
 from shared.config.evaluation import check_readable
@@ -113,7 +113,7 @@ def _read_all(content: bytes, directory: Path) -> str:
     """Read the text in each way. What is raised beyond the documented errors is a mistake."""
     files = {"/m/a.yaml": ManifestFile(path="/m/a.yaml", content=content)}
     listing = FileSource(_make_pod).look(files, full=True)
-    LocalObjects().look(files)
+    AppliedData().look(files)
     (file := directory / "document").write_bytes(content)
     readers: list[tuple[Callable[[], object], tuple[type[Exception], ...]]] = [
         (lambda: pods_of(content, _make_pod), (InvalidPod, UnreadableManifestError)),

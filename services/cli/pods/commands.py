@@ -68,9 +68,9 @@ def list_command(pod: str, namespace: str, run_dir: str, output: str, applied: b
             raise click.UsageError("POD: not with --applied")
         if output == "wide":
             raise click.UsageError("-o wide: not with --applied")
-        from services.cli.pods.manifests import list_manifests
+        from services.cli.pods.applied import list_applied
 
-        sys.exit(list_manifests(_run_dir(run_dir), namespace, output, write, write_error))
+        sys.exit(list_applied(_run_dir(run_dir), namespace, output, write, write_error))
     from services.cli.pods.listing import list_pods
 
     sys.exit(list_pods(run_dir, pod, namespace, output, write, write_error))
@@ -91,9 +91,9 @@ def apply_command(files: tuple[str, ...], namespace: str, run_dir: str) -> None:
     """
     if not files:
         raise click.UsageError("name a file with -f")
-    from services.cli.pods.manifests import apply_manifests
+    from services.cli.pods.applied import apply_files
 
-    sys.exit(apply_manifests(_run_dir(run_dir), files, namespace, write, write_error))
+    sys.exit(apply_files(_run_dir(run_dir), files, namespace, write, write_error))
 
 
 @pods.command("delete", short_help="Remove what was applied. Pods are stopped.")
@@ -111,9 +111,9 @@ def delete_command(names: tuple[str, ...], files: tuple[str, ...], namespace: st
     """
     if not files and not names:
         raise click.UsageError("name a file with -f, or a name")
-    from services.cli.pods.manifests import delete_manifests
+    from services.cli.pods.applied import delete_applied
 
-    sys.exit(delete_manifests(_run_dir(run_dir), files, names, namespace, write, write_error))
+    sys.exit(delete_applied(_run_dir(run_dir), files, names, namespace, write, write_error))
 
 
 @click.command(short_help="Describe one pod: containers, volumes, conditions, events.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.cli.pods.manifest_files import Document
-from shared.agent.manifests_api import DIRECTORY
+from shared.agent.apply_api import DIRECTORY
 from shared.model.objects import Object
 from shared.podspec.containers import every_container
 from shared.podspec.defaults import apply_defaults

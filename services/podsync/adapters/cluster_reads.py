@@ -149,17 +149,17 @@ class SourcesReads:
 
 
 class LocalReads:
-    """Reads on a standalone node: sources has the ConfigMaps and Secrets that were submitted to it."""
+    """Reads on a standalone node: sources has the ConfigMaps and Secrets that were applied to it."""
 
     def __init__(self, bus: Bus, node_name: str) -> None:
         self._sources = SourcesReads(bus, node_name)
 
     def references(self, pod: Object, container: Object) -> AbstractAsyncContextManager[References]:
-        """Read the submitted ConfigMaps and Secrets that the container's environment names. Never raises."""
+        """Read the applied ConfigMaps and Secrets that the container's environment names. Never raises."""
         return self._sources.references(pod, container)
 
     async def secret(self, space: str, name: str) -> ReferencedObject:
-        """Return a Secret that was submitted. Never raises."""
+        """Return a Secret that was applied. Never raises."""
         return await self._sources.secret(space, name)
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:

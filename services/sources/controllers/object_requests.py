@@ -1,26 +1,26 @@
-"""Answers requests for objects of the API server; on a node that runs alone, for those that were submitted to it."""
+"""Answers requests for objects of the API server; on a node that runs alone, for those that were applied to it."""
 
 from bus.interface import Bus
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from services.sources.controllers.applied_objects import AppliedObjects
 from services.sources.controllers.cluster import Cluster
-from services.sources.controllers.submitted_objects import SubmittedObjects
-from services.sources.core.local_objects import KINDS
+from services.sources.core.applied_data import KINDS
 
 STANDALONE = "not supported due to running kubelet in standalone mode"
 
 
 class ObjectRequests:
-    """Answers GetObject and GetServices. `cluster` None = the node runs alone, with the `submitted` ConfigMaps and
+    """Answers GetObject and GetServices. `cluster` None = the node runs alone, with the `applied` ConfigMaps and
     Secrets."""
 
-    def __init__(self, bus: Bus, cluster: Cluster | None, submitted: SubmittedObjects | None = None) -> None:
-        self._cluster, self._submitted = cluster, submitted
+    def __init__(self, bus: Bus, cluster: Cluster | None, applied: AppliedObjects | None = None) -> None:
+        self._cluster, self._applied = cluster, applied
         bus.answer(GetObject, self._get_object)
         bus.answer(GetServices, self._get_services)
 
     async def _get_object(self, request: GetObject) -> FoundObject:
-        if self._submitted is not None and request.kind in KINDS:
-            return self._submitted.get(request)
+        if self._applied is not None and request.kind in KINDS:
+            return self._applied.get(request)
         if self._cluster is None:
             return FoundObject(object=None, error=STANDALONE)
         return await self._cluster.get_object(request)

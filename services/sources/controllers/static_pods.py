@@ -1,4 +1,4 @@
-"""Reads, merges, saves and publishes the pods of the static pod path, and those submitted to a node without a cluster.
+"""Reads, merges, saves and publishes the pods of the static pod path, and those applied to a node without a cluster.
 
 It needs no other process. ConfigMaps and Secrets are read before the pods that may name them.
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 from bus.stream import EventRecorder
 from services.sources.adapters.manifest_files import ManifestFiles
 from services.sources.adapters.manifest_watch import ManifestWatch
+from services.sources.controllers.applied_objects import AppliedObjects
 from services.sources.controllers.desired_set import DesiredSet, failed_validation
-from services.sources.controllers.submitted_objects import SubmittedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.core.file_source import FileSource, ManifestFile, Problem
 from services.sources.core.manifest_records import decode, encode, is_newer
@@ -33,7 +33,7 @@ class _UnlistedError(Exception):
 
 
 class StaticPods:
-    """The source `file` of pods. `submitted`: the objects that were submitted to this node, None = it belongs to a
+    """The source `file` of pods. `applied`: the objects that were applied to this node, None = it belongs to a
     cluster."""
 
     def __init__(
@@ -43,15 +43,15 @@ class StaticPods:
         desired: DesiredSet,
         events: EventRecorder,
         troubles: Troubles,
-        submitted: SubmittedObjects | None = None,
+        applied: AppliedObjects | None = None,
     ) -> None:
         self._config, self._clock, self._desired = config, clock, desired
-        self._events, self._troubles, self._submitted = events, troubles, submitted
+        self._events, self._troubles, self._applied = events, troubles, applied
         self._source = FileSource(self.make_pod)
         self._changed = asyncio.Event()
         paths = [config.static_pod_path] if config.static_pod_path else []
-        if submitted is not None:
-            paths.append(submitted.directory)
+        if applied is not None:
+            paths.append(applied.directory)
         self._places = [(path, ManifestFiles(path), ManifestWatch(path, self._changed.set)) for path in paths]
         place = Path("sources") / "manifests"
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
@@ -80,7 +80,7 @@ class StaticPods:
 
     def make_pod(self, document: object, path: str) -> Object:
         """Return the pod of the manifest at this path. It is called in a thread. Raises InvalidPod."""
-        objects = self._submitted is not None and path.startswith(f"{self._submitted.directory}/")
+        objects = self._applied is not None and path.startswith(f"{self._applied.directory}/")
         name = self._config.node_name
         try:
             return static_pod(document, node_name=name, source="file", origin=path, objects=objects)
@@ -132,8 +132,8 @@ class StaticPods:
             return
         self._troubles.set("staticPodPath", None)
         others: tuple[Problem, ...] = ()
-        if self._submitted is not None:
-            files, others = await self._submitted.take(files)
+        if self._applied is not None:
+            files, others = await self._applied.take(files)
         listing = await asyncio.to_thread(self._source.look, files, full=full)
         changes = self._desired.merge("file", listing.pods.values())
         merged = self._desired.pods.pod

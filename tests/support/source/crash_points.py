@@ -65,7 +65,7 @@ OF_OTHER_TESTS = {
     "tests/e2e/takeover_command_on_systemd.py": tuple(
         f"takeover.{moment}.{step}" for moment in ("saved", "acted") for step in _STEPS
     ),
-    "tests/service/sources/test_manifest_endpoint.py": ("sources.submitted",),
+    "tests/service/sources/test_apply_endpoint.py": ("sources.applied",),
     "tests/service/volume/test_devices.py": tuple(
         f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in _OF_DISKS
     ),

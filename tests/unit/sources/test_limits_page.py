@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from services.sources.adapters import manifest_socket, manifest_url
+from services.sources.adapters import apply_socket, manifest_url
 from services.sources.controllers import fetched_objects, read_places, volume_claims
-from services.sources.core import reflector, submitted, url_source
+from services.sources.core import applied_object, reflector, url_source
 from services.sources.core.yaml_document import MAX_BYTES, MAX_VALUES
-from shared.agent import manifests_api
+from shared.agent import apply_api
 from shared.kube.interface import READ_TIMEOUT
 from shared.podspec.static_pod import MAX_POD_BYTES
 
@@ -26,10 +26,10 @@ def test_the_rows_for_the_static_pod_url_are_what_the_code_has() -> None:
 
 def test_the_rows_for_applied_manifests_are_what_the_code_has() -> None:
     rows = (
-        f"| bytes of a submission | {manifests_api.MAX_SUBMISSION_BYTES} | 413 |",
-        f"| bytes of the data of a ConfigMap or Secret | {submitted.MAX_DATA_BYTES} | 422 |",
-        f"| objects; bytes of all together | {submitted.MAX_FILES}; {submitted.MAX_BYTES >> 20} MiB | 403 |",
-        f"| {manifest_socket.BODY_SECONDS:.0f}; {manifest_socket.BODIES_AT_ONCE} | 408; a request waits |",
+        f"| bytes of an applied object | {apply_api.MAX_APPLIED_BYTES} | 413 |",
+        f"| bytes of the data of a ConfigMap or Secret | {applied_object.MAX_DATA_BYTES} | 422 |",
+        f"| objects; bytes of all together | {applied_object.MAX_FILES}; {applied_object.MAX_BYTES >> 20} MiB | 403 |",
+        f"| {apply_socket.BODY_SECONDS:.0f}; {apply_socket.BODIES_AT_ONCE} | 408; a request waits |",
     )
     assert not [row for row in rows if row not in PAGE.read_text()]
 

@@ -1,4 +1,4 @@
-"""Serves the local API that submits, lists and removes manifests. A success means that the file is on disk.
+"""Serves the local API that applies, lists and removes objects. A success means that the file is on disk.
 
 The files are the only state: `StaticPods` follows their directory, so a kill after the write loses nothing.
 """
@@ -10,20 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from services.sources.adapters.manifest_socket import ManifestSocket, failure
-from services.sources.adapters.manifest_store import ManifestStore
+from services.sources.adapters.applied_files import AppliedFiles
+from services.sources.adapters.apply_socket import ApplySocket, failure
 from services.sources.controllers.troubles import Troubles
-from services.sources.core.submitted import (
+from services.sources.core.applied_object import (
     Identity,
     RefusedError,
+    check_applied,
     check_immutable,
     check_room,
-    check_submission,
     identity,
     parse_file_name,
 )
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
-from shared.agent.manifests_api import MAX_SUBMISSION_BYTES, PATH, SOCKET
+from shared.agent.apply_api import MAX_APPLIED_BYTES, PATH, SOCKET
 from shared.model.objects import Object
 from shared.process.crash import crash_point
 
@@ -32,15 +32,15 @@ log = logging.getLogger(__name__)
 _RETRY = 5.0  # seconds until a socket that cannot be opened is tried again
 
 
-class ManifestEndpoint:
+class ApplyEndpoint:
     """Answers requests on the socket. `make_pod`, whose arguments are manifest and path, raises InvalidPod for a pod
     that this node cannot run."""
 
     def __init__(
-        self, store: ManifestStore, run_dir: str, troubles: Troubles, make_pod: Callable[[object, str], Object]
+        self, store: AppliedFiles, run_dir: str, troubles: Troubles, make_pod: Callable[[object, str], Object]
     ) -> None:
         self._store, self._troubles, self._make_pod = store, troubles, make_pod
-        self._socket = ManifestSocket(Path(run_dir) / SOCKET, self.handle)
+        self._socket = ApplySocket(Path(run_dir) / SOCKET, self.handle)
         self._writing = asyncio.Lock()
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class ManifestEndpoint:
             return code, failure(str(error), reason, code)
         except OSError as error:
             line = f"{self._store.directory}: {error.strerror or error} (free some space, or repair the disk)"
-            log.error("a manifest cannot be saved or removed: %s", line)
+            log.error("an applied object cannot be saved or removed: %s", line)
             return 507, failure(line, "InternalError", 507)
         return 404, failure("the server could not find the requested resource", "NotFound", 404)
 
@@ -88,9 +88,9 @@ class ManifestEndpoint:
         return {"kind": "List", "apiVersion": "v1", "items": [_shown(item) for item in found]}
 
     async def _apply(self, body: bytes) -> tuple[int, dict[str, Any]]:
-        if len(body) > MAX_SUBMISSION_BYTES:
+        if len(body) > MAX_APPLIED_BYTES:
             raise RefusedError(
-                f"larger than the {MAX_SUBMISSION_BYTES} bytes an object may have", "RequestEntityTooLarge", 413
+                f"larger than the {MAX_APPLIED_BYTES} bytes an object may have", "RequestEntityTooLarge", 413
             )
         found, content = await asyncio.to_thread(self._checked, body)
         async with self._writing:
@@ -100,14 +100,14 @@ class ManifestEndpoint:
             check_immutable(before, content)
             check_room(await asyncio.to_thread(self._store.sizes), found.file_name, len(content))
             await asyncio.to_thread(self._store.write, found.file_name, content)
-        crash_point("sources.submitted")
-        log.info("%s was submitted", found)
+        crash_point("sources.applied")
+        log.info("%s was applied", found)
         created = before is None
         return (201 if created else 200), _shown(found) | {"result": "created" if created else "configured"}
 
     def _checked(self, body: bytes) -> tuple[Identity, bytes]:
-        path = str(self._store.directory / "submitted")
-        return check_submission(read_document(body), lambda pod: self._make_pod(pod, path))
+        path = str(self._store.directory / "applied")
+        return check_applied(read_document(body), lambda pod: self._make_pod(pod, path))
 
     async def _delete(self, found: Identity) -> tuple[int, dict[str, Any]]:
         async with self._writing:

@@ -4,12 +4,12 @@ import base64
 
 import pytest
 
+from services.sources.core.applied_data import AppliedData
+from services.sources.core.applied_object import stored_object
 from services.sources.core.file_source import ManifestFile
-from services.sources.core.local_objects import LocalObjects
-from services.sources.core.submitted import stored_object
 
 
-def look(local: LocalObjects, **files: str) -> dict[str, str]:
+def look(local: AppliedData, **files: str) -> dict[str, str]:
     """What is wrong with which file."""
     found = {name: ManifestFile(path=name, content=text.encode()) for name, text in files.items()}
     return {problem.path: problem.reason for problem in local.look(found)[1]}
@@ -32,7 +32,7 @@ BAD = {
 @pytest.mark.parametrize("bad", sorted(BAD))
 def test_a_bad_file_is_one_problem_and_hides_no_other_file(bad: str) -> None:
     text, reason = BAD[bad]
-    local = LocalObjects()
+    local = AppliedData()
     problems = look(local, a=f"apiVersion: v1\nkind: ConfigMap\n{text}\n", b=config_map('"good"', "1"))
     assert list(problems) == ["a"] and problems["a"].startswith(reason)
     assert local.get("ConfigMap", "default", "good").object is not None
@@ -40,7 +40,7 @@ def test_a_bad_file_is_one_problem_and_hides_no_other_file(bad: str) -> None:
 
 def test_of_two_files_with_one_object_the_last_name_wins_whichever_came_first() -> None:
     first, second = config_map('"c"', "1"), config_map('"c"', "2")
-    local = LocalObjects()
+    local = AppliedData()
     look(local, b=second)
     look(local, a=first, b=second)
     found = local.get("ConfigMap", "default", "c").object

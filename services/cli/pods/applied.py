@@ -1,4 +1,4 @@
-"""`bulkhead pods apply`, `list` and `delete`: submits manifests to the agent of this machine, which keeps them.
+"""`bulkhead pods apply`, `list` and `delete`: sends manifests to the agent of this machine, which keeps them.
 
 Speaks HTTP over the Unix socket of the run directory. Splits files into documents and sends ConfigMaps and Secrets
 before the pods that name them; what a document may contain is decided by the agent.
@@ -16,7 +16,7 @@ from services.cli.agent.local_server import connect
 from services.cli.pods.manifest_files import Document, read_files
 from services.cli.terminal.output import dump
 from services.cli.terminal.table import table, terminal_width
-from shared.agent.manifests_api import MAX_SUBMISSION_BYTES, PATH, SOCKET
+from shared.agent.apply_api import MAX_APPLIED_BYTES, PATH, SOCKET
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8, plain
 
@@ -26,8 +26,8 @@ _ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows
 Write = Callable[[str], None]
 
 
-def apply_manifests(run_dir: str, files: Sequence[str], namespace: str, out: Write, err: Write) -> int:
-    """Submit every document of the files ("-" = standard input). Return the exit code."""
+def apply_files(run_dir: str, files: Sequence[str], namespace: str, out: Write, err: Write) -> int:
+    """Apply every document of the files ("-" = standard input). Return the exit code."""
     try:
         documents = [_in_namespace(one, namespace) for one in read_files(files)]
     except OperatorError as error:
@@ -38,7 +38,7 @@ def apply_manifests(run_dir: str, files: Sequence[str], namespace: str, out: Wri
     return _send_all(run_dir, requests, out, err)
 
 
-def delete_manifests(
+def delete_applied(
     run_dir: str, files: Sequence[str], names: Sequence[str], namespace: str, out: Write, err: Write
 ) -> int:
     """Remove what the files name, and each `kind/name`, or name of a pod. Return the exit code."""
@@ -62,7 +62,7 @@ def delete_manifests(
     return _send_all(run_dir, requests, out, err)
 
 
-def list_manifests(run_dir: str, namespace: str, form: str, out: Write, err: Write) -> int:
+def list_applied(run_dir: str, namespace: str, form: str, out: Write, err: Write) -> int:
     """Print what was applied, of one namespace or, for "", of all. Return the exit code."""
     try:
         with _Api(run_dir) as api:
@@ -125,8 +125,8 @@ class _Api:
         """Return the answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
         body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
         # The agent would end the connection without reading the objects that follow.
-        if body is not None and len(body) > MAX_SUBMISSION_BYTES:
-            raise _RefusedError(f"larger than the {MAX_SUBMISSION_BYTES} bytes an object may have")
+        if body is not None and len(body) > MAX_APPLIED_BYTES:
+            raise _RefusedError(f"larger than the {MAX_APPLIED_BYTES} bytes an object may have")
         try:
             self._connection.request(method, path, body)
             response = self._connection.getresponse()

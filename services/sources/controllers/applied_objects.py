@@ -1,4 +1,4 @@
-"""Answers requests for ConfigMaps and Secrets submitted to a node without a cluster, and publishes their versions."""
+"""Answers requests for ConfigMaps and Secrets applied to a node without a cluster, and publishes their versions."""
 
 import asyncio
 import logging
@@ -7,21 +7,21 @@ from pathlib import PurePath
 
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
+from services.sources.core.applied_data import KINDS, AppliedData
 from services.sources.core.file_source import ManifestFile, Problem
-from services.sources.core.local_objects import KINDS, LocalObjects
 
 log = logging.getLogger(__name__)
 
 _PREFIXES = tuple(f"{kind.lower()}." for kind in KINDS)  # of the names of their files
 
 
-class SubmittedObjects:
-    """Owns `objects.changed` on a node without a cluster. `directory`: the absolute path of all submitted files, those
+class AppliedObjects:
+    """Owns `objects.changed` on a node without a cluster. `directory`: the absolute path of all applied files, those
     of pods included."""
 
     def __init__(self, directory: str, changed: OwnedStream[ChangedObject]) -> None:
         self.directory, self._changed = directory, changed
-        self._objects = LocalObjects()
+        self._objects = AppliedData()
         self._reported: tuple[Problem, ...] = ()
 
     async def take(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, ManifestFile], tuple[Problem, ...]]:
@@ -31,7 +31,7 @@ class SubmittedObjects:
         changes, problems = await asyncio.to_thread(self._objects.look, own)
         for key, version in changes.items():
             log.info("%s is %s", key, f"version {version}" if version else "gone")
-            self._changed.put(key, ChangedObject(resource_version=version), "submitted" if version else "deleted")
+            self._changed.put(key, ChangedObject(resource_version=version), "applied" if version else "deleted")
             if not version:
                 self._changed.delete(key, "deleted")
         self._changed.mark_complete()

@@ -1,4 +1,4 @@
-"""Checks what is submitted to a node without a cluster, a Pod, ConfigMap or Secret, and makes the file of it. Pure.
+"""Checks what is applied to a node without a cluster, a Pod, ConfigMap or Secret, and makes the file of it. Pure.
 
 The file's name follows from kind, namespace and name, which are checked first, so that it contains no path separator.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from shared.agent.manifests_api import MAX_SUBMISSION_BYTES
+from shared.agent.apply_api import MAX_APPLIED_BYTES
 from shared.model.objects import Object
 from shared.podspec.names import dns_label, dns_subdomain
 from shared.podspec.static_pod import InvalidPod
@@ -28,7 +28,7 @@ _FORBIDDEN_KEYS = (".", "..")
 
 
 class RefusedError(Exception):
-    """The submission is refused. `str()` is one line; `reason` and `code` are those of a Kubernetes Status."""
+    """The object is refused. `str()` is one line; `reason` and `code` are those of a Kubernetes Status."""
 
     def __init__(self, message: str, reason: str = "Invalid", code: int = 422) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ def parse_file_name(name: str) -> Identity | None:
     return found if found is not None and found.file_name == name else None
 
 
-def check_submission(document: Any, check_pod: Callable[[Object], object]) -> tuple[Identity, bytes]:
+def check_applied(document: Any, check_pod: Callable[[Object], object]) -> tuple[Identity, bytes]:
     """Return the identity of a document and the content of its file. `check_pod` raises InvalidPod. Raises
     RefusedError."""
     kind = document.get("kind") if isinstance(document, dict) else None
@@ -166,8 +166,8 @@ def _decoded_size(key: str, value: str) -> int:
 def check_room(sizes: Mapping[str, int], file_name: str, size: int) -> None:
     """Raise RefusedError where the files, by name with their sizes in bytes, leave no room for this one."""
     others = {name: known for name, known in sizes.items() if name != file_name}
-    if size > MAX_SUBMISSION_BYTES:
-        message = f"larger than the {MAX_SUBMISSION_BYTES} bytes an object may have"
+    if size > MAX_APPLIED_BYTES:
+        message = f"larger than the {MAX_APPLIED_BYTES} bytes an object may have"
         raise RefusedError(message, "RequestEntityTooLarge", 413)
     if len(others) >= MAX_FILES:
         raise RefusedError(f"exceeded quota: {MAX_FILES} objects are the most (delete some)", "Forbidden", 403)

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from shared.agent.manifests_api import MAX_SUBMISSION_BYTES
+from shared.agent.apply_api import MAX_APPLIED_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +24,12 @@ BODIES_AT_ONCE = 4
 ROOT = 0
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
-# Takes the method, the path and the body, of at most MAX_SUBMISSION_BYTES bytes and one more; returns the status code
+# Takes the method, the path and the body, of at most MAX_APPLIED_BYTES bytes and one more; returns the status code
 # and the JSON object of the answer.
 Handle = Callable[[str, str, bytes], Awaitable[tuple[int, dict[str, Any]]]]
 
 
-class ManifestSocket:
+class ApplySocket:
     """Serves the socket at `path`, only to root and the user of this process, by its mode and by the peer's
     credentials."""
 
@@ -104,7 +104,7 @@ def _response(code: int, answer: dict[str, Any]) -> web.Response:
 
 async def _body(request: web.BaseRequest) -> bytes:
     body = bytearray()
-    limit = MAX_SUBMISSION_BYTES + 1
+    limit = MAX_APPLIED_BYTES + 1
     while len(body) < limit and (chunk := await request.content.read(limit - len(body))):
         body += chunk
     return bytes(body)

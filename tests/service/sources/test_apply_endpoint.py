@@ -17,13 +17,13 @@ from yarl import URL
 
 from bus.messages.sources import DesiredPod, FoundObject, GetObject
 from bus.messages.streams import OBJECTS_CHANGED, PODS_DESIRED
-from services.cli.pods.manifests import apply_manifests, delete_manifests, list_manifests
+from services.cli.pods.applied import apply_files, delete_applied, list_applied
 from services.frame.launch import Context
-from services.sources.adapters import manifest_socket
-from services.sources.controllers import manifest_endpoint
-from services.sources.core.submitted import MAX_FILES
+from services.sources.adapters import apply_socket
+from services.sources.controllers import apply_endpoint
+from services.sources.core.applied_object import MAX_FILES
 from services.sources.service import build
-from shared.agent.manifests_api import DIRECTORY, MAX_SUBMISSION_BYTES, PATH, SOCKET
+from shared.agent.apply_api import DIRECTORY, MAX_APPLIED_BYTES, PATH, SOCKET
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
 from tests.fakes.followed import FollowedStream
@@ -147,12 +147,12 @@ async def test_a_kill_before_the_answer_leaves_the_file_and_a_repeated_request_c
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end_there(name: str) -> None:
-        assert name == "sources.submitted"
+        assert name == "sources.applied"
         raise RuntimeError("killed")
 
     async with node.sources():
         with monkeypatch.context() as patched:
-            patched.setattr(manifest_endpoint, "crash_point", end_there)
+            patched.setattr(apply_endpoint, "crash_point", end_there)
             assert (await node.apply(pod("web")))[0] == 500
     async with node.sources():
         assert (await node.apply(pod("web")))[1]["result"] == "unchanged"
@@ -234,13 +234,13 @@ BAD = {
     "a key twice": (config_map("c", {"a": "1"}, binaryData={"a": ""}), 422, "duplicate of key present in data"),
     "no base64": ({**secret("s", {}), "data": {"a": "hunter2!"}}, 422, "data['a']: is not base64"),
     "too much data": (config_map("c", {"a": "x" * (1 << 20), "b": "x"}), 422, "may not be more than 1048576 bytes"),
-    "too large": (b" " * (MAX_SUBMISSION_BYTES + 1), 413, "larger than the"),
+    "too large": (b" " * (MAX_APPLIED_BYTES + 1), 413, "larger than the"),
     "10 MiB": (b"#" * (10 << 20), 413, "larger than the"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("bad", sorted(BAD))
-async def test_a_bad_submission_is_one_line_and_leaves_no_file(node: Node, bad: str) -> None:
+async def test_a_bad_object_is_one_line_and_leaves_no_file(node: Node, bad: str) -> None:
     document, code, text = BAD[bad]
     async with node.sources():
         try:
@@ -267,7 +267,7 @@ async def test_a_path_trick_deletes_nothing(node: Node, path: str) -> None:
 
 
 @pytest.mark.long
-async def test_a_thousand_submissions_are_taken_up_to_the_limit(node: Node) -> None:
+async def test_a_thousand_objects_are_taken_up_to_the_limit(node: Node) -> None:
     async with node.sources():
         codes = []
         for number in range(0, 1000, 50):
@@ -292,7 +292,7 @@ async def test_a_full_disk_is_one_line_and_nothing_is_half_there(node: Node, mon
         raise OSError(28, "No space left on device")
 
     async with node.sources():
-        monkeypatch.setattr("services.sources.adapters.manifest_store.write_atomically", no_space)
+        monkeypatch.setattr("services.sources.adapters.applied_files.write_atomically", no_space)
         code, answer = await node.apply(pod("web"))
         assert (code, "No space left on device (free some space" in answer["message"]) == (507, True)
         assert (await node.send("GET", ""))[1]["items"] == []
@@ -303,7 +303,7 @@ async def test_a_client_of_another_user_is_refused(node: Node, monkeypatch: pyte
         await node.send("GET", "")
         assert stat.S_IMODE((node.run_dir / SOCKET).stat().st_mode) == 0o600
         monkeypatch.setattr(os, "geteuid", lambda: 4242)
-        monkeypatch.setattr(manifest_socket, "ROOT", 4243)
+        monkeypatch.setattr(apply_socket, "ROOT", 4243)
         code, answer = await node.apply(pod("web"))
         assert (code, answer["reason"]) == (401, "Unauthorized")
         assert not node.directory.exists()
@@ -325,7 +325,7 @@ async def test_no_value_of_a_secret_is_logged_or_listed(node: Node, caplog: pyte
 
 
 async def test_a_client_that_sends_no_body_costs_a_bounded_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_socket, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(apply_socket, "BODY_SECONDS", 0.2)
     async with node.sources():
         await node.send("GET", "")
         directory = os.open(node.run_dir, os.O_PATH)
@@ -358,11 +358,11 @@ async def test_the_command_applies_lists_and_deletes_what_a_file_holds(node: Nod
     run_dir = str(node.run_dir)
     async with node.sources():
         await node.send("GET", "")
-        assert await asyncio.to_thread(apply_manifests, run_dir, [str(file)], "", out.append, err.append) == 0
+        assert await asyncio.to_thread(apply_files, run_dir, [str(file)], "", out.append, err.append) == 0
         assert out == ["configmap/c created", "secret/s created", "pod/web created"], "pods come last"
         assert names(await node.desired.until(bool)) == ["web-n1"]
         out.clear()
-        assert await asyncio.to_thread(list_manifests, run_dir, "", "text", out.append, err.append) == 0
+        assert await asyncio.to_thread(list_applied, run_dir, "", "text", out.append, err.append) == 0
         assert [line.split() for line in out] == [
             ["KIND", "NAMESPACE", "NAME"],
             ["ConfigMap", "default", "c"],
@@ -371,9 +371,9 @@ async def test_the_command_applies_lists_and_deletes_what_a_file_holds(node: Nod
         ]
         out.clear()
         names_of = ["web", "secret/s"]
-        assert await asyncio.to_thread(delete_manifests, run_dir, [], names_of, "", out.append, err.append) == 0
+        assert await asyncio.to_thread(delete_applied, run_dir, [], names_of, "", out.append, err.append) == 0
         assert (out, err) == (["pod/web deleted", "secret/s deleted"], [])
-        assert await asyncio.to_thread(delete_manifests, run_dir, [str(file)], [], "", out.append, err.append) == 1
+        assert await asyncio.to_thread(delete_applied, run_dir, [str(file)], [], "", out.append, err.append) == 1
         assert (out[2:], sorted(err)) == (
             ["configmap/c deleted"],
             ["Pod/default/web: Pod default/web not found", "Secret/default/s: Secret default/s not found"],
@@ -389,8 +389,8 @@ async def test_the_command_sends_what_is_good_beside_what_is_bad(node: Node, tmp
     async with node.sources():
         await node.send("GET", "")
         run_dir = str(node.run_dir)
-        assert await asyncio.to_thread(apply_manifests, run_dir, [str(file)], "team", out.append, err.append) == 1
+        assert await asyncio.to_thread(apply_files, run_dir, [str(file)], "team", out.append, err.append) == 1
         assert out == ["configmap/c created"]
         assert err[0].startswith("configmap/..: metadata.name: a lowercase RFC 1123 subdomain")
-        assert err[1:] == [f"configmap/large: larger than the {MAX_SUBMISSION_BYTES} bytes an object may have"]
+        assert err[1:] == [f"configmap/large: larger than the {MAX_APPLIED_BYTES} bytes an object may have"]
         assert [item["metadata"]["namespace"] for item in (await node.send("GET", ""))[1]["items"]] == ["team"]

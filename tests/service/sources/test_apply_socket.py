@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from services.sources.adapters.manifest_socket import ManifestSocket
-from services.sources.adapters.manifest_store import ManifestStore
-from services.sources.controllers.manifest_endpoint import ManifestEndpoint
+from services.sources.adapters.applied_files import AppliedFiles
+from services.sources.adapters.apply_socket import ApplySocket
+from services.sources.controllers.apply_endpoint import ApplyEndpoint
 from services.sources.controllers.troubles import Troubles
-from shared.agent.manifests_api import SOCKET
+from shared.agent.apply_api import SOCKET
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -22,7 +22,7 @@ async def test_a_socket_that_could_not_be_opened_answers_once_it_can(tmp_path: P
         return 200, {}
 
     directory = Path(f"/proc/self/fd/{os.open(tmp_path, os.O_PATH)}")  # for the client: a socket's address is short
-    served = ManifestSocket(tmp_path / SOCKET, answered)
+    served = ApplySocket(tmp_path / SOCKET, answered)
     (tmp_path / SOCKET).mkdir()
     for _ in range(10):
         with pytest.raises(IsADirectoryError):
@@ -45,7 +45,7 @@ async def test_what_a_kill_within_a_write_left_is_removed_and_no_other_file(tmp_
     for name in names:
         (directory / name).write_text("hunter2")
     troubles = Troubles(MemoryNetwork().bus("sources"))
-    endpoint = ManifestEndpoint(ManifestStore(directory), str(tmp_path), troubles, lambda _document, _path: {})
+    endpoint = ApplyEndpoint(AppliedFiles(directory), str(tmp_path), troubles, lambda _document, _path: {})
     running = asyncio.create_task(endpoint.run())
     async with asyncio.timeout(WAIT_SECONDS):
         while not (tmp_path / SOCKET).exists():

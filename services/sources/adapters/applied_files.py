@@ -1,18 +1,18 @@
-"""Reads and writes the directory of submitted manifests, one file for each object. It decides nothing; all calls
+"""Reads and writes the directory of applied objects, one file for each object. It decides nothing; all calls
 block."""
 
 import contextlib
 import re
 from pathlib import Path
 
-from shared.agent.manifests_api import MAX_SUBMISSION_BYTES
+from shared.agent.apply_api import MAX_APPLIED_BYTES
 from shared.files.atomic import sync_directory, write_atomically
 
 _UNFINISHED = re.compile(r"\.[a-z]+\.[-a-z0-9]+\..+\.[0-9]+\.tmp")
 
 
-class ManifestStore:
-    """The files of submitted manifests. File names come from `Identity.file_name`. All methods raise OSError."""
+class AppliedFiles:
+    """The files of applied objects. File names come from `Identity.file_name`. All methods raise OSError."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class ManifestStore:
         """Return the content, one byte more than the limit at most; None = there is no such file."""
         try:
             with (self.directory / name).open("rb") as file:
-                return file.read(MAX_SUBMISSION_BYTES + 1)
+                return file.read(MAX_APPLIED_BYTES + 1)
         except FileNotFoundError:
             return None
 

@@ -1,4 +1,4 @@
-"""Keeps the ConfigMaps and Secrets of a node without a cluster, which are files beside its submitted pods. Pure.
+"""Keeps the ConfigMaps and Secrets of a node without a cluster, which are files beside its applied pods. Pure.
 
 The last good content of a file stays while the file exists.
 """
@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.sources import FoundObject
+from services.sources.core.applied_object import RefusedError, identity_of, stored_object
 from services.sources.core.file_source import ManifestFile, Problem
-from services.sources.core.submitted import RefusedError, identity_of, stored_object
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
 from shared.model.objects import Object
 from shared.podspec.references import Reference
@@ -18,7 +18,7 @@ KINDS = ("ConfigMap", "Secret")
 
 
 @dataclass(frozen=True)
-class LocalObject:
+class DataObject:
     """A ConfigMap or Secret, with its metadata; `version` follows from the content."""
 
     object: Object = field(repr=False)
@@ -29,17 +29,17 @@ class LocalObject:
 class _Known:
     content: bytes | None = None  # the content that was last checked
     reference: Reference | None = None
-    found: LocalObject | None = None
+    found: DataObject | None = None
     reason: str = ""  # the problem of `content`, "" = none
 
 
 @dataclass
-class LocalObjects:
+class AppliedData:
     """The objects of the last look that has ended. `looked`: there was one."""
 
     looked: bool = False
     _known: dict[str, _Known] = field(default_factory=dict)
-    _objects: dict[Reference, LocalObject] = field(default_factory=dict)
+    _objects: dict[Reference, DataObject] = field(default_factory=dict)
 
     def look(self, files: Mapping[str, ManifestFile]) -> tuple[dict[str, str], tuple[Problem, ...]]:
         """Read all files of objects, by path. Return the changed versions by the key of their object, "" = it is gone,
@@ -90,4 +90,4 @@ class LocalObjects:
         version = hashlib.sha256(file.content).hexdigest()[:16]
         metadata = {**stored["metadata"], "uid": found.file_name, "resourceVersion": version}
         known.reference = Reference(found.kind, found.namespace, found.name)
-        known.found = LocalObject({**stored, "metadata": metadata}, version)
+        known.found = DataObject({**stored, "metadata": metadata}, version)

@@ -8,8 +8,8 @@ import pytest
 
 from bus.messages.sources import GetObject
 from bus.messages.streams import OBJECTS_CHANGED
-from services.sources.controllers.submitted_objects import SubmittedObjects
-from services.sources.core import local_objects
+from services.sources.controllers.applied_objects import AppliedObjects
+from services.sources.core import applied_data
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.yaml_document import read_document
 from tests.fakes.memory_bus import MemoryNetwork
@@ -40,7 +40,7 @@ class Reading:
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reading]:
     reading = Reading()
-    monkeypatch.setattr(local_objects, "read_document", reading.read)
+    monkeypatch.setattr(applied_data, "read_document", reading.read)
     yield reading
     reading.going.set()
 
@@ -50,17 +50,17 @@ async def test_a_request_is_answered_from_the_last_look_while_a_large_file_is_re
     reading: Reading, before: tuple[str, ...]
 ) -> None:
     bus = MemoryNetwork().bus("sources")
-    submitted = SubmittedObjects(DIRECTORY, bus.own(OBJECTS_CHANGED))
+    applied = AppliedObjects(DIRECTORY, bus.own(OBJECTS_CHANGED))
     await bus.start()
     if before:
-        await submitted.take(files(*before))
-    taking = asyncio.create_task(submitted.take(files("small", "large")))
+        await applied.take(files(*before))
+    taking = asyncio.create_task(applied.take(files("small", "large")))
     async with asyncio.timeout(WAIT_SECONDS):
         while not reading.entered.is_set():
             await asyncio.sleep(0.01)
-    small, large = (submitted.get(GetObject(kind="ConfigMap", namespace="default", name=n)) for n in ("small", "large"))
+    small, large = (applied.get(GetObject(kind="ConfigMap", namespace="default", name=n)) for n in ("small", "large"))
     assert (small.object is not None, large.object) == (bool(before), None)
     assert large.not_found is bool(before)  # before the first look has ended, nothing is known to be missing
     reading.going.set()
     assert await taking == ({}, ())
-    assert submitted.get(GetObject(kind="ConfigMap", namespace="default", name="large")).object is not None
+    assert applied.get(GetObject(kind="ConfigMap", namespace="default", name="large")).object is not None

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.pods.manifests import apply_manifests, delete_manifests, list_manifests
-from shared.agent.manifests_api import SOCKET
+from services.cli.pods.applied import apply_files, delete_applied, list_applied
+from shared.agent.apply_api import SOCKET
 
 
 def test_without_an_agent_the_command_names_the_socket(tmp_path: Path) -> None:
     err = list[str]()
-    assert list_manifests(str(tmp_path), "", "text", err.append, err.append) == 1
+    assert list_applied(str(tmp_path), "", "text", err.append, err.append) == 1
     assert err[0].startswith(
         f"{tmp_path}/{SOCKET}: no agent takes manifests: No such file or directory (start the agent"
     )
@@ -29,14 +29,14 @@ def test_a_bad_file_is_one_line_of_the_command(tmp_path: Path, content: str, lin
     err = list[str]()
     file = tmp_path / "bad.yaml"
     file.write_text(content)
-    assert apply_manifests(str(tmp_path), [str(file)], "", err.append, err.append) == 1
+    assert apply_files(str(tmp_path), [str(file)], "", err.append, err.append) == 1
     assert err[0].startswith(f"{file}: {line}")
 
 
 @pytest.mark.parametrize(("names", "namespace"), [(["secret/a\udcff"], ""), (["web"], "\udcff")])
 def test_a_name_that_is_not_utf8_is_one_line(names: list[str], namespace: str, tmp_path: Path) -> None:
     err = list[str]()
-    assert delete_manifests(str(tmp_path), [], names, namespace, err.append, err.append) == 1
+    assert delete_applied(str(tmp_path), [], names, namespace, err.append, err.append) == 1
     assert [line.partition(": ")[2] for line in err] == [
         "is not UTF-8 text (bulkhead pods list --applied shows the names)"
     ]

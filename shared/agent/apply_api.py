@@ -1,0 +1,6 @@
+"""Where the local API for applied objects is, and what it takes at most: sources serves it, `bulkhead pods` uses it."""
+
+SOCKET = "manifests.sock"  # below the run directory
+PATH = "/manifests"
+MAX_APPLIED_BYTES = 3 << 19  # bytes of an object and of its file: what etcd takes
+DIRECTORY = "bulkhead/manifests"  # of the files, below the root directory
