@@ -12,7 +12,7 @@ from services.server.controllers.checkpoint_endpoint import CheckpointEndpoint
 from services.server.controllers.debug_endpoints import DebugEndpoints
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.explanations import Explanations
-from services.server.controllers.handlers import joined
+from services.server.controllers.handlers import join_handlers
 from services.server.controllers.health_checks import HealthChecks
 from services.server.controllers.health_metrics import BeatMetrics, CheckMetrics
 from services.server.controllers.http_metrics import HttpMetrics
@@ -31,8 +31,9 @@ from services.server.controllers.zpages_endpoints import ZPagesEndpoints
 from services.server.core.routes import Endpoint, handler_paths
 from shared.cri.interface import Runtime
 
-_LOG_THREADS = 8  # log files read at the same time
-_PODS_KNOWN_WITHIN = 3.0  # seconds after the start that a request waits for; then it is answered by what is known
+_MAX_LOG_THREADS = 8  # log files that are read at the same time
+# After the start, for which a request waits for the pods; then it is answered with what is known.
+_PODS_KNOWN_WITHIN_SECONDS = 3.0
 
 
 class ServerService:
@@ -43,7 +44,7 @@ class ServerService:
         self._runtime = runtime
         self._health = HealthChecks(context)
         self._watch = DirectoryWatch()
-        self._threads = ThreadPoolExecutor(_LOG_THREADS, thread_name_prefix="logs")
+        self._threads = ThreadPoolExecutor(_MAX_LOG_THREADS, thread_name_prefix="logs")
         self._streams = PodStreams(bus, joins_cluster=config.joins_cluster)
         self.endpoints = Endpoints(
             config, self._streams, clock, self._threads, self._watch, lambda: context.newest_config.document
@@ -85,7 +86,7 @@ class ServerService:
             stack.push_async_callback(self._listeners.close)
             stack.push_async_callback(self._pod_resources.close)
             stack.callback(self.page.close)
-            waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN, self._streams.known.set)
+            waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN_SECONDS, self._streams.known.set)
             stack.callback(waiting.cancel)
             tls = await self._listeners.open(self.handlers)
             try:
@@ -114,7 +115,7 @@ class ServerService:
         """Return the handlers by endpoint."""
         need_pods = self.endpoints, self._stream_endpoints, self._metrics, self._usage, self._checkpoint
         health = health_handler(lambda: self._checks.count(self._health.checks()))
-        others = joined(
+        others = join_handlers(
             need_pods,
             (self._checks, self._zpages, self._system_logs, self._debugging, self._explanations, self.page),
             self._streams.known,

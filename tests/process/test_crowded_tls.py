@@ -63,7 +63,7 @@ async def ended(reader: asyncio.StreamReader) -> None:
 async def test_a_handshake_that_does_not_come_is_not_waited_for(
     site: Site, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accepting, "HANDSHAKE", 0.1)
+    monkeypatch.setattr(accepting, "MAX_HANDSHAKE_SECONDS", 0.1)
     async with site.running() as server:
         reader, writer = await begin(server, sent)
         await ended(reader)
@@ -75,7 +75,7 @@ async def test_a_handshake_that_does_not_come_is_not_waited_for(
 
 @on_both_loops
 async def test_a_head_that_does_not_come_is_not_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.3)
     async with site.running() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port, ssl=site.client()["ssl"])
         writer.write(b"GET /hea")
@@ -87,7 +87,7 @@ async def test_a_head_that_does_not_come_is_not_waited_for(site: Site, monkeypat
 async def test_a_head_that_is_too_large_gets_431(site: Site) -> None:
     async with site.running() as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port, ssl=site.client()["ssl"])
-        writer.write(b"GET /pods HTTP/1.1\r\nHost: x\r\nX: " + b"a" * http_limits.HEAD)
+        writer.write(b"GET /pods HTTP/1.1\r\nHost: x\r\nX: " + b"a" * http_limits.MAX_HEAD_BYTES)
         async with asyncio.timeout(WAIT_SECONDS):
             assert (await reader.readline()).startswith(b"HTTP/1.1 431 ")
         writer.transport.abort()

@@ -32,7 +32,7 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad file is reported sooner."""
-    monkeypatch.setattr("services.server.adapters.tls._HALF_DONE", 0.2)
+    monkeypatch.setattr("services.server.adapters.tls._HALF_DONE_SECONDS", 0.2)
 
 
 def issue(site: Site, name: str, days: float = 1) -> None:
@@ -293,7 +293,7 @@ async def test_a_start_with_a_bad_file_ends_with_one_line(
 async def test_a_pair_replaced_one_file_after_the_other_is_not_worth_a_line(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.server.adapters.tls._HALF_DONE", 60.0)
+    monkeypatch.setattr("services.server.adapters.tls._HALF_DONE_SECONDS", 60.0)
     async with site.running() as server:
         certificate, key = site.serving_ca.make("node-1-renewed", server=True)
         site.serving.with_suffix(".crt").write_bytes(certificate.public_bytes(Encoding.PEM))

@@ -1,1 +1,1 @@
-"""How the server meets the world: sockets and TLS, HTTP handlers, log files, inotify."""
+"""Does the I/O of server: sockets and TLS, HTTP handlers, log files, inotify."""

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from services.server.adapters.openssl import OpenSsl
 from services.server.core.authentication import User, certificate_user
 
-_VERDICT_HOLDS = 1.0  # seconds a result is reused; OpenSSL takes half a millisecond for one
-_VERDICTS = 256  # results kept
+_VERDICT_SECONDS = 1.0  # for which a result is reused; OpenSSL takes half a millisecond for one
+_MAX_VERDICTS = 256  # results that are kept
 
 
 class UntrustedError(Exception):
@@ -23,7 +23,7 @@ class UntrustedError(Exception):
 
 
 class ClientContext(ssl.SSLContext):
-    """A context for handshakes that remembers the client CA it was made with."""
+    """A TLS context for handshakes that remembers the client CA it was made with."""
 
     authority: bytes = b""
 
@@ -40,7 +40,7 @@ class ClientCertificates:
 
     @property
     def authority(self) -> bytes:
-        """The client CA in force, PEM; b"" = none."""
+        """The client CA in force, as PEM; b"" = none."""
         return self._content
 
     def trust(self, content: bytes) -> None:
@@ -77,7 +77,7 @@ class ClientCertificates:
             return None
         if problem := self._problem(connection, encoded):
             raise UntrustedError(problem)
-        try:  # only now: a certificate that is not verified may contain anything
+        try:  # The certificate is parsed only after it was verified: before, it may contain anything.
             details = ssl.SSLObject.getpeercert(connection)
         except (ssl.SSLError, ValueError) as error:
             raise UntrustedError("a certificate that cannot be read") from error
@@ -94,10 +94,10 @@ class ClientCertificates:
             return "a chain that is not the client's"
         name = hashlib.sha256(b"".join(chain)).digest()
         now = time.monotonic()
-        since, problem = self._verdicts.get(name, (-_VERDICT_HOLDS, ""))
-        if now - since < _VERDICT_HOLDS:
+        since, problem = self._verdicts.get(name, (-_VERDICT_SECONDS, ""))
+        if now - since < _VERDICT_SECONDS:
             return problem
-        if len(self._verdicts) >= _VERDICTS:
+        if len(self._verdicts) >= _MAX_VERDICTS:
             self._verdicts.clear()
         problem = self._openssl.why_not_client(self._authority, chain)
         self._verdicts[name] = now, problem
@@ -126,7 +126,7 @@ def as_file(content: bytes) -> Iterator[str]:
 
 def _chain(connection: ssl.SSLObject, encoded: bytes) -> list[bytes]:
     """Return the certificates that the client sent, DER, its own first."""
-    public = getattr(connection, "get_unverified_chain", None)  # from Python 3.13 on
+    public = getattr(connection, "get_unverified_chain", None)  # Python has this method from 3.13 on
     if public is not None:
         return list(public()) or [encoded]
     private = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)

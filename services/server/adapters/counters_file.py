@@ -1,4 +1,4 @@
-"""The file with the counters of `/metrics`, in the run directory: a restarted server continues with them.
+"""Keeps the counters of `/metrics` in a file of the run directory, so that a restarted server continues with them.
 
 It belongs to one generation, a supervisord and the processes that it started: with the next one all counters begin
 again, as those of a kubelet do. A file that is missing or damaged costs what processes that have ended had counted.
@@ -26,7 +26,8 @@ class _Saved:
 
 
 class CountersFile:
-    """`metrics.json` below `run_dir`, of this generation (`services.frame.generation`)."""
+    """The file `metrics.json` below `run_dir`; only a server of the same generation (`services.frame.generation`) reads
+    it."""
 
     def __init__(self, run_dir: Path, generation: str) -> None:
         self._path, self._generation = run_dir / "metrics.json", generation
@@ -34,7 +35,7 @@ class CountersFile:
 
     def read(self) -> Counters | None:
         """Return what a server of this generation saved last, or None. A damaged file is logged and counts as none.
-        Removes what an interrupted write left."""
+        Also remove what an interrupted write left behind."""
         try:
             remove_unfinished(self._path)
             with self._path.open("rb") as file:

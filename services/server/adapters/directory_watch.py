@@ -12,11 +12,14 @@ from asyncinotify import Inotify, Mask, Watch
 log = logging.getLogger(__name__)
 
 _CHANGES = Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.CLOSE_WRITE | Mask.ATTRIB
-_GATHER = 0.01  # seconds; a busy log writes thousands of times a second, and the kernel merges what is not yet read
+# To wait for further changes: a busy log writes thousands of times a second, and the kernel merges what is not yet
+# read.
+_GATHER_SECONDS = 0.01
 
 
 class DirectoryWatch:
-    """Directories, each watched while a task waits for it. Enter it before use; it reads events in a task."""
+    """Watches directories, each one while a task waits for it. Enter the context manager before use: its task reads the
+    events."""
 
     def __init__(self) -> None:
         self._inotify: Inotify | None = None
@@ -72,18 +75,18 @@ class DirectoryWatch:
             return
         del self._waiting[directory]
         if self._inotify is not None:
-            with suppress(OSError):  # the directory is gone, and its watch with it
+            with suppress(OSError):  # the directory was removed, and its watch with it
                 self._inotify.rm_watch(watch)
 
     async def _read(self, inotify: Inotify) -> None:
         while True:
             change = await inotify.get()
             watch = change.watch
-            if watch is None:  # the queue overflowed: anything may have changed
+            if watch is None:  # the queue has overflowed: anything may have changed
                 events = [event for _, waiting in self._waiting.values() for event in waiting]
             else:
                 events = [event for own, waiting in self._waiting.values() if own is watch for event in waiting]
             for event in events:
                 event.set()
             if Mask.MODIFY in change.mask:
-                await asyncio.sleep(_GATHER)
+                await asyncio.sleep(_GATHER_SECONDS)

@@ -25,11 +25,11 @@ from services.server.core.served_file import (
 
 T = TypeVar("T")
 
-_BLOCK = 256 << 10  # bytes read and written at a time
+_BLOCK_BYTES = 256 << 10  # bytes read and written at a time
 
 
 class FileAnswers:
-    """Answers with what is below `root`; files are read in `threads`."""
+    """Answers requests with files below `root`, which are read in `threads`."""
 
     def __init__(self, root: Path, threads: ThreadPoolExecutor) -> None:
         self._root, self._threads = root, threads
@@ -103,8 +103,10 @@ class FileAnswers:
         await response.prepare(request)
         at, end = part.start, part.start + part.count
         while at < end:
-            block = await self.read(opened, at, min(_BLOCK, end - at))
-            if not block:  # it was truncated: only a broken connection shows the client that bytes are missing
+            block = await self.read(opened, at, min(_BLOCK_BYTES, end - at))
+            # The file was truncated while it was sent: only a broken connection shows the client that bytes are
+            # missing.
+            if not block:
                 raise ConnectionAbortedError(f"{name} became shorter")
             await response.write(block)
             at += len(block)

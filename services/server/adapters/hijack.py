@@ -7,29 +7,29 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from services.server.adapters.http_limits import connection_of
-from services.server.adapters.streaming_server import BUFFER
+from services.server.adapters.streaming_server import BUFFER_BYTES
 
 
 class Hijacked(web.StreamResponse):
-    """What a handler returns once the connection is no longer aiohttp's: nothing is left to be sent."""
+    """What a handler returns once the connection no longer belongs to aiohttp: aiohttp then sends nothing."""
 
     def __init__(self) -> None:
         super().__init__(status=101)
         self.force_close()
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Sends nothing."""
+        """Send nothing."""
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Sends nothing."""
+        """Send nothing."""
 
 
 class Client:
     """The client's side of a hijacked connection, as streams. `lost` is done once the connection is gone."""
 
     def __init__(self, request: web.BaseRequest) -> None:
-        """Take it over. Raises ConnectionResetError when the client has left."""
+        """Take over the connection of the request. Raises ConnectionResetError when the client has left."""
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has left")
@@ -37,7 +37,7 @@ class Client:
         self.lost: asyncio.Future[None] = loop.create_future()
         self._connection = connection_of(request)
         early = self._connection.hand_over()
-        self.reader = asyncio.StreamReader(limit=BUFFER, loop=loop)
+        self.reader = asyncio.StreamReader(limit=BUFFER_BYTES, loop=loop)
         protocol = _ClientProtocol(self.reader, self.lost, loop)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -48,7 +48,7 @@ class Client:
         self.writer = asyncio.StreamWriter(transport, protocol, self.reader, loop)
 
     def release(self) -> None:
-        """Close the connection, what is written still goes out; and let the server forget it when it is gone."""
+        """Close the connection after what is written has been sent, and let the server forget it when it is gone."""
         self.writer.close()
 
         def forget(_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The limits of every HTTP connection: how long it may idle, how long a request may take, how large its head may be.
+"""Limits every HTTP connection: how long it may idle, how long a request may take, how large its head may be.
 
 Those of the kubelet (config.md 5.2) but for the head, which has 10 s and 200 fields here. A connection of this module
 stands between the transport and aiohttp's protocol: it passes on one request at a time, so that it can measure each
@@ -22,49 +22,51 @@ from services.server.core.log_interval import LogInterval
 
 log = logging.getLogger(__name__)
 
-LARGE_ANSWER = 64 << 10  # bytes; what is smaller fits into the buffers of the connection
-IDLE = 90.0  # seconds between requests of one connection
-HEAD_SECONDS = 10.0  # from the connection's begin, or from a later request's first byte, until the head is complete
-LONGEST = 4 * 3600.0  # seconds for a request to be read and answered; upgrades last
-HEAD = (1 << 20) + 4096  # bytes of a request's line and headers, 4 KiB on top as in Go
-FIELDS = 200  # header fields
-_FIELD_COST = 300  # bytes that a parsed field takes beside its text
-MAX_AHEAD_BYTES = 16 << 10  # of later requests that are held, and one read more; the kernel keeps the rest
-_BODY = 4 << 10  # bytes of a body read ahead; few handlers read one
-_LINGER = 1.0  # seconds for the rest of a body that was not read
-_REFUSAL_SECONDS = 0.5  # for a refused client to read the reason, while it may still be sending
-_SHUTDOWN = 1.0  # seconds that open requests get at the end
-_CANCELLATION = 0.1  # seconds for handlers that are cancelled after that
-_RECEIVED = 1 << 20  # bytes of an authorized client that the kernel buffers; the kernel has a limit of its own
-_SO_BUF_LOCK = 72  # of Linux; 0 = the kernel may change the size again, as it does where no size was set
-_END = b"\r\n\r\n"  # of a head
+LARGE_ANSWER_BYTES = 64 << 10  # a smaller answer fits into the buffers of the connection
+MAX_IDLE_SECONDS = 90.0  # between two requests of one connection
+# From the start of the connection, or from the first byte of a later request, until the head is complete.
+MAX_HEAD_SECONDS = 10.0
+MAX_REQUEST_SECONDS = 4 * 3600.0  # until a request is read and answered; upgraded connections last longer
+MAX_HEAD_BYTES = (1 << 20) + 4096  # of a request's line and headers; 4 KiB are added, as in Go
+MAX_HEADER_FIELDS = 200  # of one head
+_FIELD_COST_BYTES = 300  # memory that a parsed field takes besides its text
+MAX_AHEAD_BYTES = 16 << 10  # of later requests that are held, and at most one more read; the kernel keeps the rest
+_BODY_BUFFER_BYTES = 4 << 10  # of a body that are read ahead; few handlers read one
+_LINGER_SECONDS = 1.0  # to wait for the rest of a body that the handler did not read
+_REFUSAL_SECONDS = 0.5  # for a refused client to read the reason while it may still be sending
+_SHUTDOWN_SECONDS = 1.0  # that open requests get when the server ends
+_CANCELLATION_SECONDS = 0.1  # that handlers get to end after they were cancelled
+_RECEIVE_BUFFER_BYTES = 1 << 20  # that the kernel buffers of an authorized client; the kernel has a limit of its own
+# A Linux socket option; 0 = the kernel may change the buffer's size again, as it does where no size was set.
+_SO_BUF_LOCK = 72
+_END = b"\r\n\r\n"  # the end of a head
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connection(OpenConnection, asyncio.Protocol):
-    """One client's connection, from its accept on."""
+    """One client's connection, from the moment it is accepted."""
 
     def __init__(self, server: "LimitedServer", address: str) -> None:
         super().__init__(group_of(address))
         self.http = server.http()  # aiohttp's protocol
-        self.starting: asyncio.Task[None] | None = None  # until the server has it
+        self.starting: asyncio.Task[None] | None = None  # None once the server has the connection
         self._server, self._ended = server, False
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._passing = False  # what is received belongs to a body or to a stream, and aiohttp bounds it
-        self.last = False  # the connection ends with this request
+        self.last = False  # the connection closes after this request
         self._held = b""  # received, and not yet passed on
-        self._head = self._lines = 0  # bytes and lines that were passed on of a head
-        self._tail = b""  # the last bytes of them
+        self._head = self._lines = 0  # bytes and lines of the present head that were passed on
+        self._tail = b""  # the last bytes of the head that were passed on
 
     @property
     def is_limited(self) -> bool:
-        """Whether a time limit is set."""
+        """Whether a time limit is set for the connection."""
         return self._timer is not None
 
     def end(self) -> None:
-        """End the connection at once, wherever it is on its way."""
+        """End the connection at once, also during its handshake."""
         self._ended = True
         if self._transport is not None:
             self._transport.abort()
@@ -76,12 +78,12 @@ class Connection(OpenConnection, asyncio.Protocol):
         transport = self._transport = cast(asyncio.Transport, transport)  # uvloop's of TLS has another base class
         self._server.connections[self.http] = self
         self.http.connection_made(transport)
-        self._limit(HEAD_SECONDS)
+        self._limit(MAX_HEAD_SECONDS)
         if self._ended:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it, and cancel its handler."""
+        """Forget the connection, and cancel its handler."""
         self._ended = True
         self._limit(None)
         self._transport = None
@@ -89,7 +91,7 @@ class Connection(OpenConnection, asyncio.Protocol):
         self.http.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Let the handler wait until the client has read more."""
+        """Make the handler wait until the client has read more."""
         self.http.pause_writing()
 
     def resume_writing(self) -> None:
@@ -112,7 +114,7 @@ class Connection(OpenConnection, asyncio.Protocol):
         """Note that the handler of this request begins."""
         # Nothing of a later request comes to aiohttp behind a body, or behind an upgrade that may be refused.
         self.last = self._server.draining or request.can_read_body or "Upgrade" in request.headers
-        self._limit(LONGEST)
+        self._limit(MAX_REQUEST_SECONDS)
         if request.can_read_body:
             self._pass_on()
 
@@ -121,9 +123,9 @@ class Connection(OpenConnection, asyncio.Protocol):
         self._head = self._lines = 0
         self._server.table.finish(self)
         if self.last or self._server.draining or self._ended:
-            self.http.close()  # once the answer is written
+            self.http.close()  # closes after the answer is written
             return
-        self._limit(LONGEST)
+        self._limit(MAX_REQUEST_SECONDS)
         self._read_head()
         self._hold()
         if len(self._held) <= MAX_AHEAD_BYTES:
@@ -148,12 +150,12 @@ class Connection(OpenConnection, asyncio.Protocol):
             self.http.force_close()
 
     def count_as_authorized(self) -> bool:
-        """Count this connection as authorized. Return False where there are too many of them."""
+        """Count this connection as authorized. Return False when too many of them are open."""
         known, authorized = self.authorized, self._server.count_as_authorized(self)
         if authorized and not known and self._transport is not None:
             sock = self._transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
-            with suppress(OSError):  # Linux before 5.14
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            with suppress(OSError):  # Linux before 5.14 does not have the option
                 sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
         return authorized
 
@@ -176,26 +178,26 @@ class Connection(OpenConnection, asyncio.Protocol):
         if not data or self._ended:
             return
         if not self._head:
-            self._limit(HEAD_SECONDS)
+            self._limit(MAX_HEAD_SECONDS)
             self._tail = b""
         end = (self._tail + data).find(_END)
         if end >= 0:
             end += len(_END) - len(self._tail)
             data, self._held = data[:end], data[end:]
             self.busy = True
-            self._limit(LONGEST)
+            self._limit(MAX_REQUEST_SECONDS)
         self._tail = (self._tail + data)[1 - len(_END) :]
         self._head += len(data)
         self._lines += data.count(b"\n")
-        if self._head > HEAD:
+        if self._head > MAX_HEAD_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
-        elif self._lines > FIELDS + 2:  # the request line, and the empty line at the end
+        elif self._lines > MAX_HEADER_FIELDS + 2:  # the two are the request line and the empty line at the end
             self._refuse(b"400 Bad Request")
         else:
             self.http.data_received(data)
 
     def _hold(self) -> None:
-        held = 0 if self._passing else self._head + self._lines * _FIELD_COST + len(self._held)
+        held = 0 if self._passing else self._head + self._lines * _FIELD_COST_BYTES + len(self._held)
         self._server.end(self._server.table.hold(self, held), "bytes")
 
     def _refuse(self, status: bytes) -> None:
@@ -206,7 +208,7 @@ class Connection(OpenConnection, asyncio.Protocol):
             asyncio.get_running_loop().call_later(_REFUSAL_SECONDS, self._transport.close)
 
     def _limit(self, seconds: float | None) -> None:
-        """End the connection after so many seconds, unless another limit is set before; None = no limit."""
+        """End the connection after this many seconds, unless another limit is set before; None = no limit."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self.end)
@@ -216,32 +218,33 @@ _CONNECTION = web.RequestKey("connection", Connection)
 
 
 class LimitedServer:
-    """Answers the requests of connections, which are counted in `table`, with `handler`."""
+    """Answers the requests of connections with `handler`; `table` counts the connections."""
 
     def __init__(self, handler: Handler, limits: ConnectionLimits, logger: logging.Logger) -> None:
         self._answer, self._log = handler, LogInterval()
         self.table = ConnectionTable[Connection](limits)
-        self.connections: dict[asyncio.BaseProtocol, Connection] = {}  # by aiohttp's protocol
+        self.connections: dict[asyncio.BaseProtocol, Connection] = {}  # the key is aiohttp's protocol
         self.draining = False
         self._all_ended = asyncio.Event()
         self.http = web.Server(
             self._handle,
             # A handler is cancelled when its client leaves: a follower of a silent log would otherwise stay for hours.
             handler_cancellation=True,
-            keepalive_timeout=IDLE,
-            # One line or field may be as large as the head: it is the sum that is measured.
-            max_line_size=2 * HEAD,
-            max_field_size=2 * HEAD,
-            max_headers=2 * FIELDS,
-            read_bufsize=_BODY,
-            lingering_time=_LINGER,
+            keepalive_timeout=MAX_IDLE_SECONDS,
+            # aiohttp may accept one line or field as large as the whole head, because this module measures their sum.
+            max_line_size=2 * MAX_HEAD_BYTES,
+            max_field_size=2 * MAX_HEAD_BYTES,
+            max_headers=2 * MAX_HEADER_FIELDS,
+            read_bufsize=_BODY_BUFFER_BYTES,
+            lingering_time=_LINGER_SECONDS,
             auto_decompress=False,
             logger=logger,
             access_log=None,
         )
 
     def open(self, address: str) -> Connection:
-        """Return the protocol of a new connection from this address, for which others may end."""
+        """Return the protocol of a new connection from this address; other connections may be ended to make room for
+        it."""
         new = Connection(self, address)
         self.end(self.table.open(new), "connections")
         return new
@@ -254,7 +257,7 @@ class LimitedServer:
             self._all_ended.set()
 
     def end(self, connections: Iterable[Connection], what: str) -> None:
-        """End connections that the table has taken out, and log that now and then."""
+        """End connections that the table has taken out, and log that at most once a minute."""
         limits = self.table.limits
         for connection in connections:
             connection.end()
@@ -267,7 +270,7 @@ class LimitedServer:
                 )  # fmt: skip
 
     def count_as_authorized(self, connection: Connection) -> bool:
-        """Count a connection as authorized. Return False when there are too many of those."""
+        """Count a connection as authorized. Return False when too many of them are open."""
         authorized, limits = self.table.count_as_authorized(connection), self.table.limits
         if not authorized and (count := self._log.count("refused", time.monotonic())):
             log.warning(
@@ -276,8 +279,8 @@ class LimitedServer:
             )  # fmt: skip
         return authorized
 
-    async def drain(self, seconds: float = _SHUTDOWN) -> None:
-        """Close idle connections, and wait at most so long until the requests that are in progress have ended."""
+    async def drain(self, seconds: float = _SHUTDOWN_SECONDS) -> None:
+        """Close idle connections, and wait at most this long for the requests in progress."""
         self.draining = True
         for connection in list(self.connections.values()):
             connection.close_if_idle()
@@ -285,7 +288,7 @@ class LimitedServer:
             self._all_ended.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_ended.wait(), seconds)
-        await self.http.shutdown(_CANCELLATION)
+        await self.http.shutdown(_CANCELLATION_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request[_CONNECTION] = self.connections[request.protocol]
@@ -295,8 +298,8 @@ class LimitedServer:
             if connection.last:
                 response.force_close()
             body = response.body if isinstance(response, web.Response) else None
-            if isinstance(body, bytes) and len(body) > LARGE_ANSWER:
-                # A client that does not read it keeps it in memory.
+            if isinstance(body, bytes) and len(body) > LARGE_ANSWER_BYTES:
+                # An answer that the client does not read stays in memory.
                 self.end(self.table.send(connection), "large answers")
                 await response.prepare(request)
                 await response.write_eof()
@@ -312,6 +315,6 @@ def connection_of(request: web.BaseRequest) -> Connection:
 
 
 def count_as_authorized(request: web.BaseRequest) -> bool:
-    """Count the connection of this authorized request as authorized. Return False where there are too many of them."""
+    """Count the connection of this authorized request as authorized. Return False when too many of them are open."""
     connection = request.get(_CONNECTION)
     return connection is None or connection.count_as_authorized()

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from shared.process.child_process import OutputTooLargeError, process_end, run_child
 
-_PIECE = 64 << 10  # bytes read at a time
-_MAX_UNIT_LIST_BYTES = 4 << 20  # bytes of the list of all units
+_PIECE_BYTES = 64 << 10  # read at a time
+_MAX_UNIT_LIST_BYTES = 4 << 20  # of the list of all units
 _REAP_SECONDS = 5.0
 
 
@@ -34,7 +34,7 @@ async def journal_output(command: Sequence[str]) -> AsyncGenerator[bytes, None]:
             lambda: asyncio.StreamReaderProtocol(reader), child.stdout
         )
         try:
-            while piece := await reader.read(_PIECE):
+            while piece := await reader.read(_PIECE_BYTES):
                 yield piece
         finally:
             transport.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from services.server.adapters.accepting import BACKLOG, Acceptor
+from services.server.adapters.accepting import MAX_BACKLOG_CONNECTIONS, Acceptor
 from services.server.adapters.http_limits import Connection, Handler, LimitedServer
 from services.server.core.connections import ConnectionLimits, ConnectionTable
 from shared.host.listening_address import bind
@@ -20,17 +20,17 @@ log = logging.getLogger(__name__)
 
 # The kernel gives these options of a listener to the connections that it accepts.
 _OPTIONS = (
-    # Bytes that the kernel takes from a client before it is read. Reads are as large, and uvloop and OpenSSL each keep
-    # a buffer of the largest read of a connection: without a limit a quarter of a MiB.
+    # Limit the bytes that the kernel takes from a client before they are read. uvloop and OpenSSL each keep a buffer as
+    # large as the largest read of a connection: without this limit, a quarter of a MiB.
     ((socket.SOL_SOCKET, socket.SO_RCVBUF), 16 << 10),
-    # Go's of every accepted connection: a peer that is gone without a word is noticed after 15 s + 9 * 15 s.
+    # These are Go's values for every accepted connection: a peer that vanished is noticed after 15 s + 9 * 15 s.
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
     ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 15),  # seconds
     ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 15),  # seconds
     ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 9),
 )
 
-SERVER_NAME = "bulkhead"  # instead of the versions of Python and aiohttp
+SERVER_NAME = "bulkhead"  # sent instead of the versions of Python and aiohttp
 
 
 class Listener:
@@ -46,7 +46,7 @@ class Listener:
 
     @property
     def timers(self) -> int:
-        """The number of connections that a time limit ends."""
+        """The number of connections that have a time limit at this moment."""
         return sum(connection.is_limited for connection in self._server.connections.values())
 
     async def close(self) -> None:
@@ -59,7 +59,7 @@ class Listener:
         await self._acceptor.stop()
 
     async def drain(self, seconds: float) -> None:
-        """End idle connections, and wait until the requests that are under way have ended, for at most so long."""
+        """Close idle connections, and wait at most this long for the requests in progress."""
         await self._server.drain(seconds)
 
 
@@ -78,7 +78,7 @@ async def listen_at(path: Path, handler: Handler, limits: ConnectionLimits) -> L
 
 
 async def open_at_last(opening: Callable[[], Awaitable[Listener]], where: str, retry: float = 5.0) -> Listener:
-    """Return what `opening` opens at `where`; a failure is logged and tried again every `retry` seconds."""
+    """Return what `opening` opens at `where`. A failure is logged and tried again every `retry` seconds."""
     while True:
         try:
             return await opening()
@@ -112,7 +112,7 @@ def _listen(address: str, port: int) -> socket.socket:
     try:
         for option, value in _OPTIONS:
             sock.setsockopt(*option, value)
-        sock.listen(BACKLOG)
+        sock.listen(MAX_BACKLOG_CONNECTIONS)
     except BaseException:
         sock.close()
         raise
@@ -120,15 +120,15 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _bind_at(path: Path) -> socket.socket:
-    """Bound beside the path and renamed: a client finds the old or the new socket."""
-    for left in path.parent.glob(".[0-9]*.sock"):  # of processes that were killed before they renamed it
+    """Bind a socket beside the path and rename it, so that a client finds either the old or the new socket."""
+    for left in path.parent.glob(".[0-9]*.sock"):  # left by processes that were killed before they renamed it
         left.unlink(missing_ok=True)
     own = path.with_name(f".{os.getpid()}.sock")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(own))
         own.chmod(0o600)
-        sock.listen(BACKLOG)
+        sock.listen(MAX_BACKLOG_CONNECTIONS)
         own.rename(path)
     except BaseException:
         sock.close()
@@ -144,7 +144,7 @@ def _http_log() -> logging.Logger:
 
 
 def _one_line_for_bad_requests(record: logging.LogRecord) -> bool:
-    """What a client sent wrongly is one debug line, never a traceback; our own errors stay as they are."""
+    """Log what a client sent wrongly as one debug line without a traceback; our own errors stay as they are."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError | ConnectionError | ssl.SSLError | ValueError):
         record.exc_info = None

@@ -17,7 +17,7 @@ from services.server.core.log_format import LogDecoder, find_tail_start
 
 T = TypeVar("T")
 
-_BLOCK = 256 << 10  # bytes read, decoded and written at a time
+_BLOCK_BYTES = 256 << 10  # read, decoded and written at a time
 
 
 class LogReadError(Exception):
@@ -25,7 +25,7 @@ class LogReadError(Exception):
 
 
 class LogReader:
-    """One log file being read, across rotation. One call at a time; `close` may come while a call still runs."""
+    """Reads one log file, across rotations. Only one call may run at a time, but `close` may come while it runs."""
 
     def __init__(self, log: LogFile, threads: ThreadPoolExecutor) -> None:
         self._log = log
@@ -36,7 +36,7 @@ class LogReader:
 
     @property
     def path(self) -> str:
-        """Where the file is; once it is open, without the links that were followed."""
+        """The path of the log; once the file is open, without the links that were followed."""
         return self._log.path
 
     async def open(self, tail_lines: int | None) -> None:
@@ -44,12 +44,12 @@ class LogReader:
         await self._in_thread(lambda: self._open(tail_lines))
 
     async def advance(self, decoder: LogDecoder) -> tuple[bytes, bool]:
-        """Return the next output, and whether the end was reached. A file that was replaced is read to its end first;
-        then follows the file that was written to next. Raises LogReadError, UnsupportedLogFormatError."""
+        """Return the next output, and whether the end was reached. When the file was replaced, it is first read to its
+        end; then the file that was written next follows. Raises LogReadError, UnsupportedLogFormatError."""
         return await self._in_thread(lambda: self._advance(decoder))
 
     def close(self) -> None:
-        """Close the file, once a call that still runs in its thread is through with it."""
+        """Close the file, after a call that still runs in its thread has ended."""
         self._closed = True
         if self._running is None:
             self._close_file()
@@ -66,7 +66,7 @@ class LogReader:
             if not self._log.pod_directory:
                 self._log = LogFile(str(Path(self.path).resolve(strict=True)))
             file = self._file = self._log.open()
-        except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: a loop of symlinks
+        except (FileNotFoundError, RuntimeError) as error:  # pathlib reports a loop of symlinks as RuntimeError
             raise LogReadError(
                 f"failed to try resolving symlinks in path {quote(self.path)}: {_text('lstat', error)}"
             ) from error
@@ -86,10 +86,10 @@ class LogReader:
         if file is None or self._closed:
             return b"", True
         try:
-            block = file.read(_BLOCK)
+            block = file.read(_BLOCK_BYTES)
             if not block and self._log.is_another(file):
                 # Between the empty read and the replacement the old file may have grown.
-                block = file.read(_BLOCK)
+                block = file.read(_BLOCK_BYTES)
                 if not block:
                     decoder.restart()
                     self._file = self._log.open_next(file)

@@ -15,20 +15,20 @@ from pathlib import Path
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_MAX_NAMES = 1000  # files of a log's directory among which rotated ones are looked for
+_MAX_NAMES = 1000  # files in a log's directory that are searched for rotated ones
 _PACKED = (".gz", ".tmp")
 
 
 @dataclass(frozen=True)
 class LogFile:
     """Where a log is: `path`, absolute, and the name of the pod's log directory in it. Without that name links are
-    followed, as docker needs it, whose log files are links to its own directory."""
+    followed, because the log files of docker are links to docker's own directory."""
 
     path: str
     pod_directory: str = ""
 
     def open(self) -> FileIO:
-        """Return the file, open for reading. Never blocks on a FIFO or device. Raises OSError, with the path in it."""
+        """Open the file for reading. Never blocks on a FIFO or device. Raises OSError, with the path in it."""
         try:
             descriptor = self._beneath() if self.pod_directory else os.open(self.path, _READ)
             try:
@@ -48,18 +48,19 @@ class LogFile:
         """
         try:
             there = Path(self.path).stat(follow_symlinks=not self.pod_directory)
-        except FileNotFoundError:  # renamed away; the runtime has not made the new one yet
+        except FileNotFoundError:  # it was renamed, and the runtime has not made the new file yet
             return False
         ours = os.fstat(file.fileno())
         return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
     def open_next(self, file: FileIO) -> FileIO:
-        """Return the file that goes on after this open one, which was replaced: the oldest file that was rotated later
-        and is not packed yet, otherwise the one at the path. Raises OSError."""
-        newest = self.open()  # before the rotated files are listed: a rotation in between adds to the list
+        """Open the file that continues this open one after it was replaced: the oldest file that was rotated later and
+        is not yet compressed, otherwise the one at the path. Raises OSError."""
+        # Opened before the rotated files are listed: a rotation in between then only adds to the list.
+        newest = self.open()
         try:
             for path in self._rotated_after(file):
-                with suppress(FileNotFoundError):  # it has just been packed
+                with suppress(FileNotFoundError):  # it was compressed in this moment
                     following = replace(self, path=str(path)).open()
                     newest.close()
                     return following
@@ -69,7 +70,8 @@ class LogFile:
         return newest
 
     def _rotated_after(self, file: FileIO) -> Iterator[Path]:
-        """Yield the rotated files that were written to later than it, oldest first: podsync names them by time."""
+        """Yield the rotated files that were written later than this one, the oldest first: podsync names them by
+        time."""
         if not self.pod_directory:
             return
         ended = os.fstat(file.fileno())

@@ -20,8 +20,8 @@ from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLo
 
 log = logging.getLogger(__name__)
 
-RECHECK = 1.0  # seconds; a follower looks again this often even when nothing wakes it
-MAX_STREAM_SECONDS = 4 * 3600.0  # seconds; the kubelet's write timeout (server.md 1)
+RECHECK_SECONDS = 1.0  # a follower looks again this often, even when nothing wakes it
+MAX_STREAM_SECONDS = 4 * 3600.0  # the kubelet's write timeout (server.md 1)
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ async def _follow(response: web.StreamResponse, stream: LogStream, reader: LogRe
         if ended:
             return
         if not stream.running():
-            ended = True  # what was written before the end is read to the end once more
+            ended = True  # what was written before the instance ended is read once more
             continue
         try:
-            async with asyncio.timeout(RECHECK):  # wait_for may swallow a cancellation before Python 3.12
+            async with asyncio.timeout(RECHECK_SECONDS):  # before Python 3.12 wait_for may lose a cancellation
                 await stream.wake.wait()
         except TimeoutError:
             continue

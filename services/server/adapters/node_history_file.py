@@ -1,7 +1,6 @@
-"""The file with the samples of the last hour, in the run directory: a restarted process continues the charts with it.
+"""Keeps the samples of the last hour in a file of the run directory, so that a restarted process continues the charts.
 
-Nothing decides by it. A file that is missing, damaged or too large is as good as none.
-"""
+No decision depends on them: a file that is missing, damaged or too large counts as none."""
 
 import logging
 from pathlib import Path
@@ -13,17 +12,17 @@ from shared.files.atomic import remove_unfinished, write_atomically
 
 log = logging.getLogger(__name__)
 
-_MAX_FILE_BYTES = 1 << 20  # bytes; an hour of all series has 70 KiB
+_MAX_FILE_BYTES = 1 << 20  # all series of one hour have 70 KiB
 
 
 class NodeHistoryFile:
-    """`node-history.json` below `run_dir`."""
+    """The file `node-history.json` below `run_dir`."""
 
     def __init__(self, run_dir: Path) -> None:
         self._path = run_dir / "node-history.json"
 
     def read(self) -> Any:
-        """Return the saved data, or None. Removes what an interrupted write left."""
+        """Return the saved data, or None. Also remove what an interrupted write left behind."""
         try:
             remove_unfinished(self._path)
             with self._path.open("rb") as file:

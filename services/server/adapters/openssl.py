@@ -21,7 +21,7 @@ _SET_GROUPS_LIST = 92  # SSL_CTRL_SET_GROUPS_LIST
 _TRUSTED_FIRST = 0x8000
 _PARTIAL_CHAIN = 0x80000  # every certificate in the CA file is an anchor, self-signed or not, as in Go
 _AUTHENTICATION_LEVEL = 1  # no SHA-1 signatures, no RSA below 1024 bits, whatever the handshake is allowed
-_LOOKED_AT = 512  # bytes of the object that must be readable
+_CHECKED_BYTES = 512  # of the object, which must be readable
 
 _FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "ASN1_TIME_to_tm": (c_int, (c_void_p, c_void_p)),
@@ -58,20 +58,21 @@ class OpenSsl:
     """OpenSSL's functions. Methods raise ssl.SSLError where OpenSSL reports an error."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        """Raises AttributeError when one is missing."""
+        """Find the functions. Raises AttributeError when one is missing."""
         self._c = library
         for name, (result, arguments) in _FUNCTIONS.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments)
 
     def works(self) -> bool:
-        """Return whether CPython keeps the SSL_CTX where this module expects it; reads no memory that is not ours."""
+        """Return whether CPython keeps the SSL_CTX where this module expects it. Only reads memory that belongs to this
+        process."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         address = _address(context)
         if not address or address % ctypes.sizeof(c_void_p):
             return False
         with Path("/proc/self/mem").open("rb", buffering=0) as memory:  # an unmapped address is an error, not a crash
-            if len(os.pread(memory.fileno(), _LOOKED_AT, address)) != _LOOKED_AT:
+            if len(os.pread(memory.fileno(), _CHECKED_BYTES, address)) != _CHECKED_BYTES:
                 return False
         found = []
         for mode in (ssl.CERT_REQUIRED, ssl.CERT_NONE, ssl.CERT_OPTIONAL):
@@ -89,7 +90,7 @@ class OpenSsl:
         self._c.ERR_clear_error()
         if not names:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, "no CA name could be read")
-        self._c.SSL_CTX_set_client_CA_list(_address(context), names)  # which takes the list over
+        self._c.SSL_CTX_set_client_CA_list(_address(context), names)  # OpenSSL takes over the ownership of the list
 
     def allow_groups(self, context: ssl.SSLContext, names: Sequence[str]) -> None:
         """Restrict key exchange to these groups, named as in OpenSSL ("X25519", "prime256v1")."""
@@ -123,7 +124,8 @@ class OpenSsl:
             store = c.SSL_CTX_get_cert_store(_address(authority))
             if c.X509_STORE_CTX_init(check, store, certificates[0], others) != 1:
                 return "out of memory"
-            if c.X509_STORE_CTX_set_default(check, b"ssl_client") != 1:  # dates, and the usage clientAuth
+            # This checks the dates, and that the usage allows clientAuth.
+            if c.X509_STORE_CTX_set_default(check, b"ssl_client") != 1:
                 return "OpenSSL has no rules for clients"
             settings = c.X509_STORE_CTX_get0_param(check)
             c.X509_VERIFY_PARAM_set_flags(settings, _TRUSTED_FIRST | _PARTIAL_CHAIN)
@@ -162,7 +164,7 @@ def find_openssl() -> OpenSsl | None:
     if sys.implementation.name != "cpython":
         return None
     try:
-        # Loaded through _ssl, so that the loader finds the library that _ssl is linked with.
+        # The library is loaded through _ssl, so that the loader finds the one that _ssl is linked with.
         found = OpenSsl(ctypes.CDLL(getattr(_ssl, "__file__", None)))
         return found if found.works() else None
     except (AttributeError, OSError):

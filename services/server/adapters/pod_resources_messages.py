@@ -1,4 +1,5 @@
-"""The answers of the PodResources API in its two versions. Without managers nothing is assigned to a container."""
+"""Forms the answers of the PodResources API in both versions. No resource manager runs, so nothing is assigned to a
+container."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,19 +13,19 @@ LIST = {V1: v1.ListPodResourcesRequest, V1ALPHA1: v1alpha1.ListPodResourcesReque
 GET, GET_ALLOCATABLE = v1.GetPodResourcesRequest, v1.AllocatableResourcesRequest
 
 
-def listed(version: str, pods: Iterable[PodEntry]) -> Any:
-    """Return the answer to List."""
+def list_answer(version: str, pods: Iterable[PodEntry]) -> Any:
+    """Return the answer to List for these pods."""
     messages = v1 if version == V1 else v1alpha1
     return messages.ListPodResourcesResponse(pod_resources=[_pod(messages, pod) for pod in pods])
 
 
-def found(pod: PodEntry) -> Any:
-    """Return the answer to Get."""
+def get_answer(pod: PodEntry) -> Any:
+    """Return the answer to Get for this pod."""
     return v1.GetPodResourcesResponse(pod_resources=_pod(v1, pod))
 
 
-def allocatable() -> Any:
-    """Return the answer to GetAllocatableResources: no exclusive CPUs, memory blocks or devices."""
+def allocatable_answer() -> Any:
+    """Return the answer to GetAllocatableResources, which has no exclusive CPUs, memory blocks or devices."""
     return v1.AllocatableResourcesResponse()
 
 

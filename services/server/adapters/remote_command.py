@@ -1,7 +1,7 @@
-"""One exec or attach between a v5 WebSocket and the runtime's SPDY streams (server.md 13.1-13.3).
+"""Connects one exec or attach over a v5 WebSocket with the runtime's SPDY streams (server.md 13.1-13.3).
 
-Back-pressure both ways: a slow client holds the command's output, a command that does not read the client's input.
-"""
+Back-pressure works both ways: a slow client holds back the command's output, and a command that does not read holds
+back the client's input."""
 
 import asyncio
 import logging
@@ -18,15 +18,15 @@ from services.server.core.stream_parameters import RequestedStreams
 log = logging.getLogger(__name__)
 
 _STDIN, _RESIZE, _CHANNELS = 0, 4, 5
-_CLOSE = 0xFF  # followed by the channel that the client is through with
-IDLE = 4 * 3600.0  # seconds without a message in either direction, pings aside; the kubelet's
-_CREATE = 30.0  # seconds for the runtime to accept the streams
-_MAX_ERROR_BYTES = 1 << 20  # bytes of the error stream
+_CLOSE = 0xFF  # the next byte is the channel that the client has finished with
+MAX_IDLE_SECONDS = 4 * 3600.0  # without a message in either direction, pings aside; as the kubelet
+_MAX_CREATE_SECONDS = 30.0  # for the runtime to accept the streams
+_MAX_ERROR_BYTES = 1 << 20  # of the error stream
 _WITHOUT_RESIZE = ("channel.k8s.io", "v2.channel.k8s.io")
 
 
 class RemoteCommand:
-    """The session. `protocol` is the sub-protocol that the runtime chose."""
+    """A session between client and runtime. `protocol` is the sub-protocol that the runtime chose."""
 
     def __init__(
         self, socket: web.WebSocketResponse, backend: Backend, wanted: RequestedStreams, protocol: str
@@ -43,12 +43,13 @@ class RemoteCommand:
         self._unfinished = {stream for stream in (self._error_stream, self._stdout, self._stderr) if stream}
         self._accepted = asyncio.Event()
         self._error = bytearray()
-        self._moved = monotonic()  # when the last message went in either direction
+        self._moved = monotonic()  # the time of the last message in either direction
 
     async def run(self) -> bytes | None:
-        """Serve it to its end: the status document, or None when the client left first or nothing moved for long."""
-        output = asyncio.create_task(self._output(), name="output")
-        client = asyncio.create_task(self._input(), name="input")
+        """Serve the session to its end. Return the status document, or None when the client left first or nothing moved
+        for long."""
+        output = asyncio.create_task(self._copy_output(), name="output")
+        client = asyncio.create_task(self._copy_input(), name="input")
         idle = asyncio.create_task(self._idle(), name="idle")
         pings = asyncio.create_task(self._spdy.keep_alive(), name="pings")
         try:
@@ -61,17 +62,17 @@ class RemoteCommand:
 
     async def _idle(self) -> None:
         """Return once nothing has moved for IDLE seconds (server.md 13.2)."""
-        while (left := self._moved + IDLE - monotonic()) > 0:
+        while (left := self._moved + MAX_IDLE_SECONDS - monotonic()) > 0:
             await asyncio.sleep(left)
 
     def _open(self, name: str, *, asked: bool) -> int:
         return self._spdy.open((("streamType", name),)) if asked else 0
 
-    async def _output(self) -> bytes | None:
-        """From the runtime to the client, until every stream that ends has ended."""
+    async def _copy_output(self) -> bytes | None:
+        """Copy from the runtime to the client, until every stream that ends has ended."""
         channels = {self._stdout: b"\x01", self._stderr: b"\x02"}
         try:
-            async with asyncio.timeout(_CREATE) as timeout:
+            async with asyncio.timeout(_MAX_CREATE_SECONDS) as timeout:
                 async for frame in self._spdy.frames():
                     ended = False
                     match frame:
@@ -107,22 +108,22 @@ class RemoteCommand:
             return completion(self._protocol, bytes(self._error))
         return failure("error reading from error stream: unexpected EOF")
 
-    async def _input(self) -> None:
-        """From the client to the runtime, until the client has left or sends what no client may."""
+    async def _copy_input(self) -> None:
+        """Copy from the client to the runtime, until the client has left or breaks the protocol."""
         await self._accepted.wait()
         try:
             async for message in self._socket:
                 if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
                     continue
                 data = message.data.encode() if isinstance(message.data, str) else bytes(message.data)
-                if not await self._message(data):
+                if not await self._handle_message(data):
                     return
         except (OSError, RuntimeError) as error:
             log.debug("input of a stream ended: %s", error)
-            await asyncio.Event().wait()  # the runtime reads no more; its last output is still to be sent
+            await asyncio.Event().wait()  # The runtime reads no more, but its last output is still to be sent.
 
-    async def _message(self, data: bytes) -> bool:
-        """Return one message; False = it breaks the protocol."""
+    async def _handle_message(self, data: bytes) -> bool:
+        """Handle one message of the client. Return False when it breaks the protocol."""
         self._moved = monotonic()
         channel = data[0] if data else None
         if channel == _CLOSE:
@@ -140,7 +141,7 @@ class RemoteCommand:
         return True
 
     def _forget(self, stream: int) -> None:
-        """The runtime takes nothing on it any more."""
+        """Note that the runtime accepts no more data on this stream."""
         if stream == self._stdin:
             self._stdin = 0
         elif stream == self._resize:

@@ -1,9 +1,9 @@
-"""A SPDY/3.1 client on a connection to the runtime: opens streams, sends, and hands on what comes, in its order."""
+"""Speaks SPDY/3.1 on a connection to the runtime: opens streams, sends, and yields the frames that arrive, in order."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
-from services.server.adapters.streaming_server import CHUNK, Backend
+from services.server.adapters.streaming_server import CHUNK_BYTES, Backend
 from services.server.core.spdy_frames import (
     MAX_PAYLOAD,
     Data,
@@ -17,11 +17,11 @@ from services.server.core.spdy_frames import (
     SynStream,
 )
 
-PING_EVERY = 5.0  # seconds
+PING_SECONDS = 5.0  # seconds
 
 
 class SpdyClient:
-    """One connection. One task reads `frames`; while it does not read, the runtime has to wait."""
+    """A SPDY connection. One task reads `frames`; while it does not read, the runtime has to wait."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -29,22 +29,23 @@ class SpdyClient:
         self._next_stream = self._next_ping = 1
 
     def open(self, headers: Pairs) -> int:
-        """Open a stream; its id."""
+        """Open a stream, and return its number."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self._write(SynStream(stream, headers))
         return stream
 
     async def send(self, stream: int, data: bytes, *, fin: bool = False) -> None:
-        """Send data of the stream with this number; waits while the runtime does not take any. Raises OSError when
-        it is gone."""
+        """Send data on the stream with this number; wait while the runtime takes none. Raises OSError when the runtime
+        is gone."""
         for start in range(0, max(len(data), 1), MAX_PAYLOAD):
             part = data[start : start + MAX_PAYLOAD]
             self._write(Data(stream, part, fin and start + len(part) == len(data)))
             await self._backend.writer.drain()
 
     async def frames(self) -> AsyncIterator[SynReply | RstStream | Data]:
-        """The runtime's frames for our streams, until it closes the connection. Raises SpdyProtocolError, OSError."""
-        while data := await self._backend.reader.read(CHUNK):
+        """Yield the runtime's frames for our streams, until it closes the connection. Raises SpdyProtocolError,
+        OSError."""
+        while data := await self._backend.reader.read(CHUNK_BYTES):
             for frame in self._decoder.feed(data):
                 match frame:
                     case Ping():
@@ -53,12 +54,12 @@ class SpdyClient:
                     case SynReply() | RstStream() | Data():
                         yield frame
                     case _:
-                        continue  # streams of the server's own, settings, windows, GOAWAY: nothing here depends on them
+                        continue  # nothing here depends on streams of the server's own, settings, windows and GOAWAY
 
     async def keep_alive(self) -> None:
-        """Ping until cancelled."""
+        """Send pings until cancelled."""
         while True:
-            await asyncio.sleep(PING_EVERY)
+            await asyncio.sleep(PING_SECONDS)
             self._write(Ping(self._next_ping))
             self._next_ping += 2
 

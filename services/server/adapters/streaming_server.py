@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from services.server.core import upgrade
 from services.server.core.upgrade import ResponseHead, StreamingServer, UpgradeError
 
-DIAL = 30.0  # seconds until the runtime accepts, and again until it answers
-_REFUSAL = 10.0  # seconds for the body of an answer that is no upgrade
-_MAX_REFUSAL_BYTES = 1 << 20  # bytes of it
-BUFFER = 128 << 10  # bytes; asyncio stops reading at twice that
-CHUNK = 256 << 10  # bytes handed on at a time
+DIAL_SECONDS = 30.0  # until the runtime accepts the connection, and again until it answers
+_REFUSAL_SECONDS = 10.0  # for the body of an answer that is no upgrade
+_MAX_REFUSAL_BYTES = 1 << 20  # of the body of such an answer
+BUFFER_BYTES = 128 << 10  # asyncio stops reading at twice that
+CHUNK_BYTES = 256 << 10  # copied at a time
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A connection on which the runtime has answered; `raw_head` is its answer byte by byte."""
+    """A connection on which the runtime has answered; `raw_head` has the bytes of its answer."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -24,16 +24,16 @@ class Backend:
 
     @property
     def upgraded(self) -> bool:
-        """Whether the runtime took the upgrade."""
+        """Whether the runtime accepted the upgrade."""
         return self.head.status == 101
 
     async def refusal(self) -> bytes:
-        """Return the body of an answer that is no upgrade, as far as it comes in time; decoded if it was chunked."""
+        """Return the body of an answer that is no upgrade, as far as it arrives in time; a chunked body is decoded."""
         chunked = "chunked" in self.head.get("Transfer-Encoding").lower()
         wanted = _MAX_REFUSAL_BYTES if self.head.length is None else min(self.head.length, _MAX_REFUSAL_BYTES)
         body = b""
         try:
-            async with asyncio.timeout(_REFUSAL):
+            async with asyncio.timeout(_REFUSAL_SECONDS):
                 while len(body) < wanted and not (chunked and body.endswith(b"0\r\n\r\n")):
                     part = await self.reader.read(wanted - len(body))
                     if not part:
@@ -44,7 +44,7 @@ class Backend:
         return upgrade.decode_chunked(body) if chunked else body
 
     async def close(self) -> None:
-        """Close the connection; what is written still goes out."""
+        """Close the connection after what is written has been sent."""
         self.writer.close()
         try:
             async with asyncio.timeout(1):
@@ -53,7 +53,7 @@ class Backend:
             self.writer.transport.abort()
 
     def abort(self) -> None:
-        """Close it now."""
+        """Close the connection at once."""
         self.writer.transport.abort()
 
 
@@ -61,9 +61,9 @@ async def connect(server: StreamingServer, request: bytes) -> Backend:
     """Send an upgrade request and read the head of the answer. Raises UpgradeError."""
     where = f"dial tcp {server.host}:{server.port}"
     try:
-        async with asyncio.timeout(DIAL):
+        async with asyncio.timeout(DIAL_SECONDS):
             reader, writer = await asyncio.open_connection(
-                server.host, server.port, limit=BUFFER, ssl=True if server.tls else None
+                server.host, server.port, limit=BUFFER_BYTES, ssl=True if server.tls else None
             )
     except TimeoutError as error:
         raise UpgradeError(f"error dialing backend: {where}: i/o timeout") from error
@@ -71,7 +71,7 @@ async def connect(server: StreamingServer, request: bytes) -> Backend:
         raise UpgradeError(f"error dialing backend: {where}: {_why(error)}") from error
     try:
         writer.write(request)
-        async with asyncio.timeout(DIAL):
+        async with asyncio.timeout(DIAL_SECONDS):
             await writer.drain()
             raw_head = await reader.readuntil(b"\r\n\r\n")
         return Backend(reader, writer, upgrade.parse_response_head(raw_head), raw_head)

@@ -12,14 +12,14 @@ from itertools import islice
 from pathlib import Path
 
 SYSTEM_LOGS = Path("/var/log")
-MAX_ENTRIES = 10_000  # of a directory; the rest is left out
+MAX_ENTRIES = 10_000  # of one directory; the others are left out
 _PASS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass
 class OpenedLog:
-    """An open file or directory, with its state when it was opened; `close` ends it."""
+    """An open file or directory, with the state it had when it was opened; `close` ends it."""
 
     descriptor: int
     status: os.stat_result
@@ -39,7 +39,7 @@ class OpenedLog:
         return os.pread(self.descriptor, count, start)
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file or directory."""
         os.close(self.descriptor)
 
 
@@ -50,7 +50,7 @@ def open_below(root: Path, path: str) -> OpenedLog:
         top = os.path.realpath(root)
         target = os.path.realpath(f"{top}/{path}", strict=True)
         parts = Path(target).relative_to(top).parts
-    except ValueError as error:  # a NUL character, a name that is no text, a link out of the directory
+    except ValueError as error:  # the path has a NUL character, is no text, or follows a link out of the directory
         raise _not_found(path) from error
     except NotADirectoryError as error:
         raise _not_found(path) from error

@@ -33,23 +33,25 @@ from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_RECHECK = 60.0  # seconds; the kubelet's fallback for a change without an event
-_HALF_DONE = 1.0  # seconds that the replacement of two files may take before a mismatch is logged
+_RECHECK_SECONDS = 60.0  # between two looks at the files without an event; as the kubelet
+_HALF_DONE_SECONDS = 1.0  # that the replacement of two files may take before a mismatch is logged
 _NO_PAIR = "no serving certificate available: handshakes fail until there is one"
 
 
 class _AlertingSSLObject(ssl.SSLObject):
-    """The server's end of one connection. asyncio and uvloop close a connection whose handshake failed without sending
-    OpenSSL's alert: what failed is therefore shown to them as unfinished once, upon which they send what there is."""
+    """The server's end of one TLS connection that sends OpenSSL's alert. asyncio and uvloop close a connection whose
+    handshake failed without sending the alert: so the failure is first shown to them as an unfinished handshake, upon
+    which they send what there is."""
 
     _failed: ssl.SSLError | None = None
 
     def getpeercert(self, binary_form: bool = False) -> Any:
-        """As ssl's, but decodes nothing: asyncio and uvloop call it in every handshake, before the verification."""
+        """Return the certificate in DER form only: asyncio and uvloop call this in every handshake, before the
+        certificate is verified."""
         return super().getpeercert(True) if binary_form else {}
 
     def do_handshake(self) -> None:
-        """As ssl's; the error comes at the second call, when the client went on after all."""
+        """Do the handshake as ssl does, but raise its error only at the second call, in case the client continues."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -62,7 +64,7 @@ class _AlertingSSLObject(ssl.SSLObject):
 
 
 class ServingTls:
-    """The context for the listener, the verification of client certificates (`clients`), and the files of both.
+    """Has the context of the listener, the verification of client certificates (`clients`), and the files of both.
 
     The constructor raises OperatorError when the configured files or settings cannot be used.
     """
@@ -77,10 +79,10 @@ class ServingTls:
         self.clients = ClientCertificates(self._openssl)
         self._places = places_of(config)
         self._pair: Pair | None = None
-        self._ends: float | None = None  # wall seconds
+        self._ends: float | None = None  # the wall-clock time in seconds at which the certificate expires
         self._inner: ssl.SSLContext | None = None
-        self._shown = b""  # the CAs whose names clients are shown
-        self._logged: tuple[str, ...] = ()  # problems that were logged and still exist
+        self._shown = b""  # the CAs whose names are shown to clients
+        self._logged: tuple[str, ...] = ()  # the problems that were logged and still exist
         try:
             self._terms = TlsSettings(config, self._openssl)
         except ValueError as error:
@@ -99,7 +101,7 @@ class ServingTls:
         self.context.sni_callback = self._hand_over
 
     def reload(self, *, first: bool = False) -> tuple[str, ...]:
-        """Read the files again. Return a line for each that cannot be used; the last good content stays in use."""
+        """Read the files again. Return a line for each one that cannot be used; its last good content stays in use."""
         return self._take_up(*self._read(first))
 
     async def follow_files(self, watch: DirectoryWatch) -> None:
@@ -111,7 +113,7 @@ class ServingTls:
             changed.clear()
             directories = await asyncio.to_thread(directories_of, paths)
             with watch.waking(changed, *directories) as all_watched:
-                # A directory that was made before its parent was watched caused no event.
+                # A directory that was made before its parent was watched has caused no event.
                 if await asyncio.to_thread(directories_of, paths) != directories:
                     continue
                 problems = self._take_up(*await asyncio.to_thread(self._read, False))
@@ -119,7 +121,7 @@ class ServingTls:
                     self._log_problems(problems)
                 fresh = problems != self._logged
                 try:
-                    async with asyncio.timeout(_HALF_DONE if fresh or not all_watched else _RECHECK):
+                    async with asyncio.timeout(_HALF_DONE_SECONDS if fresh or not all_watched else _RECHECK_SECONDS):
                         await changed.wait()
                 except TimeoutError:
                     self._log_problems(problems)
@@ -133,7 +135,8 @@ class ServingTls:
         self._logged = problems
 
     def _refuse_start(self, problems: tuple[str, ...]) -> None:
-        """Raise for what the kubelet refuses to start with. Where the API server issues the pair we wait instead."""
+        """Raise for what the kubelet refuses to start with. Where the API server issues the pair, server waits for it
+        instead."""
         if self._config.client_ca_file and not self.clients.authority:
             line = f"unable to load client CA file {problems[-1]}"
             raise OperatorError(line, where="authentication.x509.clientCAFile")
@@ -166,7 +169,7 @@ class ServingTls:
         return pair, authority, tuple(problems)
 
     def _followed(self, first: bool) -> tuple[PairLocation, ...]:
-        """Return the places to look at. Once the API server issued a pair, the seeds no longer count."""
+        """Return the places to watch. Once the API server has issued a pair, the seeds no longer count."""
         reloads = first or self._gate("ReloadKubeletServerCertificateFile")
         only_issued = self._pair is not None and self._pair.issued
         return tuple(place for place in self._places if place.issued or (reloads and not only_issued))
@@ -237,8 +240,8 @@ class ServingTls:
     def _hand_over(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _outer: ssl.SSLContext
     ) -> int | None:
-        # OpenSSL calls this for every handshake, with or without a server name from the client.
-        # An issued pair that has expired is none, as in the kubelet; one that was given is the operator's affair.
+        # OpenSSL calls this for every handshake, with or without a server name from the client. An issued pair that has
+        # expired counts as none, as in the kubelet; an expired pair from the operator stays in use.
         pair = self._pair
         ended = self._config.server_tls_bootstrap and self._ends is not None and self._ends <= self._wall()
         if pair is None or self._inner is None or ended:

@@ -14,13 +14,13 @@ from services.server.core.tls_settings import pair_problem
 from shared.config.effective import EffectiveConfig
 
 CURRENT = "kubelet-server-current.pem"
-_LINKS = 40  # followed in one path, as the kernel does
-_LARGEST = 1 << 20  # bytes; a client CA of some hundred certificates
+_MAX_LINKS = 40  # that are followed in one path, as in the kernel
+_MAX_FILE_BYTES = 1 << 20  # enough for a client CA of some hundred certificates
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A serving pair as read. `issued` = it came from the API server, so that the seeds no longer count."""
+    """A serving pair as it was read. `issued`: it came from the API server, so that the seeds no longer count."""
 
     certificate_file: str
     key_file: str
@@ -33,12 +33,12 @@ class Pair:
 
 
 class BadFileError(Exception):
-    """One line: which file, what is wrong, remedy."""
+    """A file that cannot be used; the text is one line with the file, what is wrong, and the remedy."""
 
 
 @dataclass(frozen=True)
 class PairLocation:
-    """Where a pair may lie; one PEM file with both when the names are the same."""
+    """Where a serving pair may be. The names are equal where one PEM file has both."""
 
     certificate_file: str
     key_file: str
@@ -46,7 +46,7 @@ class PairLocation:
 
 
 def places_of(config: EffectiveConfig) -> tuple[PairLocation, ...]:
-    """Return where serving pairs may lie, the one that counts first. Empty = there will be none."""
+    """Return where serving pairs may be, the one that counts first. Empty = there will be none."""
     given = config.tls_cert_file and config.tls_private_key_file
     places = [PairLocation(config.tls_cert_file, config.tls_private_key_file)] if given else []
     if config.server_tls_bootstrap:
@@ -79,7 +79,7 @@ def read_pair(place: PairLocation) -> Pair | None:
 
 
 def read_authority(file: str) -> bytes:
-    """Return the client CA's file. Raises BadFileError."""
+    """Return the content of the client CA's file. Raises BadFileError."""
     content = _read(file)
     if content is None:
         raise BadFileError(f"{file}: No such file or directory (give the path of a readable PEM file)")
@@ -110,7 +110,7 @@ def line_of(error: Exception) -> str:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    for _ in range(_LINKS):
+    for _ in range(_MAX_LINKS):
         yield path
         try:
             path = path.parent / path.readlink()
@@ -120,15 +120,15 @@ def _links(path: Path) -> Iterator[Path]:
 
 def _read(file: str) -> bytes | None:
     try:
-        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would keep us for ever
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block for ever
         with os.fdopen(fd, "rb") as stream:
             if stat.S_ISFIFO(os.fstat(fd).st_mode):
                 raise BadFileError(f"{file} is a pipe (make it a readable PEM file)")
-            content = stream.read(_LARGEST + 1)
+            content = stream.read(_MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise BadFileError(f"{file}: {error.strerror} (make it a readable PEM file)") from None
-    if len(content) > _LARGEST:
-        raise BadFileError(f"{file} is larger than {_LARGEST >> 20} MiB (is it the right file?)")
+    if len(content) > _MAX_FILE_BYTES:
+        raise BadFileError(f"{file} is larger than {_MAX_FILE_BYTES >> 20} MiB (is it the right file?)")
     return content

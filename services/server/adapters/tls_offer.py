@@ -1,4 +1,4 @@
-"""Versions, cipher suites and curves as far as this machine's OpenSSL has them (config.md 5.2).
+"""Limits the TLS versions, cipher suites and curves to those that this machine's OpenSSL has (config.md 5.2).
 
 Decides which configured settings are not offered, with a remark for each; must not know files or connections.
 """
@@ -16,7 +16,8 @@ _MINIMUM = {
     12: ssl.TLSVersion.TLSv1_2,
     13: ssl.TLSVersion.TLSv1_3,
 }
-# OpenSSL signs old handshakes with SHA-1, which it does at this level alone. Suites are named one by one all the same.
+# OpenSSL permits SHA-1 signatures, which handshakes of old TLS versions need, at this level only. The level adds no
+# suite: each one is named.
 _OLD_VERSIONS_LEVEL = "@SECLEVEL=0"
 
 
@@ -38,23 +39,24 @@ class TlsSettings:
             self.remarks.append("tlsMinVersion: this machine's OpenSSL was built without TLS 1.1, which is not offered")
 
     def apply(self, context: ssl.SSLContext) -> None:
-        """Set a new context up."""
-        with warnings.catch_warnings():  # of old versions, which the operator asked for
+        """Set these settings in a new context."""
+        with warnings.catch_warnings():  # they are about old versions, which the operator configured
             warnings.simplefilter("ignore", DeprecationWarning)
             context.minimum_version = _MINIMUM[self._minimum]
         if self._ciphers:
             context.set_ciphers(self._ciphers)
         if self._groups and self._openssl is not None:
             self._openssl.allow_groups(context, self._groups)
-        elif self._groups:  # one, and older Pythons know no X25519 here
+        elif self._groups:  # There is one group; older Pythons do not know X25519 in set_ecdh_curve.
             context.set_ecdh_curve(self._groups[0])
         context.set_alpn_protocols(["http/1.1"])
-        # No tickets: a session resumed by one has the client's certificate, and not the chain it was verified with.
+        # No tickets are issued: a session resumed by one has the client's certificate, but not the chain it was
+        # verified with.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
 
     def _offered_ciphers(self, suites: tuple[TlsOption, ...]) -> str:
-        """OpenSSL's list; with no suite left only TLS 1.3 is spoken."""
+        """Return OpenSSL's cipher list; when no suite is left, only TLS 1.3 is spoken."""
         level = f":{_OLD_VERSIONS_LEVEL}" if self._minimum < 12 else ""
         offered = [suite.openssl for suite in suites if self._has_cipher(suite)]
         if not offered:

@@ -1,7 +1,6 @@
-"""The transparent way of a stream: the client's request goes to the runtime as it is, then bytes go both ways.
+"""Proxies a stream unchanged: the client's request goes to the runtime, then bytes are copied both ways.
 
-Knows nothing of what the bytes mean. What one side does not take is not read from the other.
-"""
+Does not interpret the bytes. While one side does not take data, the other side is not read."""
 
 import asyncio
 
@@ -9,11 +8,11 @@ from aiohttp import web
 
 from services.server.adapters.hijack import Client, Hijacked
 from services.server.adapters.plain_answer import plain
-from services.server.adapters.streaming_server import CHUNK, Backend, connect
+from services.server.adapters.streaming_server import CHUNK_BYTES, Backend, connect
 from services.server.core.client_address import shown_address
 from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
 
-_LAST_BYTES = 5.0  # seconds for handing on what a client sent before it left
+_LAST_BYTES = 5.0  # to pass on what a client sent before it left
 _NOT_RELAYED = {"connection", "content-length", "transfer-encoding", "keep-alive"}
 
 
@@ -83,10 +82,10 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     A side that has ended TLS takes nothing more: the event loop drops what is written, and logs a line for each write.
     """
     try:
-        while (data := await reader.read(CHUNK)) and not writer.is_closing():
+        while (data := await reader.read(CHUNK_BYTES)) and not writer.is_closing():
             writer.write(data)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
     except (OSError, RuntimeError):
-        return  # either side is gone; that ends both
+        return  # one side is gone, which ends both directions

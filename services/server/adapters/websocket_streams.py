@@ -1,4 +1,4 @@
-"""The two WebSockets that end here because the runtime does not speak them: v5 of exec and attach, and tunnelled SPDY.
+"""Serves the two WebSocket protocols that the runtime does not speak: v5 of exec and attach, and tunnelled SPDY.
 
 Exec and attach are translated to SPDY streams; a tunnel's messages are unwrapped (server.md 12.3).
 """
@@ -10,7 +10,7 @@ from aiohttp import WSMsgType, web
 
 from services.server.adapters.http_limits import connection_of
 from services.server.adapters.remote_command import RemoteCommand
-from services.server.adapters.streaming_server import CHUNK, Backend, connect
+from services.server.adapters.streaming_server import CHUNK_BYTES, Backend, connect
 from services.server.adapters.upgrade_proxy import relay_refusal, responder_error
 from services.server.core import completion
 from services.server.core.stream_parameters import TUNNEL_PREFIX, V5_PROTOCOL, RequestedStreams
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _MAX_MESSAGE_BYTES = 32 << 20  # bytes
 _PROTOCOL_HEADER = "X-Stream-Protocol-Version"
-_CLOSING = 5.0  # seconds for the client to answer our close
+_MAX_CLOSE_SECONDS = 5.0  # for the client to answer our close
 _STATUS_CHANNEL = b"\x03"
 
 
@@ -82,7 +82,11 @@ async def tunnel(request: web.BaseRequest, url: str, protocols: tuple[str, ...])
 
 def _socket(protocol: str) -> web.WebSocketResponse:
     return web.WebSocketResponse(
-        protocols=(protocol,), max_msg_size=_MAX_MESSAGE_BYTES, compress=False, timeout=_CLOSING, autoclose=True
+        protocols=(protocol,),
+        max_msg_size=_MAX_MESSAGE_BYTES,
+        compress=False,
+        timeout=_MAX_CLOSE_SECONDS,
+        autoclose=True,
     )
 
 
@@ -131,7 +135,7 @@ async def _unwrap(socket: web.WebSocketResponse, writer: asyncio.StreamWriter) -
 
 async def _wrap(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
     try:
-        while data := await reader.read(CHUNK):
+        while data := await reader.read(CHUNK_BYTES):
             await socket.send_bytes(data)
     except (OSError, RuntimeError):
         return

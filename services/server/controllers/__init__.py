@@ -1,1 +1,1 @@
-"""What server keeps between events: listeners, followed pods, health, reviews, and the handlers of requests."""
+"""Keeps the state of server between events: listeners, followed pods, health, reviews, and the handlers of requests."""

@@ -1,7 +1,6 @@
-"""The handler of `/checkpoint`: the runtime writes the state of a running container to an archive (server.md 15.1).
+"""Answers `/checkpoint`: the runtime writes the state of a running container to an archive (server.md 15.1).
 
-The archive is the runtime's: a kill of this process in between leaves it complete or absent, as the runtime does.
-"""
+The runtime owns the archive: when this process is killed meanwhile, the runtime still completes or removes it."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,11 +19,11 @@ from services.server.core.stream_target import running_container
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.time.clock import Clock
 
-CHECKPOINTS = "checkpoints"  # below the root directory
+CHECKPOINTS = "checkpoints"  # a directory below the root directory
 
 
 class CheckpointEndpoint:
-    """The handler; archives are written below `root`, the root directory."""
+    """Answers checkpoint requests; the archives are written below `root`, the root directory."""
 
     def __init__(self, streams: PodStreams, runtime: Runtime, clock: Clock, root: str) -> None:
         self._streams, self._runtime, self._clock = streams, runtime, clock
@@ -32,11 +31,11 @@ class CheckpointEndpoint:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.CHECKPOINT: self.checkpoint}
 
     async def checkpoint(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """POST /checkpoint/{namespace}/{pod}/{container}."""
+        """Answer `POST /checkpoint/{namespace}/{pod}/{container}`."""
         namespace, pod, container = parameters
         desired = find_pod(self._streams.desired.state.values(), namespace, pod)
         if desired is None:

@@ -1,8 +1,7 @@
-"""The handlers of `/debug/pprof/` and `/debug/flags/v`: each requests its part of every process (server.md 15.2, 15.3).
+"""Answers `/debug/pprof/` and `/debug/flags/v`: each request asks every process for its part (server.md 15.2, 15.3).
 
-All answers are text. Python has no heap, block or mutex profile of Go's kind: those are unknown. A process that does
-not answer is named in the text and fails none of the others.
-"""
+All answers are text. Go's heap, block and mutex profiles have no equivalent in Python and are answered as unknown. The
+text names each process that does not answer, and shows the others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +22,7 @@ from shared.time.clock import Clock
 
 T = TypeVar("T")
 
-TIMEOUT = 5.0  # seconds that a process has to answer, besides the time of its profile
+TIMEOUT_SECONDS = 5.0  # that a process has to answer, besides the time of its profile
 MAX_BODY_BYTES = 64
 _PROFILE_SECONDS = 30
 _INDEX = """/debug/pprof/
@@ -36,18 +35,18 @@ goroutine  where their threads and tasks are now
 
 
 class DebugEndpoints:
-    """The handlers; `own` answers for this process, the others over the bus."""
+    """Answers debug requests; `own` answers for this process, the others answer over the bus."""
 
     def __init__(self, bus: Bus, clock: Clock, own: Debugging) -> None:
         self._bus, self._clock, self._own = bus, clock, own
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.PPROF: self.pprof, Endpoint.DEBUG_FLAGS: self.flags}
 
     async def flags(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """PUT /debug/flags/v: the verbosity of all processes, until each of them ends."""
+        """Answer `PUT /debug/flags/v`, which sets the verbosity of each process until it ends."""
         if request.method != "PUT":
             return _line(406, "unsupported http method")
         try:
@@ -68,7 +67,7 @@ class DebugEndpoints:
         return _line(200, f"successfully set klog.logging.verbosity to {text}")
 
     async def pprof(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /debug/pprof/ and the profiles below it."""
+        """Answer `GET /debug/pprof/` and the profiles below it."""
         name, query = parameters[0], parse_query(request.rel_url.raw_query_string)
         if name == "":
             return plain(200, _INDEX.format(services=", ".join(SERVICES)))
@@ -111,13 +110,13 @@ class DebugEndpoints:
         own: Callable[[Any], Awaitable[T]],
         seconds: float = 0,
     ) -> dict[str, T | str]:
-        """Ask these processes at the same time; an error is its line."""
+        """Ask these processes at the same time. Where one fails, its answer is a line with the error."""
 
         async def one(process: str) -> T | str:
             try:
                 if process == self._bus.service:
                     return await own(question)
-                return await self._bus.ask(process, question, answer, seconds + TIMEOUT)
+                return await self._bus.ask(process, question, answer, seconds + TIMEOUT_SECONDS)
             except (NoAnswerError, RequestRefusedError) as error:
                 return str(error)
 
@@ -125,7 +124,7 @@ class DebugEndpoints:
 
 
 def _seconds(text: str) -> int:
-    """As Go: what is no positive number is 30."""
+    """Return the seconds of a profile. As in Go, what is no positive number counts as 30."""
     try:
         seconds = parse_int64(text)
     except ValueError:
@@ -140,12 +139,12 @@ def _line(status: int, text: str) -> web.Response:
 
 
 async def _body(request: web.BaseRequest) -> str:
-    """Return the content. Raises ValueError where it is too long, TimeoutError where it is late."""
+    """Return the content of the request. Raises ValueError where it is too long, TimeoutError where it is late."""
     content = b""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         if request.headers.get("Expect", "").lower() == "100-continue":  # the client sends the content after this
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # the answer itself has not begun
+            request.writer.output_size = 0  # lets aiohttp begin the answer, of which nothing is sent yet
         while piece := await request.content.read(MAX_BODY_BYTES):
             content += piece
             if len(content) > MAX_BODY_BYTES:

@@ -1,4 +1,4 @@
-"""The handlers of lists, configz, health and logs: each reads the streams, asks the core and encodes the answer."""
+"""Answers the requests for lists, configz, health and logs: reads the streams, asks the core and encodes the answer."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from shared.time.clock import Clock
 
 
 def health_handler(checks: Callable[[], tuple[Check, ...]]) -> EndpointHandler:
-    """`/healthz` and `/healthz/<name>` over these checks."""
+    """Return the handler of `/healthz` and `/healthz/<name>` over these checks."""
 
     async def handle(request: web.BaseRequest, parameters: tuple[str, ...]) -> web.Response:
         results = checks()
@@ -45,7 +45,7 @@ def health_handler(checks: Callable[[], tuple[Check, ...]]) -> EndpointHandler:
 
 
 class Endpoints:
-    """The handlers that need streams and log files."""
+    """Answers the requests that need streams and log files."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Endpoints:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint; health is wired apart."""
+        """The handler of each endpoint; that of health is added elsewhere."""
         return {
             Endpoint.PODS: self.pods,
             Endpoint.RUNNING_PODS: self.running_pods,
@@ -73,23 +73,23 @@ class Endpoints:
         }
 
     async def pods(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /pods."""
+        """Answer `GET /pods`."""
         streams = self._streams
         return _json(pod_list(streams.desired.state.values(), streams.status.state, streams.api_statuses.state))
 
     async def running_pods(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /runningpods/."""
+        """Answer `GET /runningpods/`."""
         return _json(running_pod_list(self._streams.runtime.state.values()))
 
     async def configz(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/configz: the effective KubeletConfiguration, defaults included (config.md 2.4)."""
+        """Answer `/configz` with the effective KubeletConfiguration, defaults included (config.md 2.4)."""
         kind = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
         response = _json({"kubeletconfig": {**kind, **self._document()}})
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
 
     async def container_logs(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /containerLogs/{namespace}/{pod}/{container} (server.md 10)."""
+        """Answer `GET /containerLogs/{namespace}/{pod}/{container}` (server.md 10)."""
         namespace, pod_name, container = parameters
         try:
             query = parse_log_query(request.rel_url.raw_query_string)
@@ -138,7 +138,8 @@ class Endpoints:
             self.wakers.discard(desired.uid, wake)
 
     def _log_file(self, desired: DesiredPod, container: str, source: LogSource) -> LogFile | None:
-        """As the runtime reports it; where it was not observed, by the naming rule if that file exists."""
+        """Return the log file that the runtime reports. Where the runtime was not observed, use the path of the naming
+        rule if that file exists."""
         metadata = desired.pod.get("metadata", {})
         pod_directory = f"{metadata.get('namespace')}_{metadata.get('name')}_{desired.uid}"
         reported = log_source.find_container(self._streams.runtime.state.get(desired.uid), source.bare_id)

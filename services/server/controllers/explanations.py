@@ -1,4 +1,4 @@
-"""The handler of `/bulkhead/explain`: what happened to a pod, an image or the node, as `bulkhead explain` prints it.
+"""Answers `/bulkhead/explain` with what happened to a pod, an image or the node, as `bulkhead explain` prints it.
 
 Reads the records on disk in threads, so that a slow disk delays no other answer.
 """
@@ -30,27 +30,27 @@ from shared.story.text import (
 )
 from shared.time.clock import Clock
 
-MAX_AT_ONCE = 2  # of the threads, which also read the logs of containers
-MAX_WAITING = 30  # requests
+MAX_THREADS = 2  # of the threads, which also read the logs of containers
+MAX_WAITING_REQUESTS = 30  # requests that wait for a thread
 
-Answer = tuple[list[str], Any]  # text lines, and the same as JSON data
+Answer = tuple[list[str], Any]  # lines of text, and the same data as JSON
 
 
 class Explanations:
-    """The handler over the records below the root directory; `threads` read them."""
+    """Answers requests from the records below the root directory, which are read in `threads`."""
 
     def __init__(self, config: EffectiveConfig, clock: Clock, threads: ThreadPoolExecutor) -> None:
         self._root, self._run_dir, self._clock, self._threads = config.root_dir, config.run_dir, clock, threads
-        self._turns, self._asked = asyncio.Semaphore(MAX_AT_ONCE), 0
+        self._turns, self._asked = asyncio.Semaphore(MAX_THREADS), 0
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.EXPLAIN: self.explain}
 
     async def explain(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /bulkhead/explain[/{namespace}/{pod} | /node | /image?name=...], with `output` text or json, `since`.
-        A page of another site, which could only keep the threads busy, gets 403."""
+        """Answer `GET /bulkhead/explain[/{namespace}/{pod} | /node | /image?name=...]` with the parameters `output`
+        (text or json) and `since`. Refuse a page of another site with 403: it could only keep the threads busy."""
         if is_of_another_site(request.headers):
             return plain(403, "explain answers no other site\n")
         query = parse_query(request.rel_url.raw_query_string)
@@ -64,13 +64,14 @@ class Explanations:
         read = self._reading(parameters, query.get("name", [""])[0], begin)
 
         def body() -> str | None:
-            """The records of many pods have megabytes: they become text in the thread, too."""
+            """Return the text of the answer. It is made in the thread, because the records of many pods have
+            megabytes."""
             if (answer := read()) is None:
                 return None
             lines, data = answer
             return json.dumps(data) + "\n" if form == "json" else "".join(f"{line}\n" for line in lines)
 
-        if self._asked >= MAX_AT_ONCE + MAX_WAITING:
+        if self._asked >= MAX_THREADS + MAX_WAITING_REQUESTS:
             refused = plain(503, f"{self._asked} requests of explain wait already\n")
             refused.headers["Retry-After"] = "5"
             return refused
@@ -89,7 +90,7 @@ class Explanations:
         return plain(200, text)
 
     def _reading(self, parameters: tuple[str, ...], name: str, begin: float) -> Callable[[], Answer | None]:
-        """Return what reads the answer to these parameters; it returns None where there is no record."""
+        """Return a function that reads the answer to these parameters; it returns None where there is no record."""
         match parameters:
             case ():
                 return lambda: self._all(begin)

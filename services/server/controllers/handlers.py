@@ -1,4 +1,4 @@
-"""Joins the handlers of all endpoints; those that need the pods wait for them right after the start."""
+"""Joins the handlers of all endpoints. Those that need the pods wait for them right after the start."""
 
 import asyncio
 from collections.abc import Iterable
@@ -11,19 +11,19 @@ from services.server.core.routes import Endpoint
 
 
 class Handling(Protocol):
-    """What answers requests to some endpoints."""
+    """A class that answers the requests to some endpoints."""
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         ...
 
 
-def joined(
+def join_handlers(
     need_pods: Iterable[Handling], others: Iterable[Handling], known: asyncio.Event
 ) -> dict[Endpoint, EndpointHandler]:
-    """Return the handlers by endpoint. Those of `need_pods` wait for `known`, /configz aside: without it, a running pod
-    would be answered with 404."""
+    """Return the handler of each endpoint. Those of `need_pods`, except /configz, wait for `known`: otherwise a running
+    pod would be answered with 404."""
     handlers: dict[Endpoint, EndpointHandler] = {}
     for part in need_pods:
         for endpoint, handler in part.handlers.items():

@@ -1,4 +1,4 @@
-"""The checks of `/healthz`: from the beats of all services, and from a flush of our own log once a minute."""
+"""Runs the checks of `/healthz`: takes the beats of all services, and flushes our own log once a minute."""
 
 import asyncio
 import logging
@@ -9,11 +9,11 @@ from bus.messages.streams import SERVICES
 from services.frame.launch import Context
 from services.server.core.health import Check, Health
 
-_FLUSH = 60.0  # seconds between flushes of our own log, from which the `log` check follows
+_FLUSH_SECONDS = 60.0  # between two flushes of our own log, from which the `log` check follows
 
 
 class HealthChecks:
-    """`names` are those of the checks that the main and the read-only listener serve."""
+    """Has the results of the checks. `names` are the checks that the main and the read-only listener serve."""
 
     def __init__(self, context: Context) -> None:
         self._bus, self._clock = context.bus, context.clock
@@ -23,7 +23,7 @@ class HealthChecks:
         self._bus.on_beat(self._take_beat)
 
     def checks(self) -> tuple[Check, ...]:
-        """Return the results of now."""
+        """Return the results of the checks at this moment."""
         return self._health.checks(self._clock.monotonic())
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -40,11 +40,12 @@ class HealthChecks:
             await asyncio.sleep(next_beat_in(self._clock.monotonic()))
 
     async def _flush_log(self) -> None:
-        """Flush our own log in a thread, which alone waits while the disk hangs, and note when a flush succeeds."""
+        """Flush our own log in a thread, so that only the thread waits while the disk hangs, and note each flush that
+        succeeds."""
         while True:
             await asyncio.to_thread(_flush_handlers)
             self._health.note_log_flushed(self._clock.monotonic())
-            await asyncio.sleep(_FLUSH)
+            await asyncio.sleep(_FLUSH_SECONDS)
 
 
 def _flush_handlers() -> None:

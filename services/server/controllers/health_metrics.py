@@ -1,4 +1,4 @@
-"""What server counts of health: the checks of `/healthz` for `/metrics/slis`, and the beats of all processes."""
+"""Counts the checks of `/healthz` for `/metrics/slis`, and measures the beats of all processes."""
 
 from aiohttp import web
 
@@ -32,18 +32,18 @@ class CheckMetrics:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.METRICS_SLIS: self.slis}
 
     def count(self, checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        """Count these results and return them."""
+        """Count these results, and return them."""
         for check in checks:
             self._healthy.set(float(not check.error), check.name, _TYPE)
             self._checked.inc(check.name, _TYPE, "error" if check.error else "success")
         return checks
 
     async def slis(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/metrics/slis; DELETE on the main listener resets it (server.md 9.5)."""
+        """Answer `/metrics/slis`; DELETE on the main listener resets the counts (server.md 9.5)."""
         if parameters == RESET:
             self._healthy.clear()
             self._checked.clear()

@@ -16,7 +16,7 @@ IN_FLIGHT = gauge("kubelet_http_inflight_requests", "HTTP requests that are bein
 
 
 class HttpMetrics:
-    """The instruments."""
+    """Counts and times requests."""
 
     def __init__(self, metrics: Registry) -> None:
         self._requests, self._duration = metrics.counter(REQUESTS), metrics.histogram(DURATION)
@@ -25,7 +25,7 @@ class HttpMetrics:
 
     @contextmanager
     def request(self, method: str, path: str, server_type: str) -> Iterator[None]:
-        """The block answers this request; `server_type` is `readwrite` or `readonly`."""
+        """Measure the block, which answers this request; `server_type` is `readwrite` or `readonly`."""
         labels, began = request_labels(method, path, server_type), time.monotonic()
         self._requests.inc(*labels)
         self._answering[labels] += 1

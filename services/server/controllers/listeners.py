@@ -1,8 +1,7 @@
-"""The listeners of this process: opens them in order, hands the ports over to a successor, waits for open streams.
+"""Opens the listeners of this process in order, hands the ports over to a successor, and waits for open streams.
 
-Order: TLS files, main and read-only listeners, then the local socket and the health listener, which are tried until
-they can be opened.
-"""
+TLS files come first, then the main and the read-only listener. The local socket and the health listener follow, and are
+tried until they can be opened."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from services.server.adapters.http_limits import LONGEST, Handler
+from services.server.adapters.http_limits import MAX_REQUEST_SECONDS, Handler
 from services.server.adapters.listener import Listener, error_text, listen, listen_at, open_at_last
 from services.server.adapters.plain_answer import plain
 from services.server.adapters.tls import ServingTls
@@ -46,7 +45,7 @@ _GATES = {
 
 
 class Listeners:
-    """`opened` is set once the main and the read-only listener are open; `by_name` holds those that are open."""
+    """Has the open listeners in `by_name`; `opened` is set once the main and the read-only listener are open."""
 
     def __init__(
         self,
@@ -58,12 +57,12 @@ class Listeners:
     ) -> None:
         self._tracer = tracer
         self._config, self._health, self._reviews, self._metrics = config, health, reviews, metrics
-        self.by_name: dict[str, Listener] = {}  # main, read-only, local, page, healthz
+        self.by_name: dict[str, Listener] = {}  # the names are main, read-only, local, page, healthz
         self.opened = asyncio.Event()
         self._opening: list[asyncio.Task[None]] = []
 
     async def open(self, handlers: Mapping[Endpoint, EndpointHandler]) -> ServingTls | None:
-        """Open the main and the read-only listener. Return the TLS of the main one, None where it is off. Raise
+        """Open the main and the read-only listener. Return the TLS of the main one, or None where it is off. Raise
         OperatorError when an address cannot be bound."""
         config, tls = self._config, None
         if config.enable_server:
@@ -88,8 +87,8 @@ class Listeners:
         return tls
 
     def start(self, tasks: asyncio.TaskGroup, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
-        """Add the opening of the local socket to `tasks`, and of the health listener and that of the node page where
-        the configuration has them."""
+        """Add tasks to `tasks` that open the local socket and, where the configuration has them, the listeners of
+        health and of the node page."""
         self._opening.append(tasks.create_task(self._open_local(handlers), name="local"))
         if self._config.node_page_port:
             self._opening.append(tasks.create_task(self._open_page(handlers), name="page"))
@@ -108,9 +107,9 @@ class Listeners:
         await asyncio.gather(*(listener.stop_listening() for listener in self.by_name.values()))
 
     async def drain(self) -> None:
-        """Wait for the open requests and streams, at most as long as a stream may idle (4 h where that has no
+        """Wait for the open requests and streams, at most as long as a stream may idle (4 h where idling has no
         limit)."""
-        seconds = self._config.streaming_connection_idle_timeout or LONGEST
+        seconds = self._config.streaming_connection_idle_timeout or MAX_REQUEST_SECONDS
         await asyncio.gather(*(listener.drain(seconds) for listener in self.by_name.values()))
 
     def _authorizer(self) -> Authorizer:
@@ -133,14 +132,16 @@ class Listeners:
         return self._reviews.user_of if self._config.joins_cluster else undecidable
 
     async def _open_local(self, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
-        """Who may open the socket is the agent's user or root, and may do the same with the runtime's own tools."""
+        """Open the local socket. It needs no authorization: only root and the agent's user can open it, who may do the
+        same with the runtime's own tools."""
         handler = RequestHandler(ServedEndpoints(debugging=True, checks=self._health.names), handlers)
         path = Path(self._config.run_dir) / LOCAL_SOCKET
         opening = partial(listen_at, path, handler, connections.LOCAL)
         self.by_name["local"] = await open_at_last(opening, str(path))
 
     async def _open_page(self, handlers: Mapping[Endpoint, EndpointHandler]) -> None:
-        """A site of another name that resolves to this address must not read the page in a browser of this machine."""
+        """Open the listener of the node page. It answers only requests for this machine's name, so that a site whose
+        name resolves to this address cannot read the page in a local browser."""
         only = (Endpoint.NODE_PAGE, Endpoint.EXPLAIN)
         served = ServedEndpoints(debugging=True, checks=(), refusals=False, only=only)
         requests = RequestHandler(served, handlers)

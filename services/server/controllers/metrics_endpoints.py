@@ -1,9 +1,9 @@
-"""The handlers of `/metrics` and `/metrics/probes`: request every process's metrics, and show them as one kubelet's.
+"""Answers `/metrics` and `/metrics/probes`: requests the metrics of every process, and shows them as those of one
+kubelet.
 
-A process that does not answer within a second is marked in `bulkhead_scrape_missing` and fails no scrape. Requests
-that come while metrics are gathered share what is gathered. What `/metrics` shows of counters is saved before it is
-shown, so that no counter falls when server restarts.
-"""
+A process that does not answer within a second is marked in `bulkhead_scrape_missing`; the scrape succeeds. Requests
+that arrive while metrics are gathered share the result. Counters are saved before `/metrics` shows them, so that no
+counter falls when server restarts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ from services.server.core.metrics_text import CONTENT_TYPE, metrics_text
 from services.server.core.routes import Endpoint
 from shared.metrics.family import METRICS, PROBES, gauge
 
-TIMEOUT = 1.0  # seconds that a process has to answer
+TIMEOUT_SECONDS = 1.0  # that a process has to answer
 PROBERS = ("pleg",)
 
 MISSING = gauge("bulkhead_scrape_missing", "1 where the process did not answer this scrape, else 0.", "process")
 
 
 class MetricsEndpoints:
-    """The handlers, and what they have gathered."""
+    """Answers requests for metrics, and keeps what it has gathered."""
 
     def __init__(self, context: Context, streams: PodStreams) -> None:
         self._bus, self._metrics = context.bus, context.metrics
@@ -46,15 +46,15 @@ class MetricsEndpoints:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.METRICS: self.metrics, Endpoint.METRICS_PROBES: self.probes}
 
     async def metrics(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/metrics."""
+        """Answer `/metrics`."""
         return page(request, await self._text(METRICS, SERVICES))
 
     async def probes(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/metrics/probes."""
+        """Answer `/metrics/probes`."""
         return page(request, await self._text(PROBES, PROBERS))
 
     async def _text(self, path: str, processes: Sequence[str]) -> bytes:
@@ -62,7 +62,7 @@ class MetricsEndpoints:
         if task is None:
             task = self._gathering[path] = asyncio.create_task(self._gather(path, processes), name=f"gather {path}")
             task.add_done_callback(lambda _: self._gathering.pop(path))
-        return await asyncio.shield(task)  # a client that leaves takes nothing from the others
+        return await asyncio.shield(task)  # a client that leaves does not cancel the task for the others
 
     async def _gather(self, path: str, processes: Sequence[str]) -> bytes:
         gathered = self._gathered[path]
@@ -90,7 +90,7 @@ class MetricsEndpoints:
 
     async def _ask(self, process: str, path: str) -> Metrics | None:
         try:
-            return await self._bus.ask(process, GetMetrics(path=path), Metrics, TIMEOUT)
+            return await self._bus.ask(process, GetMetrics(path=path), Metrics, TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError):
             return None
 

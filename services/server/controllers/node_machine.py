@@ -1,8 +1,8 @@
-"""Gathers what the node page shows of the machine: conditions, resources, filesystems, network, and what each pod uses.
+"""Gathers what the node page shows of the machine: conditions, resources, filesystems, network, and the usage of each
+pod.
 
-The node's figures are in the streams anyway. Those of the pods are requested from pleg only while a page is open, once
-per reading of pleg's, never per pod.
-"""
+The streams have the figures of the node. Those of the pods are requested from pleg, only while a page is open: once for
+each of pleg's readings, for all pods together."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,14 +20,14 @@ from services.report.machine import (
     resources,
 )
 
-USAGE_SECONDS = 10.0  # between two requests for the usage of pods: pleg reads them as often
-TIMEOUT = 5.0  # seconds that pleg has to answer
+USAGE_SECONDS = 10.0  # between two requests for the usage of pods; pleg reads it as often
+TIMEOUT_SECONDS = 5.0  # that pleg has to answer
 
 _NODE = "node"
 
 
 class NodeMachine:
-    """What pages show of the machine. `usage`, `pressure` and `resources` are the followed streams."""
+    """Has what pages show of the machine. `usage`, `pressure` and `resources` are the followed streams."""
 
     def __init__(self, context: Context) -> None:
         self._bus = context.bus
@@ -54,16 +54,16 @@ class NodeMachine:
         }
 
     async def read_pods(self) -> None:
-        """Request what the pods use; without an answer nothing is known of it."""
+        """Request the usage of the pods. When pleg does not answer, the usage becomes unknown."""
         try:
-            found = await self._bus.ask("pleg", GetUsage(), FoundUsage, TIMEOUT)
+            found = await self._bus.ask("pleg", GetUsage(), FoundUsage, TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError):
             self._pods = {}
         else:
             self._pods = pod_usage(found.pods)
 
     def forget_pods(self) -> None:
-        """Forget what the pods use: no page is open, and the figures become old."""
+        """Forget the usage of the pods, because no page is open and the figures become old."""
         self._pods = {}
 
     def sections(self, requested: Iterable[Requests]) -> dict[str, Any]:
@@ -71,7 +71,8 @@ class NodeMachine:
         node, own = self._object.state.get(_NODE), self.resources.state.get(_NODE)
         status = (node.node.get("status") or {}) if node else {}
         capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
-        if own is not None:  # newer than what the API server has; only there are resources of other writers
+        # They are newer than those of the API server, which also has the resources of other writers.
+        if own is not None:
             capacity, allocatable = capacity | own.capacity, allocatable | own.allocatable
         usage, pressure = self._fresh(), self.pressure.state.get(_NODE)
         return {

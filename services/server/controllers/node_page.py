@@ -1,8 +1,7 @@
-"""The handler of `/bulkhead/`: the node page, its files, the state of the node as JSON, and the stream of changes.
+"""Answers `/bulkhead/`: the node page, its files, the state of the node as JSON, and the stream of changes.
 
-While pages are open, the state is read every two seconds, and a change is encoded once for all of them. A page that is
-slower than the changes gets the complete state next; so no page has more than one event waiting.
-"""
+While pages are open, the state is read every two seconds, and each change is encoded once for all pages. A page that
+falls behind gets the complete state next, so that no page has more than one event waiting."""
 
 import asyncio
 import hashlib
@@ -32,14 +31,14 @@ from services.server.core.shares import Shares
 
 log = logging.getLogger(__name__)
 
-TICK = 2.0  # seconds between two readings while a page is open
-SAVED_EVERY = 6  # samples: what a killed process loses of the charts is a minute
-MAX_PAGES = 64  # open streams; a client opens one only while it has fewer than are free
-HEARTBEAT = 10.0  # seconds without a change, until a page gets an event all the same
-SLOWEST = 30.0  # seconds in which a page takes an event, or the end of its stream
-MAX_STREAM_SECONDS = 600.0  # seconds of one stream: the page then connects again, and its right is reviewed again
+TICK_SECONDS = 2.0  # between two readings while a page is open
+SAMPLES_PER_SAVE = 6  # samples between two writes: a killed process loses one minute of the charts
+MAX_PAGES = 64  # open streams; a client opens another one only while it has fewer than are free
+HEARTBEAT_SECONDS = 10.0  # without a change after which a page gets an event all the same
+MAX_WRITE_SECONDS = 30.0  # in which a page must take an event; otherwise its stream ends
+MAX_STREAM_SECONDS = 600.0  # of one stream; the page then connects again, and its authorization is reviewed again
 _BEGIN = b"retry: 1000\n\n"  # milliseconds until a browser connects again
-_UNCHANGED = b"event: unchanged\ndata: {}\n\n"  # a browser shows no comments to a page
+_UNCHANGED = b"event: unchanged\ndata: {}\n\n"  # an event, because browsers do not pass comments to a page
 
 _FILES = {
     "": ("index.html", "text/html"),
@@ -64,7 +63,8 @@ _HEADERS = {
 
 
 class NodePage:
-    """The handler and its loops. Without an open page only the history is sampled. `state`: what pages show."""
+    """Answers the requests, and runs the loops that read the state. Without an open page only the history is sampled.
+    `state`: what pages show."""
 
     def __init__(self, context: Context, streams: PodStreams) -> None:
         self._clock = context.clock
@@ -78,17 +78,17 @@ class NodePage:
         self._closed = False
         self._read_at = float("-inf")  # CLOCK_MONOTONIC
         self._reading = asyncio.Lock()
-        self._changed = asyncio.Event()  # replaced at each change
-        self._opened = asyncio.Event()  # a page is open
+        self._changed = asyncio.Event()  # replaced by a new one at each change
+        self._opened = asyncio.Event()  # set while a page is open
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.NODE_PAGE: self.answer}
 
     @property
     def pages(self) -> int:
-        """How many streams are open."""
+        """The number of open streams."""
         return self._pages.total
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
@@ -99,13 +99,13 @@ class NodePage:
         tasks.create_task(self._follow_pods(), name="node-page-pods")
 
     def close(self) -> None:
-        """End the open streams: the pages connect to the successor of this process."""
+        """End the open streams: the pages then connect to the successor of this process."""
         self._closed = True
         self._changed.set()
 
     async def answer(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /bulkhead/ and below it its files, state, events. A page of another site may link to it, no more: it
-        could not read an answer, but keep the event streams of this process busy."""
+        """Answer `GET /bulkhead/`, and below it the page's files, the state and the events. Refuse a page of another
+        site, except for a link to the node page: it cannot read the answers, but could keep the event streams busy."""
         if is_of_another_site(request.headers):
             return plain(403, "the node page answers no other site\n")
         match parameters[0] if parameters else "":
@@ -123,7 +123,7 @@ class NodePage:
         content, kind = self._files[name]
         tag = f'"{self._version}"'
         headers = {**_HEADERS, "Cache-Control": "no-cache", "ETag": tag}
-        if tag in request.headers.get("If-None-Match", ""):  # perhaps one of several, or W/"…" by a proxy
+        if tag in request.headers.get("If-None-Match", ""):  # it may be one of several tags, or W/"…" from a proxy
             return web.Response(status=304, headers=headers)
         return web.Response(body=content, headers={**headers, "Content-Type": f"{kind}; charset=utf-8"})
 
@@ -143,8 +143,8 @@ class NodePage:
         return response
 
     async def _send(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        """Send events until the page is to connect again, or is too slow. No write is cancelled and followed by another
-        one: aiohttp would close the connection, and keep what it has not sent."""
+        """Send events until the page has to connect again, or is too slow. After a cancelled write nothing more is
+        written: aiohttp would close the connection but keep the unsent data."""
         number, clock = 0, asyncio.get_running_loop()
         ends = clock.time() + MAX_STREAM_SECONDS
         await response.write(_BEGIN)
@@ -157,7 +157,7 @@ class NodePage:
             if number != self._feed.number:
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(HEARTBEAT, left)):
+                async with asyncio.timeout(min(HEARTBEAT_SECONDS, left)):
                     await changed.wait()
         if request.transport is not None and not request.transport.is_closing():
             await _is_taken(request, response.write_eof())
@@ -173,9 +173,9 @@ class NodePage:
                 self._opened.clear()
 
     async def _read(self) -> None:
-        """Bring the feed up to date, where it is older than a tick."""
+        """Bring the feed up to date when it is older than one tick."""
         async with self._reading:
-            if self._clock.monotonic() - self._read_at < TICK / 2 and self._feed.number:
+            if self._clock.monotonic() - self._read_at < TICK_SECONDS / 2 and self._feed.number:
                 return
             self._read_at = self._clock.monotonic()
             report = await self.state.report()
@@ -195,10 +195,11 @@ class NodePage:
         while True:
             await self._opened.wait()
             await self._unless_it_fails(self._read())
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(TICK_SECONDS)
 
     async def _follow_pods(self) -> None:
-        """Read what the pods use while a page is open, apart from the state, which must not wait for pleg."""
+        """Read the usage of the pods while a page is open. The state is read apart from it, because it must not wait
+        for pleg."""
         while True:
             await self._opened.wait()
             await self._unless_it_fails(self.state.machine.read_pods())
@@ -207,15 +208,16 @@ class NodePage:
                 self.state.machine.forget_pods()
 
     async def _sample(self) -> None:
-        """At multiples of ten seconds of the monotonic clock, when the beats wake this process anyway."""
+        """Take a sample at multiples of ten seconds of the monotonic clock, when the beats wake this process anyway."""
         for number in count(1):
             await asyncio.sleep(until_next(self._clock.monotonic()))
             await self._unless_it_fails(self.state.sample())
-            if number % SAVED_EVERY == 0 and not self._closed:  # else the successor writes it
+            if number % SAMPLES_PER_SAVE == 0 and not self._closed:  # once closed, the successor writes the file
                 await self._unless_it_fails(asyncio.to_thread(self._saved.write, self.state.history.data()))
 
     async def _unless_it_fails(self, work: Awaitable[None]) -> None:
-        """A bug of the page must not end this process, and the streams of containers with it."""
+        """Await the work, and log its failure: a bug of the page must not end this process and the streams of
+        containers."""
         try:
             await work
         except Exception:
@@ -230,9 +232,9 @@ def _refusal(text: str) -> web.Response:
 
 
 async def _is_taken(request: web.BaseRequest, write: Awaitable[None]) -> bool:
-    """Write; where the page takes too long, end its connection."""
+    """Write to the page. Return False, and end its connection, when the page takes too long."""
     try:
-        async with asyncio.timeout(SLOWEST):
+        async with asyncio.timeout(MAX_WRITE_SECONDS):
             await write
     except TimeoutError:
         if request.transport is not None:

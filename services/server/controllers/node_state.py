@@ -1,7 +1,6 @@
-"""What the node page shows, read from the streams, the beats and the process table.
+"""Reads what the node page shows from the streams, the beats and the process table.
 
-A row of a pod is computed again only when one of its items is another object than before.
-"""
+The row of a pod is computed again only when one of its items was replaced."""
 
 import asyncio
 import logging
@@ -36,12 +35,12 @@ log = logging.getLogger(__name__)
 
 MEMORY_SECONDS = 55.0  # between two readings of the memory of processes, the greater part of the cost of a sample
 
-_Items = tuple[Any, ...]  # of one pod, in each stream about pods
+_Items = tuple[Any, ...]  # the item of one pod in each stream about pods
 
 
 class NodeState:
-    """`history` has the samples of the last hour; `cpu` the percent of one CPU of each service in the last sample;
-    `machine` the rest of what pages show."""
+    """Has the state of the node. `history`: the samples of the last hour. `cpu`: the percent of one CPU that each
+    service used in the last sample. `machine`: the rest of what pages show."""
 
     def __init__(self, context: Context, streams: PodStreams) -> None:
         bus = context.bus
@@ -59,7 +58,7 @@ class NodeState:
         self._latencies = Latencies()
         self._beats: dict[str, Beat] = {}
         self._processes: dict[str, ProcessFacts] = {service: ProcessFacts(holder=None) for service in SERVICES}
-        self._sampled = self._processes  # those of the newest sample
+        self._sampled = self._processes  # the processes of the newest sample
         self._memory_read_at = float("-inf")  # CLOCK_MONOTONIC
         self._read_with: dict[str, int] = {}  # service -> process id in its beat when the processes were read
         self._rows: dict[str, tuple[_Items, PodRow, Requests]] = {}
@@ -129,24 +128,26 @@ class NodeState:
         return [requests for _, _, requests in self._rows.values()]
 
     async def _read_processes(self) -> None:
-        """In a thread: a page of memory that is being written may delay the reading."""
+        """Read the processes in a thread, because a page of memory that is being written may delay the reading."""
         read_with = {service: beat.pid for service, beat in self._beats.items()}
         now = self._clock.monotonic()
         before = self._processes if now - self._memory_read_at < MEMORY_SECONDS else {}
         try:
             self._processes = await asyncio.to_thread(_processes_of, self._config.run_dir, before)
             self._memory_read_at = self._memory_read_at if before else now
-        except OSError as error:  # such as too many open files: the last reading stays
+        except OSError as error:  # such as too many open files; the last reading stays
             log.debug("the processes cannot be read: %s", error)
         self._read_with = read_with
 
     def _followers(self) -> dict[str, Followed]:
-        """Right after the start of this process, a service without a beat counts as one that answers."""
+        """Return what each service follows. Right after the start of this process, a service without a beat counts as
+        one that answers."""
         starting = self._clock.monotonic() - self._started < LATE
         return {service: Followed(incarnation="") for service in SERVICES if starting} | {"server": self._followed()}
 
     def _followed(self) -> Followed:
-        """The copies of this process. One without an owner is never stale for long: a node alone has such."""
+        """Return the replicas of this process. A replica without an owner is not reported as stale: only a standalone
+        node has some."""
         followed: dict[str, FollowedStream[Any]] = {
             "pods.desired": self._pods.desired,
             "pods.status": self._pods.status,

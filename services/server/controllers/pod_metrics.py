@@ -1,4 +1,4 @@
-"""Metrics of the node and its pods, computed at each collection from the streams that server follows (node.md 9.1)."""
+"""Computes metrics of the node and its pods at each collection, from the streams that server follows (node.md 9.1)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ FEATURES = gauge("kubernetes_feature_enabled", "Feature gates: 1 where enabled, 
 
 
 class PodMetrics:
-    """Measures from `streams` and the gates in force before each collection of `metrics`."""
+    """Measures `streams` and the gates in force before each collection of `metrics`."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Serves the PodResources API on `pod-resources/kubelet.sock` below the root directory (server.md 16, node.md 8.3).
 
-The socket is the access control: its directory belongs to root. A socket that cannot be opened is a trouble, and is
-tried again.
-"""
+Access is controlled by the socket, whose directory belongs to root. A socket that cannot be opened is reported as a
+trouble, and is tried again."""
 
 import asyncio
 import logging
@@ -25,9 +24,9 @@ from shared.time.clock import Clock
 
 log = logging.getLogger(__name__)
 
-SOCKET = "pod-resources/kubelet.sock"  # below the root directory
+SOCKET = "pod-resources/kubelet.sock"  # a path below the root directory
 QPS, BURST = 100, 10  # of all methods together
-_RETRY = 5.0  # seconds
+_RETRY_SECONDS = 5.0  # seconds
 _TROUBLE = "pod-resources"
 
 _REQUESTS = "kubelet_pod_resources_endpoint_requests"
@@ -43,7 +42,7 @@ ERRORS_ALLOCATABLE = counter(f"{_ERRORS}_get_allocatable", "Calls of GetAllocata
 
 
 class PodResources:
-    """The API over `streams`; `root` is the root directory."""
+    """Serves the API from `streams`; `root` is the root directory."""
 
     def __init__(self, bus: Bus, streams: PodStreams, clock: Clock, metrics: Registry, root: str) -> None:
         self._bus, self._streams, self._clock = bus, streams, clock
@@ -73,7 +72,7 @@ class PodResources:
         )
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
-        """Add the opening of the socket to `tasks`."""
+        """Add a task to `tasks` that opens the socket."""
         self._opening = tasks.create_task(self._open(), name="pod-resources")
 
     async def close(self) -> None:
@@ -91,10 +90,10 @@ class PodResources:
                 reason = error.strerror or str(error)
                 line = f"{self._path}: cannot listen: {reason} (repair its directory, or restart bootstrap)"
                 if line != logged:
-                    log.error("%s; trying again every %d s", line, _RETRY)
+                    log.error("%s; trying again every %d s", line, _RETRY_SECONDS)
                 logged = line
                 self._bus.trouble(_TROUBLE, line)
-                await asyncio.sleep(_RETRY)
+                await asyncio.sleep(_RETRY_SECONDS)
             else:
                 self._bus.trouble(_TROUBLE, None)
                 return
@@ -117,13 +116,13 @@ class PodResources:
     async def _list(self, version: str, _request: Any) -> Any:
         desired = self._streams.desired.state.values()
         active = (entry.pod for entry in desired if is_active(self._streams.status_of(entry)))
-        return messages.listed(version, map(pod_entry, active))
+        return messages.list_answer(version, map(pod_entry, active))
 
     async def _get(self, request: Any) -> Any:
         desired = find_pod(self._streams.desired.state.values(), request.pod_namespace, request.pod_name)
         if desired is None:
             raise CallRefusedError("Unknown", f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
-        return messages.found(pod_entry(desired.pod))
+        return messages.get_answer(pod_entry(desired.pod))
 
     async def _allocatable(self, _request: Any) -> Any:
-        return messages.allocatable()
+        return messages.allocatable_answer()

@@ -1,4 +1,4 @@
-"""What server follows of the node's pods, and which log followers a change of a pod wakes."""
+"""Follows the streams about the node's pods, and wakes the log followers of a pod that changes."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from shared.model.runtime import RuntimePod
 
 
 class LogWakeups:
-    """Log followers to be woken when the runtime reports a change of their pod."""
+    """Has the log followers to wake when the runtime reports a change of their pod."""
 
     def __init__(self) -> None:
         self._events: dict[str, set[asyncio.Event]] = {}
@@ -21,14 +21,14 @@ class LogWakeups:
         self._events.setdefault(uid, set()).add(event)
 
     def discard(self, uid: str, event: asyncio.Event) -> None:
-        """Set `event` no longer."""
+        """Stop setting `event`."""
         events = self._events.get(uid, set())
         events.discard(event)
         if not events:
             self._events.pop(uid, None)
 
     def wake(self, uid: str) -> None:
-        """The pod changed."""
+        """Wake the followers of the pod, which has changed."""
         for event in self._events.get(uid, ()):
             event.set()
 
@@ -37,8 +37,8 @@ class LogWakeups:
 
 
 class PodStreams:
-    """The followed streams. `known` is set once all are complete and in step; without a cluster those about the pods of
-    the API server are not needed."""
+    """Has the followed streams. `known` is set once all are complete and in step; without a cluster the streams about
+    pods of the API server are not needed."""
 
     def __init__(self, bus: Bus, *, joins_cluster: bool) -> None:
         self.known = asyncio.Event()

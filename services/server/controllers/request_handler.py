@@ -1,7 +1,6 @@
-"""Takes every request of a listener: route, authentication, authorization, handler (server.md 1.2).
+"""Takes every request of a listener: routes, authenticates, authorizes and answers it (server.md 1.2).
 
-Reads no content of requests.
-"""
+Does not read the content of requests."""
 
 import logging
 import time
@@ -31,16 +30,18 @@ from shared.tracing.tracer import Scope, Tracer
 log = logging.getLogger(__name__)
 
 EndpointHandler = Callable[[web.BaseRequest, tuple[str, ...]], Awaitable[web.StreamResponse]]
-# Both take the client's address, too, and raise ReviewError when they cannot decide.
+# Both functions also take the client's address, and raise ReviewError when they cannot decide.
 Authorizer = Callable[[Attributes, str], Awaitable[bool]]
-TokenReviewer = Callable[[str, str], Awaitable[User | None]]  # None = no user's token
+TokenReviewer = Callable[[str, str], Awaitable[User | None]]  # None = the token is no user's
 
 
-USER = web.RequestKey("user", str)  # the name of a request's user; "" or none = it was sent without credentials
+# The name of a request's user; "" or absent = the request was sent without credentials.
+USER = web.RequestKey("user", str)
 
 
 class AuthFilter:
-    """Authentication and authorization of the main listener. Where `review_token` is None, tokens are ignored."""
+    """Authenticates and authorizes the requests of the main listener. Where `review_token` is None, tokens are
+    ignored."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class AuthFilter:
         self._log = LogInterval()
 
     async def refuse(self, request: web.BaseRequest) -> web.Response | None:
-        """Return the refusal, or None to permit the request."""
+        """Return the answer that refuses the request, or None to permit it."""
         user = await self._user(request)
         if user is None:
             return plain(401, authentication.UNAUTHORIZED)
@@ -95,7 +96,7 @@ class AuthFilter:
         return authentication.authenticate(found, failed=failed, anonymous=self._anonymous)
 
     def _refused(self, what: str, request: web.BaseRequest, error: Exception) -> None:
-        """Log one line a minute for each reason: the texts may contain what the client sent."""
+        """Log a refusal, at most once a minute for each reason: the text may contain what the client sent."""
         if count := self._log.count(f"{what} {type(error).__name__}", time.monotonic()):
             log.info(
                 "refused a %s of %s: %s (%d since the last line)", what, shown_address(request.remote), error, count
@@ -115,12 +116,11 @@ async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[
 
 
 class RequestHandler:
-    """The handler of one listener. Without `auth` every request it serves is permitted.
+    """Handles the requests of one listener. Without `auth` every request that it serves is permitted.
 
-    With it, namespaces share the streams of pods. All tenants of a cluster come as one user from the addresses of the
-    API server, which names no other one; but the right to open a stream is given by namespace. Without it the clients
-    are those of the machine, whose connections are few.
-    """
+    With `auth`, the open streams are limited by namespace: all tenants of a cluster come as one user from the addresses
+    of the API server, but the right to open a stream is given by namespace. Without `auth` the clients are those of
+    this machine, and few."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class RequestHandler:
             return response
 
     def _refuse_stream(self, namespace: str) -> web.Response:
-        """Refuse without Retry-After: clients of the API server would wait, and not show the reason."""
+        """Refuse a stream, without Retry-After: clients of the API server would wait, and not show the reason."""
         of_namespace, total = self._streams.of(namespace), self._streams.total
         text = f"too many streams: {of_namespace} of namespace {namespace!r}, {total} of all namespaces, of at most"
         text += f" {MAX_STREAMS}; end some exec, attach, port-forward or logs of its pods on this node"
@@ -195,7 +195,8 @@ class RequestHandler:
         return plain(429, text + "\n")
 
     def _span(self, request: web.BaseRequest, endpoint: Endpoint) -> Scope:
-        """Continue the trace of an authorized client; on a port without authorization begin one, with a link."""
+        """Continue the trace of an authorized client. On a port without authorization begin a new trace that links to
+        the client's."""
         if not self._tracer.enabled:
             return self._tracer.span("")
         context = parse_traceparent(request.headers.get("traceparent", ""))

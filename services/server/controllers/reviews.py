@@ -1,7 +1,6 @@
-"""Asks status, and through it the API server, whose token that is and who may do what (server.md 2, 3.3).
+"""Asks status, and through it the API server, whose token it is and who may do what (server.md 2, 3.3).
 
-Keeps answers as long as the configuration requires, and no failures. Tokens are held as digests.
-"""
+Keeps answers as long as the configuration says, and keeps no failures. Tokens are kept as digests."""
 
 import asyncio
 import hashlib
@@ -22,29 +21,28 @@ from shared.time.clock import Clock
 
 T = TypeVar("T")
 
-TIMEOUT = 30.0  # seconds a client waits for one review
+TIMEOUT_SECONDS = 30.0  # that a client waits for one review
 
-# Reviews under way at once, and how many of them one address may cause. What is beyond fails at once. status takes 100
-# of each.
-TOKENS, TOKENS_OF_ADDRESS = 96, 16
-ACCESSES, ACCESSES_OF_ADDRESS = 96, 48
+# Limits how many reviews run at once, and how many of them one address may cause. Further ones fail at once. status
+# takes 100 of each.
+MAX_TOKEN_REVIEWS, MAX_TOKEN_REVIEWS_OF_ADDRESS = 96, 16
+MAX_ACCESS_REVIEWS, MAX_ACCESS_REVIEWS_OF_ADDRESS = 96, 48
 
 
 class Reviews:
-    """Both kinds of review. Concurrent equal questions are asked once."""
+    """Makes token reviews and access reviews. Equal questions at the same time are asked once."""
 
     def __init__(self, bus: Bus, clock: Clock, config: EffectiveConfig) -> None:
         self._bus, self._clock, self._config = bus, clock, config
         self._users: ExpiringCache[bytes, tuple[User | None]] = ExpiringCache()
         self._verdicts: ExpiringCache[bytes, bool] = ExpiringCache()
         self._under_way: dict[Hashable, asyncio.Task[Any]] = {}
-        self._tokens = PendingReviews(TOKENS, TOKENS_OF_ADDRESS)
-        self._accesses = PendingReviews(ACCESSES, ACCESSES_OF_ADDRESS)
+        self._tokens = PendingReviews(MAX_TOKEN_REVIEWS, MAX_TOKEN_REVIEWS_OF_ADDRESS)
+        self._accesses = PendingReviews(MAX_ACCESS_REVIEWS, MAX_ACCESS_REVIEWS_OF_ADDRESS)
 
     async def user_of(self, token: str, address: str) -> User | None:
-        """Return whose token it is, None = no user's, by the API server. `token` is ASCII; `address` is the client's.
-        Raises ReviewError.
-        """
+        """Return the user whose token the API server says it is, or None = no user's. `token` is ASCII; `address` is
+        the client's. Raises ReviewError."""
         digest = hashlib.sha256(token.encode("ascii")).digest()
         held = self._users.get(digest, self._clock.monotonic())
         if held is not None:
@@ -77,7 +75,7 @@ class Reviews:
         return await self._once(("access", key), ask, self._accesses, address)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the reviews that are under way."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()
@@ -85,7 +83,7 @@ class Reviews:
 
     async def _ask(self, question: ReviewToken | ReviewAccess) -> Object:
         try:
-            reviewed = await self._bus.ask("status", question, Reviewed, TIMEOUT)
+            reviewed = await self._bus.ask("status", question, Reviewed, TIMEOUT_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             raise ReviewError(str(error)) from error
         if reviewed.error:
@@ -104,9 +102,9 @@ class Reviews:
                 self._under_way.pop(key, None)
                 pending.end(address)
                 if not done.cancelled():
-                    done.exception()  # raised where it is waited for, and where it is not, it is of no interest
+                    done.exception()  # marks the exception as seen: whoever waits for the task raises it
 
             task = self._under_way[key] = asyncio.create_task(asked(), name="review")
             task.add_done_callback(finished)
-        # One client that leaves must not take the answer from the others.
+        # A client that leaves must not cancel the review for the others.
         return await asyncio.shield(task)

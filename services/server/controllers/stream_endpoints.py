@@ -1,7 +1,6 @@
-"""The handlers of exec, attach, portForward and run: find the target, ask the runtime for a URL, hand the bytes over.
+"""Answers exec, attach, portForward and run: finds the target, asks the runtime for a URL, and proxies the bytes.
 
-Once a stream is open it needs neither the bus nor another process of ours (server.md 11, 12).
-"""
+An open stream needs neither the bus nor another process of ours (server.md 11, 12)."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -26,21 +25,21 @@ from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
 WEBSOCKETS = counter("kubelet_websocket_streaming_requests_total", "Streams over WebSocket by kind.", "subresource")
-_RETRY_AFTER = "60"  # seconds, when the runtime has too many streams waiting
+_RETRY_AFTER = "60"  # seconds; sent when too many streams wait for the runtime
 
 _Refused = web.Response
 
 
 @dataclass(frozen=True)
 class _ClientUpgrade:
-    """How the client goes on, and the WebSocket sub-protocols it offers."""
+    """How the client upgrades its connection, and the WebSocket sub-protocols it offers."""
 
     upgrade: Upgrade
     protocols: tuple[str, ...]
 
 
 class StreamEndpoints:
-    """The handlers; `runtime` is asked for URLs and to run what /run asks for."""
+    """Answers stream requests; `runtime` is asked for URLs, and runs the commands of /run."""
 
     def __init__(self, streams: PodStreams, runtime: Runtime, metrics: Registry) -> None:
         self._streams, self._runtime = streams, runtime
@@ -48,7 +47,7 @@ class StreamEndpoints:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {
             Endpoint.EXEC: self.exec,
             Endpoint.ATTACH: self.attach,
@@ -57,7 +56,7 @@ class StreamEndpoints:
         }
 
     async def exec(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/exec/{namespace}/{pod}[/{uid}]/{container}."""
+        """Answer `/exec/{namespace}/{pod}[/{uid}]/{container}`."""
         self._count(request, "exec")
         query, (namespace, pod_name, *uid, container) = request.rel_url.raw_query_string, parameters
         try:
@@ -73,7 +72,7 @@ class StreamEndpoints:
         return await _remote_command(request, ask, wanted)
 
     async def attach(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/attach/{namespace}/{pod}[/{uid}]/{container}."""
+        """Answer `/attach/{namespace}/{pod}[/{uid}]/{container}`."""
         self._count(request, "attach")
         namespace, pod_name, *uid, container = parameters
         try:
@@ -92,7 +91,7 @@ class StreamEndpoints:
         return await _remote_command(request, ask, wanted)
 
     async def port_forward(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/portForward/{namespace}/{pod}[/{uid}]."""
+        """Answer `/portForward/{namespace}/{pod}[/{uid}]`."""
         websocket = self._count(request, "portforward")
         namespace, pod_name, *uid = parameters
         client = _client_upgrade(request, forward=True)
@@ -116,7 +115,7 @@ class StreamEndpoints:
         return await proxy(request, url)
 
     async def run(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """POST /run/{namespace}/{pod}[/{uid}]/{container}."""
+        """Answer `POST /run/{namespace}/{pod}[/{uid}]/{container}`."""
         namespace, pod_name, *uid, container = parameters
         words = stream_parameters.run_command(request.rel_url.raw_query_string)
         try:
@@ -133,7 +132,7 @@ class StreamEndpoints:
         return web.Response(body=result.stdout + result.stderr, headers={"Content-Type": "application/json"})
 
     def _count(self, request: web.BaseRequest, subresource: str) -> bool:
-        """Return whether the client uses a WebSocket; it is counted."""
+        """Return whether the client uses a WebSocket, and count it."""
         headers = request.headers
         used = stream_parameters.is_websocket(headers.getall("Connection", ()), headers.get("Upgrade", ""))
         if used:
@@ -168,7 +167,7 @@ async def _remote_command(
 
 
 async def _url(asked: Awaitable[str]) -> str | web.Response:
-    """Return the runtime's URL, or how its error is answered."""
+    """Return the runtime's URL, or the answer to the client when the runtime refuses one."""
     try:
         return await asked
     except RuntimeCallError as error:

@@ -1,4 +1,4 @@
-"""The handler of `/logs/`: files of /var/log, and queries for the logs of the node's services (server.md 14)."""
+"""Answers `/logs/`: files of /var/log, and queries for the logs of the node's services (server.md 14)."""
 
 import asyncio
 import zlib
@@ -19,12 +19,12 @@ from services.server.core.node_log_query import NodeLogQuery, NodeLogQueryError,
 from services.server.core.routes import Endpoint
 
 QUERY_SECONDS = 30.0  # of one query, all services together
-MAX_QUERIES = 8  # at the same time; others wait, which counts as their time
-_BLOCK = 256 << 10
+MAX_QUERIES = 8  # that run at the same time; the wait of others counts as their time
+_BLOCK_BYTES = 256 << 10
 
 
 class SystemLogs:
-    """The handler; `queries` = enableSystemLogQuery."""
+    """Answers log requests; `queries` = enableSystemLogQuery."""
 
     def __init__(self, threads: ThreadPoolExecutor, *, queries: bool) -> None:
         self._root = system_log_files.SYSTEM_LOGS
@@ -34,16 +34,16 @@ class SystemLogs:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.LOGS: self.logs}
 
     async def logs(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /logs/ and the paths below it."""
+        """Answer `GET /logs/` and the paths below it."""
         path = f"/{parameters[0]}"
         if not self._queries:
             return await self._files.answer(request, path)
         try:
-            raw = request.rel_url.raw_query_string  # a pattern may take seconds to compile
+            raw = request.rel_url.raw_query_string  # in a thread, because compiling a pattern may take seconds
             query = await asyncio.get_running_loop().run_in_executor(self._threads, parse_node_log_query, raw)
         except NodeLogQueryError as error:
             return go_error(error.status, str(error))
@@ -76,14 +76,14 @@ class SystemLogs:
                 async for piece in output:
                     await response.write(packer.compress(piece) if packer else piece)
         except TimeoutError:
-            pass  # what was found until now is the answer, as the kubelet's
+            pass  # the answer is what was found until now, as in the kubelet
         if packer:
             await response.write(packer.flush())
         await response.write_eof()
         return response
 
     async def _output(self, query: NodeLogQuery) -> AsyncGenerator[bytes, None]:
-        """Yield the body: of services that the journal does not have, their files; else the journal's lines."""
+        """Yield the body: the journal's lines, or the log files of services that the journal does not have."""
         known = await units(QUERY_SECONDS)
         in_files = [service for service in query.services if f"{service}.service" not in known]
         if in_files and query.has_options:
@@ -109,7 +109,7 @@ class SystemLogs:
             return
         try:
             at = 0
-            while block := await self._files.read(opened, at, _BLOCK):
+            while block := await self._files.read(opened, at, _BLOCK_BYTES):
                 at += len(block)
                 yield block
         except OSError as error:

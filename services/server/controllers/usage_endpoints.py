@@ -1,4 +1,4 @@
-"""The handlers of `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`: each shows a reading of pleg's."""
+"""Answers `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`: each shows one of pleg's readings."""
 
 import asyncio
 
@@ -17,23 +17,23 @@ from services.server.core.resource_metrics import resource_page
 from services.server.core.routes import Endpoint
 from services.server.core.stats_summary import summary, with_one_space
 
-TIMEOUT = 5.0  # seconds that pleg has to answer
-CADENCE_SECONDS = 10.0  # of pleg's readings: an answer is at most so old
-FRESH_SECONDS = 2.0  # what computes rates from two answers gets readings at most so old
+TIMEOUT_SECONDS = 5.0  # that pleg has to answer
+READING_SECONDS = 10.0  # between pleg's readings: an answer is at most this old
+FRESH_SECONDS = 2.0  # the greatest age of a reading for clients that compute rates from two answers
 ONLY_CPU_AND_MEMORY = "only_cpu_and_memory"
 FORM = "application/x-www-form-urlencoded"
 MAX_FORM_BYTES = 4096
 
 
 class UsageEndpoints:
-    """The handlers; `node_name` is what a summary calls the node."""
+    """Answers requests for usage; `node_name` is the name of the node in a summary."""
 
     def __init__(self, bus: Bus, node_name: str) -> None:
         self._bus, self._node_name = bus, node_name
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {
             Endpoint.STATS_SUMMARY: self.stats_summary,
             Endpoint.METRICS_RESOURCE: self.resource,
@@ -41,13 +41,13 @@ class UsageEndpoints:
         }
 
     async def stats_summary(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET and POST /stats/summary."""
+        """Answer `GET` and `POST /stats/summary`."""
         values = parse_query(request.rel_url.raw_query_string).get(ONLY_CPU_AND_MEMORY, [])
         if request.method == "POST" and request.content_type == FORM:
             values = [*parse_query(await _form(request)).get(ONLY_CPU_AND_MEMORY, []), *values]
         only_cpu_and_memory = values == ["true"]
         try:
-            found = await self._usage(FRESH_SECONDS if only_cpu_and_memory else CADENCE_SECONDS)
+            found = await self._usage(FRESH_SECONDS if only_cpu_and_memory else READING_SECONDS)
         except (NoAnswerError, RequestRefusedError) as error:
             return plain(500, f"Internal Error: failed to list pod stats: {error}\n")
         document = summary(found, self._node_name, only_cpu_and_memory=only_cpu_and_memory)
@@ -55,7 +55,7 @@ class UsageEndpoints:
         return web.Response(body=text, headers={"Content-Type": "application/json"})
 
     async def resource(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/metrics/resource."""
+        """Answer `/metrics/resource`."""
         try:
             found = await self._usage(FRESH_SECONDS)
         except (NoAnswerError, RequestRefusedError):
@@ -63,15 +63,17 @@ class UsageEndpoints:
         return page(request, resource_page(found))
 
     async def cadvisor(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/metrics/cadvisor."""
+        """Answer `/metrics/cadvisor`."""
         try:
-            found = await self._bus.ask("pleg", GetCgroups(max_age_seconds=FRESH_SECONDS), FoundCgroups, TIMEOUT)
+            found = await self._bus.ask(
+                "pleg", GetCgroups(max_age_seconds=FRESH_SECONDS), FoundCgroups, TIMEOUT_SECONDS
+            )
         except (NoAnswerError, RequestRefusedError):
             found = None
         return page(request, cadvisor_page(found))
 
     async def _usage(self, max_age_seconds: float) -> FoundUsage:
-        return await self._bus.ask("pleg", GetUsage(max_age_seconds=max_age_seconds), FoundUsage, TIMEOUT)
+        return await self._bus.ask("pleg", GetUsage(max_age_seconds=max_age_seconds), FoundUsage, TIMEOUT_SECONDS)
 
 
 async def _form(request: web.BaseRequest) -> str:
@@ -79,7 +81,7 @@ async def _form(request: web.BaseRequest) -> str:
     if not 0 < (request.content_length or 0) <= MAX_FORM_BYTES:
         return ""
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return (await request.read()).decode(errors="replace")
     except TimeoutError:
         return ""

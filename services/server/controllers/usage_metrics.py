@@ -1,7 +1,6 @@
-"""How full the volumes of claims are, and what the logs of containers take, from pleg's reading of usage (node.md 9.3).
+"""Measures how full the volumes of claims are, and what the logs of containers take (node.md 9.3).
 
-The reading is requested only while the node is to run a pod: reading costs pleg CPU time.
-"""
+The usage is requested from pleg only while the node has a pod to run: a reading costs pleg CPU time."""
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.usage import FilesystemUsage, FoundUsage, GetUsage, PodUsage
@@ -9,24 +8,30 @@ from services.server.controllers.pod_streams import PodStreams
 from shared.metrics.family import gauge
 from shared.metrics.registry import Registry
 
-TIMEOUT = 1.0  # seconds that pleg has to answer
+TIMEOUT_SECONDS = 1.0  # that pleg has to answer
 MAX_AGE_SECONDS = 60.0
-CLAIMS = 2000  # whose series are shown
-CONTAINERS = 5000  # the same
+MAX_CLAIMS = 2000  # claims whose series are shown
+MAX_CONTAINERS = 5000  # containers whose series are shown
 
 _LABELS = ("namespace", "persistentvolumeclaim")
-CAPACITY = gauge("kubelet_volume_stats_capacity_bytes", "Size of the claim's volume.", *_LABELS, limit=CLAIMS)
-AVAILABLE = gauge("kubelet_volume_stats_available_bytes", "Free space of the claim's volume.", *_LABELS, limit=CLAIMS)
-USED = gauge("kubelet_volume_stats_used_bytes", "Used space of the claim's volume.", *_LABELS, limit=CLAIMS)
-INODES = gauge("kubelet_volume_stats_inodes", "Inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
-INODES_FREE = gauge("kubelet_volume_stats_inodes_free", "Free inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
-INODES_USED = gauge("kubelet_volume_stats_inodes_used", "Used inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
+CAPACITY = gauge("kubelet_volume_stats_capacity_bytes", "Size of the claim's volume.", *_LABELS, limit=MAX_CLAIMS)
+AVAILABLE = gauge(
+    "kubelet_volume_stats_available_bytes", "Free space of the claim's volume.", *_LABELS, limit=MAX_CLAIMS
+)
+USED = gauge("kubelet_volume_stats_used_bytes", "Used space of the claim's volume.", *_LABELS, limit=MAX_CLAIMS)
+INODES = gauge("kubelet_volume_stats_inodes", "Inodes of the claim's volume.", *_LABELS, limit=MAX_CLAIMS)
+INODES_FREE = gauge(
+    "kubelet_volume_stats_inodes_free", "Free inodes of the claim's volume.", *_LABELS, limit=MAX_CLAIMS
+)
+INODES_USED = gauge(
+    "kubelet_volume_stats_inodes_used", "Used inodes of the claim's volume.", *_LABELS, limit=MAX_CLAIMS
+)
 
 ABNORMAL = gauge(
     "kubelet_volume_stats_health_status_abnormal",
     "1 while the CSI driver reports that the claim's volume is damaged, 0 while it reports that it is not.",
     *_LABELS,
-    limit=CLAIMS,
+    limit=MAX_CLAIMS,
 )
 
 LOGS = gauge(
@@ -36,12 +41,12 @@ LOGS = gauge(
     "namespace",
     "pod",
     "container",
-    limit=CONTAINERS,
+    limit=MAX_CONTAINERS,
 )
 
 
 class UsageMetrics:
-    """The instruments. While pleg does not answer, they keep what it answered last."""
+    """Has the instruments. While pleg does not answer, they keep its last answer."""
 
     def __init__(self, metrics: Registry, bus: Bus, streams: PodStreams) -> None:
         self._bus, self._streams = bus, streams
@@ -51,12 +56,12 @@ class UsageMetrics:
         self._abnormal, self._logs = metrics.gauge(ABNORMAL), metrics.gauge(LOGS)
 
     async def read(self) -> None:
-        """Read the usage of claims and logs; takes at most TIMEOUT."""
+        """Read the usage of claims and logs. Takes at most TIMEOUT_SECONDS."""
         pods: tuple[PodUsage, ...] = ()
         if self._streams.desired.state:
             try:
                 reading = GetUsage(max_age_seconds=MAX_AGE_SECONDS)
-                pods = (await self._bus.ask("pleg", reading, FoundUsage, TIMEOUT)).pods
+                pods = (await self._bus.ask("pleg", reading, FoundUsage, TIMEOUT_SECONDS)).pods
             except (NoAnswerError, RequestRefusedError):
                 return
         for each in (self._capacity, self._available, self._used, self._inodes, self._inodes_free, self._inodes_used):

@@ -1,4 +1,4 @@
-"""The handlers of `/statusz` and `/flagz` (server.md 15.4)."""
+"""Answers `/statusz` and `/flagz` (server.md 15.4)."""
 
 import platform
 import random
@@ -28,7 +28,7 @@ _OLD = (
 
 
 class ZPagesEndpoints:
-    """The handlers; `given_flags` are those in force, `paths` are those that /statusz names."""
+    """Answers requests for both pages. `given_flags` are the flags in force, `paths` the paths that /statusz names."""
 
     def __init__(self, given_flags: Callable[[], dict[str, str]], clock: Clock, paths: Iterable[str]) -> None:
         self._given_flags, self._clock, self._paths = given_flags, clock, tuple(paths)
@@ -36,11 +36,11 @@ class ZPagesEndpoints:
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
-        """By endpoint."""
+        """The handler of each endpoint."""
         return {Endpoint.STATUSZ: self.statusz, Endpoint.FLAGZ: self.flagz}
 
     async def statusz(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /statusz."""
+        """Answer `GET /statusz`."""
         now = datetime.fromtimestamp(self._clock.wall(), UTC)
         wanted = _representation(request, Page.STATUSZ)
         if wanted is None:
@@ -51,7 +51,7 @@ class ZPagesEndpoints:
         return plain(200, zpages.statusz_text(*facts, _mark()))
 
     async def flagz(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """GET /flagz: every flag with its value; of secrets `CLASSIFIED`."""
+        """Answer `GET /flagz` with every flag and its value; the value of a secret is `CLASSIFIED`."""
         wanted = _representation(request, Page.FLAGZ)
         if wanted is None:
             return plain(406, zpages.not_acceptable(Page.FLAGZ))
@@ -70,7 +70,7 @@ def _mark() -> str:
 
 
 def _structured(page: Object, wanted: Representation) -> web.Response:
-    """JSON is YAML as well."""
+    """Return the page as JSON, which is also valid YAML."""
     headers = {"Content-Type": wanted.content_type}
     if wanted.version == zpages.OLD_VERSION:
         headers["Warning"] = _OLD

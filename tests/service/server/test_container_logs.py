@@ -343,7 +343,7 @@ async def test_without_inotify_a_follower_looks_again_by_itself(
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr("services.server.adapters.directory_watch.Inotify", refuse)
-    monkeypatch.setattr("services.server.adapters.log_stream.RECHECK", 0.01)
+    monkeypatch.setattr("services.server.adapters.log_stream.RECHECK_SECONDS", 0.01)
     monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _all_served)
     path = pod_log(tmp_path)
     path.touch()

@@ -169,7 +169,7 @@ async def test_requests_sent_ahead_of_their_answers_are_read_a_few_at_a_time_and
 async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_ones_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.2)
     gate, asked = asyncio.Event(), asyncio.Event()
     async with listening(gate, asked) as listener:
         reader, writer = streams = await connect(listener)
@@ -204,7 +204,7 @@ async def test_requests_behind_one_that_waits_are_held_a_few_kibibytes_at_a_time
 
 
 async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "LONGEST", 1.0)
+    monkeypatch.setattr(http_limits, "MAX_REQUEST_SECONDS", 1.0)
     async with listening() as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1)
         writer.write(REQUEST.replace(b"GET /", b"GET /large"))
@@ -247,7 +247,7 @@ async def test_a_listener_that_has_stopped_may_be_closed() -> None:
 async def test_a_shortage_of_descriptors_is_one_line_and_passes_and_a_client_that_left_at_once_is_none(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(accepting, "_SHORTAGE", 0.01)
+    monkeypatch.setattr(accepting, "_SHORTAGE_PAUSE_SECONDS", 0.01)
     failures = [OSError(errno.EMFILE, "Too many open files")] * 3 + [ConnectionAbortedError()]
     accept_now = socket.socket.accept
 

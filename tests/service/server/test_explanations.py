@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from services.server.controllers import explanations
-from services.server.controllers.explanations import MAX_AT_ONCE, MAX_WAITING
+from services.server.controllers.explanations import MAX_THREADS, MAX_WAITING_REQUESTS
 from shared.agent.places import LOCAL_SOCKET
 from shared.files.checkpoint import Checkpoint
 from shared.story.files import directory_of
@@ -75,15 +75,15 @@ async def test_many_requests_leave_threads_for_the_logs(server: Running, monkeyp
         return []
 
     monkeypatch.setattr(explanations, "newest_lines", read)
-    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(MAX_AT_ONCE + MAX_WAITING + 10)]
+    asked = [asyncio.create_task(get(server, EXPLAIN)) for _ in range(MAX_THREADS + MAX_WAITING_REQUESTS + 10)]
     async with asyncio.timeout(WAIT_SECONDS):
-        while most < MAX_AT_ONCE:
+        while most < MAX_THREADS:
             await asyncio.sleep(0.02)
         refused = [await one for one in islice(asyncio.as_completed(asked), 10)]  # those beyond the queue wait for none
         assert set(refused) == {(503, "32 requests of explain wait already\n")}
         go_on.set()
         statuses = [status for status, _ in await asyncio.gather(*asked)]
-    assert statuses.count(200) == MAX_AT_ONCE + MAX_WAITING and most == MAX_AT_ONCE
+    assert statuses.count(200) == MAX_THREADS + MAX_WAITING_REQUESTS and most == MAX_THREADS
 
 
 @pytest.mark.parametrize(

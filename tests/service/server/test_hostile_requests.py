@@ -92,7 +92,7 @@ async def server(
 def request_of(chance: random.Random) -> bytes:
     """A request that is almost right, or not at all."""
     target = chance.choice(TARGETS + STREAMS) + "".join(chance.choices(PIECES, k=chance.randrange(5)))
-    method = chance.choice(["GET", "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW", "get", ""])
+    method = chance.choice(["GET", "GET", "POST", "PUT", "DELETE", "MAX_HEAD_BYTES", "OPTIONS", "BREW", "get", ""])
     version = chance.choice(["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/9.9", ""])
     line = f"{method} {target} {version}".encode("utf-8", "replace")
     head = b"\r\n".join([line, b"Host: node", *chance.sample(HEADERS, chance.randrange(6))])
@@ -230,7 +230,7 @@ async def test_streams_that_break_off_anywhere(
 async def test_heads_of_ten_mebibytes_and_heads_that_never_end(
     server: MainListener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 1.0)
     before, part = memory(), b"a" * (64 << 10)  # in parts: the client is in this process, and is not to use the memory
     large = [b"GET /pods HTTP/1.1\r\nHost: x\r\nX-Large: ", *[part] * 160]
     async with served_meanwhile(server):

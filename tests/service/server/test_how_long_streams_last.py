@@ -42,7 +42,7 @@ async def test_no_time_limit_of_requests_holds_for_a_stream(server: Running) -> 
 async def test_a_stream_ends_after_four_hours_without_a_message_and_not_before(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert remote_command.IDLE == 4 * 3600
+    assert remote_command.MAX_IDLE_SECONDS == 4 * 3600
     now, looks = 0.0, 0
 
     def clock() -> float:
@@ -51,7 +51,7 @@ async def test_a_stream_ends_after_four_hours_without_a_message_and_not_before(
         return now
 
     monkeypatch.setattr(remote_command, "monotonic", clock)
-    monkeypatch.setattr(remote_command, "IDLE", 0.2)
+    monkeypatch.setattr(remote_command, "MAX_IDLE_SECONDS", 0.2)
     socket: Any = await connect(server)
     assert (await socket.receive()).data == b"\x01"
     for moment in (0.15, 0.3, 0.45):  # more than 0.2 s in all, and never that long without a message

@@ -42,12 +42,12 @@ async def ask(server: Running, request: bytes) -> bytes:
 
 
 def test_the_limits_are_the_kubelets() -> None:
-    assert (http_limits.IDLE, http_limits.LONGEST) == (90, 4 * 3600)
-    assert 1 << 20 < http_limits.HEAD <= (1 << 20) + 4096
+    assert (http_limits.MAX_IDLE_SECONDS, http_limits.MAX_REQUEST_SECONDS) == (90, 4 * 3600)
+    assert 1 << 20 < http_limits.MAX_HEAD_BYTES <= (1 << 20) + 4096
 
 
 def test_a_head_has_ten_seconds_and_two_hundred_fields() -> None:
-    assert (http_limits.HEAD_SECONDS, http_limits.FIELDS) == (10, 200)
+    assert (http_limits.MAX_HEAD_SECONDS, http_limits.MAX_HEADER_FIELDS) == (10, 200)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def kernel_timer(port: int, client: int) -> tuple[str, float]:
 
 
 async def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "IDLE", 0.1)
+    monkeypatch.setattr(http_limits, "MAX_IDLE_SECONDS", 0.1)
     async with running(configuration(tmp_path)) as server:
         assert (await ask(server, REQUEST)).endswith(b"\r\n\r\nok")
 
@@ -110,13 +110,13 @@ async def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.
 async def test_a_request_that_does_not_come_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.1)
     async with running(configuration(tmp_path)) as server:
         assert await ask(server, sent) == b""
 
 
 async def test_the_head_of_a_later_request_has_its_own_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(http_limits, "MAX_HEAD_SECONDS", 0.2)
     async with running(configuration(tmp_path)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
         for _ in range(2):
@@ -132,7 +132,7 @@ async def test_the_head_of_a_later_request_has_its_own_seconds(tmp_path: Path, m
 
 async def test_an_answer_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.server.controllers.listeners.ServedEndpoints", _all_served)
-    monkeypatch.setattr(http_limits, "LONGEST", 0.3)
+    monkeypatch.setattr(http_limits, "MAX_REQUEST_SECONDS", 0.3)
     log = pod_log(tmp_path)
     log.write_bytes(line("one"))
     async with running(configuration(tmp_path)) as server:

@@ -33,7 +33,7 @@ def node(tmp_path: Path) -> PageNode:
 
 @pytest.fixture
 async def server(tmp_path: Path, node: PageNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MainListener]:
-    monkeypatch.setattr(node_page, "TICK", 0.2)
+    monkeypatch.setattr(node_page, "TICK_SECONDS", 0.2)
     async with node.listener(tmp_path, 10, pace=20) as server:
         yield server
 
@@ -192,12 +192,12 @@ async def test_an_open_page_of_110_pods_costs_less_than_a_hundredth_of_a_core(tm
             costs: list[float] = []  # CPU seconds of a reading with a change, those of this client included
             for number in range(20):
                 uid = node.put_pod(number, restarts=number + 1)
-                await node.network.advance(node_page.TICK)
+                await node.network.advance(node_page.TICK_SECONDS)
                 begin = time.process_time()
                 assert (await server.request("GET", "/bulkhead/state"))[0] == 200
                 assert (await events.pod(uid))["restarts"] == number + 1
                 costs.append(time.process_time() - begin)
-    assert statistics.median(costs) <= node_page.TICK / 100, costs
+    assert statistics.median(costs) <= node_page.TICK_SECONDS / 100, costs
 
 
 async def test_thirty_pages_get_each_change_and_leave_nothing_behind(
@@ -235,7 +235,7 @@ async def test_one_page_too_many_of_a_client_is_refused_until_another_leaves(
 async def test_a_page_that_does_not_read_is_dropped_and_delays_no_other(
     server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    monkeypatch.setattr(node_page, "SLOWEST", 1.0)
+    monkeypatch.setattr(node_page, "MAX_WRITE_SECONDS", 1.0)
     service = server.running.service
     with unread_page(server, node):
         await until_pages(service, 1)
@@ -250,7 +250,7 @@ async def test_a_page_that_does_not_read_is_dropped_at_the_end_of_its_stream(
     server: MainListener, node: PageNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node_page, "MAX_STREAM_SECONDS", 1.0)
-    monkeypatch.setattr(node_page, "SLOWEST", 2.0)  # the stream ends while an event waits
+    monkeypatch.setattr(node_page, "MAX_WRITE_SECONDS", 2.0)  # the stream ends while an event waits
     with unread_page(server, node):
         await until_pages(server.running.service, 1)
         await until_pages(server.running.service, 0)
@@ -283,7 +283,7 @@ async def test_the_streams_end_when_the_ports_are_handed_over(server: MainListen
 async def test_an_event_without_a_change_shows_that_the_connection_works(
     server: MainListener, monkeypatch: pytest.MonkeyPatch, opened: Open
 ) -> None:
-    monkeypatch.setattr(node_page, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(node_page, "HEARTBEAT_SECONDS", 0.05)
     events = await opened()
     assert (await events.response.content.readline(), (await events.next())[0]) == (b"retry: 1000\n", "state")
     while (found := await events.next())[0] != "unchanged":
@@ -323,7 +323,7 @@ async def test_a_page_of_another_site_gets_nothing(
 
 
 async def test_the_charts_continue_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_page, "SAVED_EVERY", 1)
+    monkeypatch.setattr(node_page, "SAMPLES_PER_SAVE", 1)
     monkeypatch.setattr(node_page, "until_next", lambda _now: 0.05)
     (tmp_path / "root" / "pod-resources").mkdir(parents=True)
     file = tmp_path / "run" / "node-history.json"
@@ -350,7 +350,7 @@ async def test_samples_that_cannot_be_saved_end_no_process(tmp_path: Path, monke
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(NodeHistoryFile, "write", fail)
-    monkeypatch.setattr(node_page, "SAVED_EVERY", 1)
+    monkeypatch.setattr(node_page, "SAMPLES_PER_SAVE", 1)
     monkeypatch.setattr(node_page, "until_next", lambda _now: 0.05)
     (tmp_path / "root" / "pod-resources").mkdir(parents=True)
     async with main_listener(configuration(tmp_path), node=PageNode(tmp_path)) as server:

@@ -26,7 +26,7 @@ def node(tmp_path: Path) -> PageNode:
 
 @pytest.fixture
 async def server(tmp_path: Path, node: PageNode, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MainListener]:
-    monkeypatch.setattr(node_page, "TICK", 0.05)
+    monkeypatch.setattr(node_page, "TICK_SECONDS", 0.05)
     monkeypatch.setattr(node_page, "USAGE_SECONDS", SHORT)
     async with node.listener(tmp_path, PODS) as server:
         yield server
@@ -67,7 +67,7 @@ async def test_a_node_of_a_cluster_shows_the_conditions_and_resources_that_its_n
     status = {"conditions": [ready], "capacity": capacity, "allocatable": capacity}
     node.object.put("node", NodeObject(node={"status": status}))
     await node.network.settle()
-    await asyncio.sleep(node_page.TICK)
+    await asyncio.sleep(node_page.TICK_SECONDS)
     found = await state(server)
     (shown,) = found["conditions"]
     assert (shown["status"], shown["reason"], shown["message"]) == ("False", "KubeletNotReady", "no network plugin")

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from services.server.controllers.reviews import TIMEOUT, TOKENS, TOKENS_OF_ADDRESS, Reviews
+from services.server.controllers.reviews import (
+    MAX_TOKEN_REVIEWS,
+    MAX_TOKEN_REVIEWS_OF_ADDRESS,
+    TIMEOUT_SECONDS,
+    Reviews,
+)
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.reviews import ReviewError, TooManyReviewsError
@@ -93,20 +98,28 @@ async def test_a_client_that_leaves_does_not_take_the_answer_along(api: ApiServe
 
 
 async def test_so_many_tokens_are_under_review_and_the_next_fails_at_once(api: ApiServer, reviews: Reviews) -> None:
-    asked = [asyncio.create_task(reviews.user_of(f"{number}", f"10.0.0.{number}")) for number in range(TOKENS)]
+    asked = [
+        asyncio.create_task(reviews.user_of(f"{number}", f"10.0.0.{number}")) for number in range(MAX_TOKEN_REVIEWS)
+    ]
     await asyncio.sleep(0)
-    with pytest.raises(TooManyReviewsError, match=f"^{TOKENS} reviews are under way, 0 of them for 10.0.1.1$"):
+    with pytest.raises(
+        TooManyReviewsError, match=f"^{MAX_TOKEN_REVIEWS} reviews are under way, 0 of them for 10.0.1.1$"
+    ):
         await reviews.user_of("one more", "10.0.1.1")
     same = asyncio.create_task(reviews.user_of("0", "10.0.1.1"))  # is under review already
     assert None not in await asyncio.gather(*asked, same)
     assert await reviews.user_of("one more", "10.0.1.1") is not None
-    assert len(api.asked) == TOKENS + 1
+    assert len(api.asked) == MAX_TOKEN_REVIEWS + 1
 
 
 async def test_one_address_does_not_take_the_reviews_of_others(api: ApiServer, reviews: Reviews) -> None:
-    asked = [asyncio.create_task(reviews.user_of(f"{number}", CLIENT)) for number in range(TOKENS_OF_ADDRESS)]
+    asked = [
+        asyncio.create_task(reviews.user_of(f"{number}", CLIENT)) for number in range(MAX_TOKEN_REVIEWS_OF_ADDRESS)
+    ]
     await asyncio.sleep(0)
-    refusal = f"^{TOKENS_OF_ADDRESS} reviews are under way, {TOKENS_OF_ADDRESS} of them for {CLIENT}$"
+    refusal = (
+        f"^{MAX_TOKEN_REVIEWS_OF_ADDRESS} reviews are under way, {MAX_TOKEN_REVIEWS_OF_ADDRESS} of them for {CLIENT}$"
+    )
     with pytest.raises(TooManyReviewsError, match=refusal):
         await reviews.user_of("one more", CLIENT)
     assert await reviews.user_of("one more", "10.0.1.1") is not None
@@ -139,7 +152,7 @@ async def test_what_could_not_be_decided_is_asked_again(api: ApiServer, reviews:
 async def test_without_status_the_client_gets_an_error_in_time(api: ApiServer, reviews: Reviews) -> None:
     api.network.kill("status")
     asked = asyncio.create_task(reviews.allows(QUESTION, CLIENT))
-    await api.network.advance(TIMEOUT - 1)
+    await api.network.advance(TIMEOUT_SECONDS - 1)
     assert not asked.done()
     await api.network.advance(2)
     with pytest.raises(ReviewError, match="status did not answer ReviewAccess within 30 s"):

@@ -52,7 +52,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "seconds that a request waits for a reading; for new figures of files",
-            f"{usage_endpoints.TIMEOUT:.0f}; {file_usage.REFRESH_SECONDS:.0f}",
+            f"{usage_endpoints.TIMEOUT_SECONDS:.0f}; {file_usage.REFRESH_SECONDS:.0f}",
         ),
         ("bytes of a form to `/stats/summary`", usage_endpoints.MAX_FORM_BYTES),
     ],

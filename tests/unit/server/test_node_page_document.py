@@ -23,7 +23,7 @@ def test_the_bounds_of_pages_are_what_the_code_has() -> None:
     texts = (
         f"| open pages | {node_page.MAX_PAGES} | {beyond} |",
         f"as many as are free for others: {node_page.MAX_PAGES // 2}, then {node_page.MAX_PAGES // 4}",
-        f"| time in which a page takes an event | {node_page.SLOWEST:.0f} s |",
+        f"| time in which a page takes an event | {node_page.MAX_WRITE_SECONDS:.0f} s |",
         f"| one request for events | {node_page.MAX_STREAM_SECONDS / 60:.0f} min |",
     )
     assert not [text for text in texts if text not in PAGE]
@@ -32,8 +32,8 @@ def test_the_bounds_of_pages_are_what_the_code_has() -> None:
 def test_the_times_in_the_text_are_what_the_code_has() -> None:
     log_kib = int(of_script("LOG_BYTES")) // 1024
     texts = (
-        f"server reads the state every {node_page.TICK:.0f} s",
-        f"The node sends an event at least every {node_page.HEARTBEAT:.0f} s",
+        f"server reads the state every {node_page.TICK_SECONDS:.0f} s",
+        f"The node sends an event at least every {node_page.HEARTBEAT_SECONDS:.0f} s",
         f"lost for {of_script('BROKEN_SECONDS')} s, or no event comes for {of_script('LATE_SECONDS')} s",
         f"A sample is taken every {node_history.INTERVAL} s",
         f"the charts keep {node_history.LENGTH} samples",
@@ -42,7 +42,7 @@ def test_the_times_in_the_text_are_what_the_code_has() -> None:
     )
     assert not [text for text in texts if text not in PAGE]
     assert node_history.INTERVAL * node_history.LENGTH == 3600
-    assert node_page.SAVED_EVERY * node_history.INTERVAL == 60
+    assert node_page.SAMPLES_PER_SAVE * node_history.INTERVAL == 60
     assert node_state.MEMORY_SECONDS <= 60 < node_state.MEMORY_SECONDS + node_history.INTERVAL
     assert machine.MAX_INTERFACES == 8 and "the eight with most bytes" in PAGE
     assert of_script("MAX_SHOWN_PODS") == "8" and "the first eight by name" in PAGE

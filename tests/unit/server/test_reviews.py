@@ -5,7 +5,12 @@ import base64
 import pytest
 
 from services.server.controllers.node_page import MAX_PAGES
-from services.server.controllers.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
+from services.server.controllers.reviews import (
+    MAX_ACCESS_REVIEWS,
+    MAX_ACCESS_REVIEWS_OF_ADDRESS,
+    MAX_TOKEN_REVIEWS,
+    MAX_TOKEN_REVIEWS_OF_ADDRESS,
+)
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.bearer import MAX_TOKEN_BYTES, BearerError, header_token, protocol_token, without_token
@@ -143,8 +148,8 @@ def begun(pending: PendingReviews, address: str) -> int:
 @pytest.mark.parametrize(
     ("limit", "of_address", "numbers"),
     [
-        (TOKENS, TOKENS_OF_ADDRESS, [16, 16, 16, 16, 16, 8, 4, 2, 1, 1, 0]),
-        (ACCESSES, ACCESSES_OF_ADDRESS, [48, 24, 12, 6, 3, 2, 1, 0]),
+        (MAX_TOKEN_REVIEWS, MAX_TOKEN_REVIEWS_OF_ADDRESS, [16, 16, 16, 16, 16, 8, 4, 2, 1, 1, 0]),
+        (MAX_ACCESS_REVIEWS, MAX_ACCESS_REVIEWS_OF_ADDRESS, [48, 24, 12, 6, 3, 2, 1, 0]),
     ],
 )
 def test_addresses_that_begin_all_the_reviews_they_may_leave_some_to_the_next(
