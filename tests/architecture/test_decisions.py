@@ -6,11 +6,11 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from tests.architecture.checkout import python_files, tree_of
 
 CORE = "services/podsync/core/"
-RESULTS = ("PodRecord", "Step")
+RESULTS = ("TrackedPod", "Step")
 KEEPERS = {"machine.py", "node_state.py", "admission/admitting.py", "admission/resizes.py"}
 
 
@@ -63,6 +63,6 @@ def test_records_are_kept_in_these_modules_alone() -> None:
 
 
 def test_a_record_cannot_be_changed() -> None:
-    record = PodRecord(uid="u1", name="web", namespace="default")
+    tracked = TrackedPod(uid="u1", name="web", namespace="default")
     with pytest.raises(FrozenInstanceError):
-        record.call = None  # type: ignore[misc]
+        tracked.call = None  # type: ignore[misc]

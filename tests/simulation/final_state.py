@@ -45,8 +45,8 @@ def state_of(node: "Node") -> State:
         state[f"old files left over {uid} {name}"] = "not removed"
     podsync = node.services.get("podsync")
     if podsync is not None:
-        for uid in sorted(podsync.core.records):
-            state[f"record {names.get(uid, 'left over ' + uid)}"] = str(podsync.core.records[uid].saved.state)
+        for uid in sorted(podsync.core.tracked):
+            state[f"record {names.get(uid, 'left over ' + uid)}"] = str(podsync.core.tracked[uid].saved.state)
     shown = node.api.get("/api/v1/nodes/node1") or {}
     for condition in shown.get("status", {}).get("conditions", []):
         state[f"node {condition['type']}"] = condition["status"]

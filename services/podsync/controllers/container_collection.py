@@ -48,7 +48,7 @@ class ContainerCollection:
 
     def collect(self) -> None:
         """Begin to remove what exceeds the limits, and report what could not be removed before."""
-        errors = {record.retry.removal_error for record in self._core.records.values()} - {""}
+        errors = {tracked.retry.removal_error for tracked in self._core.tracked.values()} - {""}
         if errors:
             text = "; ".join(sorted(errors)[:MAX_SHOWN_ERRORS])
             log.warning("dead containers cannot be removed: %s", text)
@@ -73,7 +73,7 @@ class ContainerCollection:
         self._pod_changed.set()
 
     def _find(self, *, pressed: bool) -> Mapping[str, frozenset[str]]:
-        dead = garbage(self._core.records.values(), self._limits, self._clock.wall(), pressed=pressed)
+        dead = garbage(self._core.tracked.values(), self._limits, self._clock.wall(), pressed=pressed)
         if dead:
             log.info("removing %d dead containers of %d pods", sum(map(len, dead.values())), len(dead))
             cause = "a filesystem is full" if pressed else "there are more dead containers than the limits permit"
@@ -82,8 +82,8 @@ class ContainerCollection:
 
     def _count_left(self, dead: Mapping[str, frozenset[str]]) -> int:
         """Return how many of these pods still have one of these containers."""
-        records = self._core.records
+        tracked = self._core.tracked
         return sum(
-            uid in records and not ids.isdisjoint(container.id for container in records[uid].instances)
+            uid in tracked and not ids.isdisjoint(container.id for container in tracked[uid].instances)
             for uid, ids in dead.items()
         )

@@ -3,7 +3,7 @@ time (node.md 5.3).
 
 When a threshold is met for long enough, these steps follow: an event of the node; on a full filesystem the removal of
 dead containers of finished pods, then of unused images; if that is not enough, the eviction of the first pod of the
-ranking, and of the next one when the first has ended, or 30 s later. The records of the pods have the decision: after
+ranking, and of the next one when the first has ended, or 30 s later. The decision is saved with each pod: after
 a kill the eviction of a pod continues.
 """
 
@@ -36,7 +36,7 @@ from services.podsync.core.eviction.thresholds import (
 )
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, NodePressureChanged, PodEvicted
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.config.gate_table import enabled
 from shared.metrics.family import counter
 
@@ -150,23 +150,23 @@ class Eviction:
 
     async def _enforce_storage_limits(self) -> bool:
         """Evict the pods that exceed a limit of local storage (node.md 5.8). Return whether there were any."""
-        limited = [record.uid for record in self._running() if has_limit(record.saved.pod)]
+        limited = [tracked.uid for tracked in self._running() if has_limit(tracked.saved.pod)]
         if not limited or not self._limits_storage or self._layout is None:
             return False
         if (usages := await self._usages(GetUsage())) is None:
             return False
         evicted = False
-        for record in self._running():
-            if record.uid in limited:
-                candidate = Candidate(uid=record.uid, pod=record.saved.pod, usage=usages.get(record.uid))
+        for tracked in self._running():
+            if tracked.uid in limited:
+                candidate = Candidate(uid=tracked.uid, pod=tracked.saved.pod, usage=usages.get(tracked.uid))
                 if (exceeded := limit_exceeded(candidate, self._layout)) is not None:
-                    self._evict(record, exceeded[0], exceeded[1], HARD_GRACE_SECONDS)
+                    self._evict(tracked, exceeded[0], exceeded[1], HARD_GRACE_SECONDS)
                     evicted = True
         return evicted
 
-    def _running(self) -> list[PodRecord]:
+    def _running(self) -> list[TrackedPod]:
         active = self._core.node_state.admissions.active()
-        return [record for record in active if record.saved.state is PodState.SYNC]
+        return [tracked for tracked in active if tracked.saved.state is PodState.SYNC]
 
     def _evaluate(self, usage: NodeUsage) -> None:
         """Evaluate a reading. One that arrives twice, by the stream and as an answer, counts once."""
@@ -220,52 +220,54 @@ class Eviction:
         if first not in self._memory.acted_on:
             return False
         usages = {pod.uid: pod for pod in usage.pods}
-        by_uid = {record.uid: record for record in self._running()}
+        by_uid = {tracked.uid: tracked for tracked in self._running()}
         candidates = [Candidate(uid=uid, pod=r.saved.pod, usage=usages.get(uid)) for uid, r in by_uid.items()]
         for candidate in rank(first.signal, candidates, layout):
-            record = by_uid[candidate.uid]
+            tracked = by_uid[candidate.uid]
             if candidate.critical:
-                log.error("cannot evict the critical pod %s", record.description)
+                log.error("cannot evict the critical pod %s", tracked.description)
                 continue
             message, annotations = eviction_text(candidate, first, (first, *act_on), self._readings)
-            self._evict(record, message, first.signal, self._grace(first, record), annotations, message)
+            self._evict(tracked, message, first.signal, self._grace(first, tracked), annotations, message)
             return True
         log.error("no pod can be evicted to relieve %s", first.signal)
         return False
 
     def _evict(
         self,
-        record: PodRecord,
+        tracked: TrackedPod,
         message: str,
         signal: str,
         grace_seconds: int,
         annotations: dict[str, str] | None = None,
         disruption: str = "",
     ) -> None:
-        log.warning("evicting %s for %s: %s", record.description, signal, message)
+        log.warning("evicting %s for %s: %s", tracked.description, signal, message)
         self._evictions.inc(signal)
         cause = f"evicted for {signal}"
         self._handle(
-            PodEvicted(uid=record.uid, message=message, disruption=disruption, grace_seconds=grace_seconds, cause=cause)
+            PodEvicted(
+                uid=tracked.uid, message=message, disruption=disruption, grace_seconds=grace_seconds, cause=cause
+            )
         )
         self._warn(
             EVICTED,
             message,
-            namespace=record.namespace,
-            name=record.name,
-            uid=record.uid,
-            resource_version=record.resource_version,
+            namespace=tracked.namespace,
+            name=tracked.name,
+            uid=tracked.uid,
+            resource_version=tracked.resource_version,
             annotations=tuple((annotations or {}).items()),
         )
 
     def _warn(self, reason: str, message: str, **about: Any) -> None:
         self._events.record(KubeEvent(type="Warning", reason=reason, message=message, **about))
 
-    def _grace(self, threshold: Threshold, record: PodRecord) -> int:
+    def _grace(self, threshold: Threshold, tracked: TrackedPod) -> int:
         """Return the most seconds that the pod gets; a shorter grace period of an end already begun stays."""
         if threshold.hard:
             return HARD_GRACE_SECONDS
-        own = record.spec.get("terminationGracePeriodSeconds")
+        own = tracked.spec.get("terminationGracePeriodSeconds")
         return min(self._max_grace, own) if isinstance(own, int) else self._max_grace
 
     async def _usages(self, request: GetUsage) -> Mapping[str, PodUsage] | None:
@@ -301,12 +303,12 @@ class Eviction:
 
     def _longest_wait(self) -> float:
         now = self._now()
-        begun = [record.saved.terminating_since for record in self._core.records.values() if _is_ending(record)]
+        begun = [tracked.saved.terminating_since for tracked in self._core.tracked.values() if _is_ending(tracked)]
         return max((since + WAIT_SECONDS - now for since in begun), default=0.0)
 
 
-def _is_ending(record: PodRecord) -> bool:
+def _is_ending(tracked: TrackedPod) -> bool:
     """Return whether the pod was evicted and still has volumes or dead containers, whose space is to be freed."""
-    if not record.evicted or record.saved.state is PodState.SYNC:
+    if not tracked.evicted or tracked.saved.state is PodState.SYNC:
         return False
-    return record.saved.state is not PodState.FINISHED or bool(record.instances)
+    return tracked.saved.state is not PodState.FINISHED or bool(tracked.instances)

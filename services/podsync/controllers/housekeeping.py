@@ -86,14 +86,14 @@ class Housekeeping:
                 log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
 
     def _known(self) -> KeysView[str] | None:
-        return self._core.records.keys() if self.all_known else None
+        return self._core.tracked.keys() if self.all_known else None
 
     def _fresh(self) -> Set[str] | None:
         """Return the UIDs of pods whose files stay; None until sources and runtime are complete, and while they are
         stale."""
         known = self._core.node_state
         fresh = self.all_known and known.admissions.sources_complete and known.runtime_listed
-        return self._core.records.keys() if fresh else None
+        return self._core.tracked.keys() if fresh else None
 
     def _used_images(self) -> Set[str] | None:
         """Return ids and names of images that containers, volumes and starts in progress refer to; None as in
@@ -102,24 +102,24 @@ class Housekeeping:
             return None
         used = set(self._sandbox_images)
         unclaimed = (c for pod in self._core.node_state.unclaimed.values() for c in pod.containers)
-        for container in (*(c for record in self._core.records.values() for c in record.instances), *unclaimed):
+        for container in (*(c for tracked in self._core.tracked.values() for c in tracked.instances), *unclaimed):
             used |= {container.image_id, container.image}
-        for record in self._core.records.values():
-            starts = (*record.starts.values(), *record.volume_images.values())
+        for tracked in self._core.tracked.values():
+            starts = (*tracked.starts.values(), *tracked.volume_images.values())
             used |= {progress.image.id for progress in starts if progress.image is not None}
-            if record.saved.state is not PodState.FINISHED:
-                volumes = [volume["image"] for volume in record.spec.get("volumes") or () if volume.get("image")]
+            if tracked.saved.state is not PodState.FINISHED:
+                volumes = [volume["image"] for volume in tracked.spec.get("volumes") or () if volume.get("image")]
                 used = used.union(*(names_of(str(image["reference"])) for image in volumes if image.get("reference")))
         return used
 
     def _written_logs(self) -> dict[str, str]:
-        return written_logs(c for record in self._core.records.values() for c in record.instances)
+        return written_logs(c for tracked in self._core.tracked.values() for c in tracked.instances)
 
     def _existing_containers(self) -> Set[str] | None:
         """Return the ids of containers that have not exited; None as in `_fresh`."""
         if self._fresh() is None:
             return None
-        everything = (c for record in self._core.records.values() for c in record.instances)
+        everything = (c for tracked in self._core.tracked.values() for c in tracked.instances)
         return {c.id for c in everything if c.state is not ContainerState.EXITED}
 
 

@@ -53,15 +53,15 @@ class PodLoop:
         self.core = core
         self._clock, self._steady, self._stories, self._calls = context.clock, steady, stories, calls
         self._events, self._housekeeping, self._streams = events, housekeeping, streams
-        for record in core.records.values():
-            stories.take_up(record.uid, name=record.name, namespace=record.namespace, source=record.saved.source)
+        for tracked in core.tracked.values():
+            stories.take_up(tracked.uid, name=tracked.name, namespace=tracked.namespace, source=tracked.saved.source)
         for uid, why in core.node_state.unreadable.items():
             log.error("the record of pod %s cannot be used and the pod is admitted again: %s", uid, why)
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
         self._unshown: set[str] | None = (
             None  # UIDs without a published status; None = not all is listed yet, or every status is published
         )
-        starts = PodStartMetrics(context.metrics, context.clock, context.bus, core.records.get)
+        starts = PodStartMetrics(context.metrics, context.clock, context.bus, core.tracked.get)
         self._metrics = PodMetrics(context.metrics, context.clock, starts)
         self.on_handled: Callable[[], None] = lambda: None  # called after each event
         self._wake: asyncio.TimerHandle | None = None
@@ -88,7 +88,7 @@ class PodLoop:
         after a lost checkpoint, volume would remove the volumes of running pods."""
         self.workers.when_done(self._streams.complete_admitted)
         self._housekeeping.all_known = True
-        self._unshown = set(self.core.records)
+        self._unshown = set(self.core.tracked)
         self._complete_statuses()
 
     def handle(self, event: Event) -> None:
@@ -98,7 +98,7 @@ class PodLoop:
         uid = uid_of(event)
         if uid:
             self._stories.add(uid, self._clock.wall(), event)
-        self._metrics.resizes.happened(event, self.core.records.get(uid))
+        self._metrics.resizes.happened(event, self.core.tracked.get(uid))
         try:
             instructions = self.core.handle(event, now)
         except Exception as error:
@@ -109,8 +109,8 @@ class PodLoop:
             self._pod_errors.succeeded(uid, DECISION)
         self._dispatch(instructions)
         for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
-            if (record := self.core.records.get(touched)) is not None:
-                self._stories.add_wait(touched, self._clock.wall(), record.waits_for)
+            if (tracked := self.core.tracked.get(touched)) is not None:
+                self._stories.add_wait(touched, self._clock.wall(), tracked.waits_for)
             elif touched:
                 self._stories.forget(
                     touched
@@ -122,8 +122,8 @@ class PodLoop:
         """Mark the stream of statuses complete once this process has listed each pod of an earlier process."""
         if self._unshown is None:
             return
-        records = (self.core.records.get(uid) for uid in self._unshown)
-        self._unshown = {r.uid for r in records if r is not None and r.saved.pod and not r.may_be_shown} or None
+        unshown = (self.core.tracked.get(uid) for uid in self._unshown)
+        self._unshown = {r.uid for r in unshown if r is not None and r.saved.pod and not r.may_be_shown} or None
         if self._unshown is None:
             self.workers.when_done(self._streams.complete_statuses)
 
@@ -152,28 +152,28 @@ class PodLoop:
                     self._unshown.discard(uid)
                 self._pod_errors.forget(uid)
                 self._stories.forget(uid)
-                self._stories.keep_newest(self.core.records)
+                self._stories.keep_newest(self.core.tracked)
             self._metrics.instructed(uid, instruction)
             self.workers.add(uid, instruction)
 
     async def _perform(self, call: Call) -> Event:
-        record = self.core.records[call.uid]
+        tracked = self.core.tracked[call.uid]
         view = PodView(
-            uid=record.uid,
-            name=record.name,
-            namespace=record.namespace,
-            pod=record.saved.pod,
-            volumes=record.volumes,
-            allocation=record.saved.allocation,
-            static=record.is_static,
-            quiet=not record.alive and len(record.ready_sandboxes) <= 1,
-            sandbox_of={c.id: c.sandbox_id for c in record.instances},
+            uid=tracked.uid,
+            name=tracked.name,
+            namespace=tracked.namespace,
+            pod=tracked.saved.pod,
+            volumes=tracked.volumes,
+            allocation=tracked.saved.allocation,
+            static=tracked.is_static,
+            quiet=not tracked.alive and len(tracked.ready_sandboxes) <= 1,
+            sandbox_of={c.id: c.sandbox_id for c in tracked.instances},
             host_ips=self.core.node_ips,
-            resources=record.status.get("resources") or {},
+            resources=tracked.status.get("resources") or {},
         )
         began = self._metrics.calling(call)
         outcome = await self._calls.perform(call, view)
-        self._metrics.called(call, record.saved.pod, outcome, began)
+        self._metrics.called(call, tracked.saved.pod, outcome, began)
         return outcome
 
     def _wake_earlier(self, when: float) -> None:

@@ -43,7 +43,7 @@ class PodPreviews:
             pod=pod,
             verdict=admissions.preview(pod, request.source),
             view=admissions.view(admissions.node),
-            others={record.uid: record.saved.pod for record in admissions.others(pod, request.source)},
+            others={other.uid: other.saved.pod for other in admissions.others(pod, request.source)},
             facts=facts,
             paths=_paths(facts.root_dir, uid(pod)),
             images=images,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from bus.interface import Bus, Change, Deleted, Put
 from bus.messages.sources import ApiPodStatus
 from bus.messages.streams import PODS_API_STATUS
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.startup import Interval, covered, has_started, init_runs, is_stateful
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
 from shared.time.clock import Clock
@@ -40,10 +40,10 @@ FIRST = gauge(
 
 
 class PodStartMetrics:
-    """Times the pods that have not started. `record_of` returns the record of a pod by its UID."""
+    """Times the pods that have not started. `pod_of` returns the tracked pod of a UID."""
 
-    def __init__(self, metrics: Registry, clock: Clock, bus: Bus, record_of: Callable[[str], PodRecord | None]) -> None:
-        self._clock, self._record_of = clock, record_of
+    def __init__(self, metrics: Registry, clock: Clock, bus: Bus, pod_of: Callable[[str], TrackedPod | None]) -> None:
+        self._clock, self._pod_of = clock, pod_of
         self._total, self._sli = metrics.histogram(TOTAL), metrics.histogram(SLI)
         self._first, self._first_seen = metrics.gauge(FIRST), False
         self._pulls: dict[str, deque[Interval]] = {}  # by UID
@@ -68,17 +68,17 @@ class PodStartMetrics:
                 del self._pulls[uid]
 
     def _measure(self, uid: str, pulls: Iterable[Interval]) -> None:
-        record = self._record_of(uid)
-        metadata = {} if record is None else record.saved.pod.get("metadata") or {}
+        tracked = self._pod_of(uid)
+        metadata = {} if tracked is None else tracked.saved.pod.get("metadata") or {}
         created = parse_rfc3339(metadata.get("creationTimestamp") or "")
-        if record is None or created is None:
+        if tracked is None or created is None:
             return
         total = max(0.0, self._clock.wall() - created)  # the clock of the API server may be ahead of ours
         self._total.observe(total)
-        if is_stateful(record.saved.pod):
+        if is_stateful(tracked.saved.pod):
             return
-        sli = max(0.0, total - covered([*pulls, *init_runs(record.saved.pod, record.instances)]))
+        sli = max(0.0, total - covered([*pulls, *init_runs(tracked.saved.pod, tracked.instances)]))
         self._sli.observe(sli)
-        if not record.host_network and not self._first_seen:
+        if not tracked.host_network and not self._first_seen:
             self._first_seen = True
             self._first.set(sli)

@@ -3,7 +3,7 @@
 from bus.interface import Bus
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import PODS_ADMITTED, PODS_PROBES, PODS_STATUS, PODS_VOLUMES
-from services.podsync.core.pod.published import Published
+from services.podsync.core.pod.published_items import Published
 
 
 class PodStreams:

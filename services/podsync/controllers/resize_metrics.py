@@ -1,5 +1,5 @@
 """Counts requested, waiting, refused and completed resizes under the kubelet's names (node.md 9.1).
-Gets each event with the record before it, each status and each call, and changes nothing.
+Gets each event with its pod as it was before, each status and each call, and changes nothing.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from services.podsync.core.pod.allocation import DEFERRED, INFEASIBLE, RESIZE_IN
 from services.podsync.core.pod.events import CallDone, Event, PodDesired, PodUndesired
 from services.podsync.core.pod.instructions import KillPod, ResizePod
 from services.podsync.core.pod.metric_labels import infeasible, resize_operations
-from services.podsync.core.pod.record import PodRecord, Status
+from services.podsync.core.pod.tracked_pod import Status, TrackedPod
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
 
@@ -58,12 +58,12 @@ class ResizeMetrics:
         self._accepted = metrics.counter(ACCEPTED)
         metrics.before_collecting(self._count_pods)
 
-    def happened(self, event: Event, record: PodRecord | None) -> None:
-        """Count an event that the core gets next; `record`: the record of its pod before the event, None = none."""
-        self._trigger = _trigger(event, record)
-        if isinstance(event, PodDesired) and record is not None and record.saved.allocation is not None:
-            pending = record.saved.pending_resize
-            before = record.saved.allocation if pending is None else pending.wanted
+    def happened(self, event: Event, tracked: TrackedPod | None) -> None:
+        """Count an event that the core gets next; `tracked`: its pod before the event, None = none."""
+        self._trigger = _trigger(event, tracked)
+        if isinstance(event, PodDesired) and tracked is not None and tracked.saved.allocation is not None:
+            pending = tracked.saved.pending_resize
+            before = tracked.saved.allocation if pending is None else pending.wanted
             for labels in resize_operations(before, allocation_of(event.pod)):
                 self._requested.inc(*labels)
 
@@ -100,12 +100,12 @@ class ResizeMetrics:
         self._in_progress.set(sum(shown.in_progress for shown in self._pods.values()))
 
 
-def _trigger(event: Event, record: PodRecord | None) -> str:
+def _trigger(event: Event, tracked: TrackedPod | None) -> str:
     """Return the kubelet's name for why deferred resizes are decided again. `periodic_retry` also stands for what the
     kubelet notices only at its periodic retry, such as the end of a pressure."""
     match event:
         case PodDesired():
-            return "pods_added" if record is None else "pod_updated"
+            return "pods_added" if tracked is None else "pod_updated"
         case PodUndesired():
             return "pods_removed"
         case CallDone(call=KillPod()):

@@ -1,8 +1,8 @@
 """Decides what podsync does. Pure: events and the time go in, instructions come out.
 
 `machine` is the one gate; `node_state` takes events in; `outcomes` takes the results of calls in; `story` writes lines
-for `bulkhead explain`. A pod's record is frozen: a decision returns another record, alone or in a `Step`; `machine`,
-`node_state`, `admitting` and `resizes` put it into `Records`. Everything else is in rooms, and imports other rooms
+for `bulkhead explain`. A `TrackedPod` is frozen: a decision returns another one, alone or in a `Step`; `machine`,
+`node_state`, `admitting` and `resizes` put it into `TrackedPods`. Everything else is in rooms, and imports other rooms
 only as this table allows:
 
     room       decides                                      imports
@@ -19,7 +19,7 @@ only as this table allows:
     admission  admitted or rejected, and who is preempted   pod
     cgroups    names and values of cgroups                  node
     log_rotation  rotation and removal of log files         nothing
-    pod        record, lifecycle, events, instructions      nothing
+    pod        state, lifecycle, events, instructions       nothing
     node       facts and resources of the node              nothing
     eviction   thresholds, pressure, which pod is evicted   nothing
 """

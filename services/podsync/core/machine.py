@@ -30,11 +30,11 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     WakeAt,
 )
-from services.podsync.core.pod.observed import outdated
+from services.podsync.core.pod.observed_in_runtime import outdated
 from services.podsync.core.pod.pod_addresses import family_mismatch
-from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodEvent, PodRecord
-from services.podsync.core.pod.saved_record import not_after, persisted
-from services.podsync.core.pod.situation import Step, StepInputs
+from services.podsync.core.pod.saved_format import not_after, persisted
+from services.podsync.core.pod.step import Step, StepInputs
+from services.podsync.core.pod.tracked_pod import NEVER, TERMINAL_PHASES, PodEvent, TrackedPod
 from services.podsync.core.saving import kube_event, save_and_publish, shown_from, with_shown_reasons
 from services.podsync.core.status.pod_status import pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
@@ -73,9 +73,9 @@ class PodSync:
         self.node_state.admissions.node_known = not settings.joins_cluster
 
     @property
-    def records(self) -> dict[str, PodRecord]:
+    def tracked(self) -> dict[str, TrackedPod]:
         """Every pod of the node by UID."""
-        return self.node_state.records
+        return self.node_state.tracked
 
     @property
     def node_ips(self) -> tuple[str, ...]:
@@ -86,13 +86,13 @@ class PodSync:
         return self._addresses or self.settings.node_ips
 
     def is_to_run(self, uid: str) -> bool:
-        """Return whether the pod has a record and is not to end."""
-        record = self.records.get(uid)
-        return record is not None and record.saved.state is PodState.SYNC
+        """Return whether the pod is tracked and is not to end."""
+        tracked = self.tracked.get(uid)
+        return tracked is not None and tracked.saved.state is PodState.SYNC
 
     def active_pods(self) -> list[Object]:
         """Return the pods whose requests count; a terminating pod counts as long as its containers run."""
-        return [record.saved.pod for record in self.node_state.admissions.active()]
+        return [tracked.saved.pod for tracked in self.node_state.admissions.active()]
 
     def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
         """Return the runtime's handlers, None = it has not reported them."""
@@ -103,10 +103,10 @@ class PodSync:
         not finished in the runtime."""
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
-        for uid in list(self.records):
-            record = self.records[uid]  # read now: the decisions about earlier pods may have changed it
-            # `not_after`, because the clock may have been set back since the record was saved.
-            self.node_state.pods.put(replace(record, saved=not_after(record.saved, now)))
+        for uid in list(self.tracked):
+            tracked = self.tracked[uid]  # read now: the decisions about earlier pods may have changed it
+            # `not_after`, because the clock may have been set back since it was saved.
+            self.node_state.pods.put(replace(tracked, saved=not_after(tracked.saved, now)))
             out += self._advance_alone(uid, "podsync started", now)
         return out
 
@@ -117,7 +117,7 @@ class PodSync:
         errors = self.node_state.admissions.take_errors()
         out: list[Instruction] = [ReportInternalError(cause=event.cause, uid=uid, error=e) for uid, e in errors.items()]
         for uid in touched:
-            if uid in self.records:
+            if uid in self.tracked:
                 out += self._advance_alone(uid, event.cause, now)
         if isinstance(event, TimePassed):
             out += self._next_wake(now)
@@ -132,36 +132,36 @@ class PodSync:
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """Return what the checkpoint has of every pod, by UID, as the constructor takes it."""
-        return {uid: persisted(record) for uid, record in self.records.items()}
+        return {uid: persisted(tracked) for uid, tracked in self.tracked.items()}
 
     def validate(self) -> None:
         """Raise AssertionError where an invariant is broken; tests call it after every event."""
         started: dict[str, str] = {}
-        for uid, record in self.records.items():
-            assert uid == record.uid
-            assert record.uid not in self.node_state.unclaimed
-            if record.saved.state is PodState.SYNC:
-                assert not record.saved.deleted, f"{record.description} is deleted and not terminating"
-            is_over = record.saved.state is PodState.TERMINATED
-            if record.saved.state is PodState.FINISHED and record.call is None:
+        for uid, tracked in self.tracked.items():
+            assert uid == tracked.uid
+            assert tracked.uid not in self.node_state.unclaimed
+            if tracked.saved.state is PodState.SYNC:
+                assert not tracked.saved.deleted, f"{tracked.description} is deleted and not terminating"
+            is_over = tracked.saved.state is PodState.TERMINATED
+            if tracked.saved.state is PodState.FINISHED and tracked.call is None:
                 is_over = self.node_state.admissions.sources_complete
-            if is_over and record.observed.is_current:
-                assert not record.alive, f"{record.description} is {record.saved.state} with running containers"
-            if record.saved.state is PodState.SYNC and record.instances and record.is_static:
-                other = started.setdefault(record.full_name, uid)
-                assert other == uid, f"two pods run as {record.full_name}"
-            per_attempt = [(c.name, c.attempt, c.sandbox_id) for c in record.instances]
-            assert len(per_attempt) == len(set(per_attempt)), f"{record.description}: two containers of one attempt"
+            if is_over and tracked.observed.is_current:
+                assert not tracked.alive, f"{tracked.description} is {tracked.saved.state} with running containers"
+            if tracked.saved.state is PodState.SYNC and tracked.instances and tracked.is_static:
+                other = started.setdefault(tracked.full_name, uid)
+                assert other == uid, f"two pods run as {tracked.full_name}"
+            per_attempt = [(c.name, c.attempt, c.sandbox_id) for c in tracked.instances]
+            assert len(per_attempt) == len(set(per_attempt)), f"{tracked.description}: two containers of one attempt"
 
     def _advance_alone(self, uid: str, cause: str, now: float) -> list[Instruction]:
-        """Advance one pod. Where that raises, its record stays as it was and is tried again later; the other pods are
+        """Advance one pod. Where that raises, the pod stays as it was and is tried again later; the other pods are
         not affected."""
-        before = self.records[uid]
+        before = self.tracked[uid]
         try:
             return self._advance(before, cause, now)
         except Exception as error:
             retry_at = now + RETRY_SECONDS
-            if uid in self.records:
+            if uid in self.tracked:
                 retry = replace(before.retry, at=retry_at)
                 self.node_state.pods.put(replace(before, wake_at=retry_at, retry=retry))
             wake = WakeAt(cause="a decision failed", when=retry_at)
@@ -169,58 +169,60 @@ class PodSync:
         finally:
             self.node_state.pods.note_rest(uid)
 
-    def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
+    def _advance(self, tracked: TrackedPod, cause: str, now: float) -> list[Instruction]:
         """Return the instructions that follow for one pod, in this order:
 
         | what | where |
         |---|---|
-        | what holds now is taken into the record | `_take_in` |
+        | what holds now is taken into the pod | `_take_in` |
         | a call that keeps the pod from ending is interrupted | `_is_kept_from_ending` |
         | the next step is decided, where no call is under way; a pod that is gone is forgotten | `_decide` |
         | the step is saved, published, and then performed | `_perform` |
         | the pods that waited for this one are advanced | `_advance_others` |
         """
-        had_stopped, until = record.saved.state in _STOPPED, _active_until(record)
-        record, events = self._take_in(record, until, now)
-        before = shown_from(record)
+        had_stopped, until = tracked.saved.state in _STOPPED, _active_until(tracked)
+        tracked, events = self._take_in(tracked, until, now)
+        before = shown_from(tracked)
         out: list[Instruction] = []
-        if _is_kept_from_ending(record):
-            record = replace(record, given_up=True)
-            reads_only = isinstance(record.call, _ENDS_WHILE_IT_READS)
-            out.append(InterruptCall(cause=cause, uid=record.uid, reads_only=reads_only))
-        step = Step(record=record)
-        if record.call is None:
-            step, events = self._decide(record, events, now)
+        if _is_kept_from_ending(tracked):
+            tracked = replace(tracked, given_up=True)
+            reads_only = isinstance(tracked.call, _ENDS_WHILE_IT_READS)
+            out.append(InterruptCall(cause=cause, uid=tracked.uid, reads_only=reads_only))
+        step = Step(tracked=tracked)
+        if tracked.call is None:
+            step, events = self._decide(tracked, events, now)
             if step.done:
-                return self._forget(step.record, cause, now)
+                return self._forget(step.tracked, cause, now)
         _delay_repeated_call(step, now)
-        step.call = with_begun_hooks(step.record, step.call, now)
-        record = note_begun_hooks(step.record, step.call, now)
-        if shown_from(record) != before:
-            record = self._with_status(record, now)
+        step.call = with_begun_hooks(step.tracked, step.call, now)
+        tracked = note_begun_hooks(step.tracked, step.call, now)
+        if shown_from(tracked) != before:
+            tracked = self._with_status(tracked, now)
         if until is not None and until > now:
             step.wake_earlier(until)
-        out += self._perform(record, step, events, cause, now)
-        return out + self._advance_others(self.records[record.uid], had_stopped=had_stopped, now=now)
+        out += self._perform(tracked, step, events, cause, now)
+        return out + self._advance_others(self.tracked[tracked.uid], had_stopped=had_stopped, now=now)
 
-    def _take_in(self, record: PodRecord, until: float | None, now: float) -> tuple[PodRecord, list[PodEvent]]:
-        """Return the record with its deadline `until`, volumes and status as of now; and the events that were noted in
+    def _take_in(self, tracked: TrackedPod, until: float | None, now: float) -> tuple[TrackedPod, list[PodEvent]]:
+        """Return the pod with its deadline `until`, volumes and status as of now; and the events that were noted in
         it, which are taken out of it."""
-        admitted = record.saved.state is PodState.SYNC and not record.saved.rejected and record.saved.admission_decided
+        admitted = (
+            tracked.saved.state is PodState.SYNC and not tracked.saved.rejected and tracked.saved.admission_decided
+        )
         if until is not None and until <= now:
-            record = lifecycle.past_deadline(record, now)
-        volumes = self.node_state.volumes.get(record.uid)
-        if admitted and record.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
-            record = lifecycle.over_attach_limit(record, volumes.attach_limit, now)
-        events = list(record.noted)
-        if events or volumes is not record.volumes:
-            record = replace(record, noted=(), volumes=volumes)
-        if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
+            tracked = lifecycle.past_deadline(tracked, now)
+        volumes = self.node_state.volumes.get(tracked.uid)
+        if admitted and tracked.saved.state is PodState.SYNC and volumes is not None and volumes.attach_limit:
+            tracked = lifecycle.over_attach_limit(tracked, volumes.attach_limit, now)
+        events = list(tracked.noted)
+        if events or volumes is not tracked.volumes:
+            tracked = replace(tracked, noted=(), volumes=volumes)
+        if tracked.saved.state is PodState.SYNC and tracked.observed.is_current and now >= tracked.resync_at > 0:
             # The pod is listed again from time to time, in case an event was missed.
-            record = replace(record, observed=outdated(record.observed))
-        return self._with_status(record, now), events
+            tracked = replace(tracked, observed=outdated(tracked.observed))
+        return self._with_status(tracked, now), events
 
-    def _decide(self, record: PodRecord, events: list[PodEvent], now: float) -> tuple[Step, list[PodEvent]]:
+    def _decide(self, tracked: TrackedPod, events: list[PodEvent], now: float) -> tuple[Step, list[PodEvent]]:
         """Return the next step of a pod without a call, and the events with those of the step.
 
         The pod passes all states on the way in which nothing is left to do; the step is done where that is so in
@@ -233,167 +235,167 @@ class PodSync:
         | TERMINATED | what it had on the node is removed | FINISHED |
         """
         while True:
-            if record.saved.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
-                record = lifecycle.with_termination(record, reason="the pod has ended", now=now)
-            record, victims_until = self._with_victims(record, now)
-            step = next_step(record, self._step_inputs(record, now, victims_until))
+            if tracked.saved.state is PodState.SYNC and not tracked.saved.rejected and lifecycle.has_ended(tracked):
+                tracked = lifecycle.with_termination(tracked, reason="the pod has ended", now=now)
+            tracked, victims_until = self._with_victims(tracked, now)
+            step = next_step(tracked, self._step_inputs(tracked, now, victims_until))
             events = [*events, *step.events]
             if not step.done:
                 return step, with_shown_reasons(step, events, now)
-            if step.record.saved.state is PodState.TERMINATING:
-                record = lifecycle.moved(step.record, PodState.TERMINATED)
-            elif step.record.saved.state is PodState.TERMINATED:
-                record = lifecycle.moved(step.record, PodState.FINISHED)
-                record = replace(record, saved=replace(record.saved, finished_at=now))
+            if step.tracked.saved.state is PodState.TERMINATING:
+                tracked = lifecycle.moved(step.tracked, PodState.TERMINATED)
+            elif step.tracked.saved.state is PodState.TERMINATED:
+                tracked = lifecycle.moved(step.tracked, PodState.FINISHED)
+                tracked = replace(tracked, saved=replace(tracked.saved, finished_at=now))
             else:
                 return step, events
 
     def _perform(
-        self, record: PodRecord, step: Step, events: list[PodEvent], cause: str, now: float
+        self, tracked: TrackedPod, step: Step, events: list[PodEvent], cause: str, now: float
     ) -> list[Instruction]:
-        """Return the instructions of the step: save and publish, record the events, call, wake. The pod gets the record
+        """Return the instructions of the step: save and publish, record the events, call, wake. The pod becomes that
         with what was written, called and planned."""
-        last_written, out = save_and_publish(record, self.settings.boot, cause, step.call)
+        last_written, out = save_and_publish(tracked, self.settings.boot, cause, step.call)
         wall = now + self.node_state.skew
-        out += [RecordEvent(cause=cause, event=kube_event(record, entry, wall)) for entry in events]
-        call, given_up, resync_at = record.call, record.given_up, record.resync_at
+        out += [RecordEvent(cause=cause, event=kube_event(tracked, entry, wall)) for entry in events]
+        call, given_up, resync_at = tracked.call, tracked.given_up, tracked.resync_at
         if step.call is not None:
             call, given_up = replace(step.call, cause=cause), False
             out.append(call)
         if isinstance(step.call, LookAtPod):
-            resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
-        elif record.saved.state is PodState.SYNC and call is None and resync_at:
+            resync_at = now + self.settings.sync_seconds * (1 + jitter(tracked) / 2)
+        elif tracked.saved.state is PodState.SYNC and call is None and resync_at:
             step.wake_earlier(resync_at)
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
-        record = replace(
-            record,
+        tracked = replace(
+            tracked,
             last_written=last_written,
             call=call,
             given_up=given_up,
             resync_at=resync_at,
             wake_at=step.wake_at or NEVER,
         )
-        self.node_state.pods.put(record)
+        self.node_state.pods.put(tracked)
         return out
 
-    def _advance_others(self, record: PodRecord, *, had_stopped: bool, now: float) -> list[Instruction]:
+    def _advance_others(self, tracked: TrackedPod, *, had_stopped: bool, now: float) -> list[Instruction]:
         """Advance the pods that waited for the name, the end or the resources of this one."""
         out: list[Instruction] = []
-        if record.saved.state is PodState.FINISHED and record.call is None:
-            out += self._wake_namesakes(record, now)
-        if record.saved.state in _STOPPED and not had_stopped:
+        if tracked.saved.state is PodState.FINISHED and tracked.call is None:
+            out += self._wake_namesakes(tracked, now)
+        if tracked.saved.state in _STOPPED and not had_stopped:
             at_work = self.node_state.pods.at_work()
-            waiting = [other.uid for other in at_work if record.uid in other.saved.victims and other.call is None]
+            waiting = [other.uid for other in at_work if tracked.uid in other.saved.victims and other.call is None]
             for other in (*waiting, *self.node_state.resizes.decide(now)):
-                out += self._advance_alone(other, f"{record.description} stopped", now)
+                out += self._advance_alone(other, f"{tracked.description} stopped", now)
         return out
 
-    def _step_inputs(self, record: PodRecord, now: float, victims_until: float) -> StepInputs:
+    def _step_inputs(self, tracked: TrackedPod, now: float, victims_until: float) -> StepInputs:
         return StepInputs(
             now=now,
-            name_taken=record.is_static
-            and any(_holds_name(other, record) for other in self.node_state.pods.namesakes(record)),
+            name_taken=tracked.is_static
+            and any(_holds_name(other, tracked) for other in self.node_state.pods.namesakes(tracked)),
             network_ready=self.node_state.network_ready,
             network_message=self.node_state.network_message,
             runtime_listed=self.node_state.runtime_listed,
             volumes_known=self.node_state.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
             dead_instances_kept=self.settings.dead_instances_kept,
-            still_listed=record.uid in self.node_state.desired,
+            still_listed=tracked.uid in self.node_state.desired,
             victims_until=victims_until,
             node_ips=self.node_ips,
             skew=self.node_state.skew,
         )
 
-    def _with_victims(self, record: PodRecord, now: float) -> tuple[PodRecord, float]:
-        """Return the record without victims whose grace is over, and the moment until which to wait for the pods
+    def _with_victims(self, tracked: TrackedPod, now: float) -> tuple[TrackedPod, float]:
+        """Return the pod without victims whose grace is over, and the moment until which to wait for the pods
         preempted for this one, 0 = they have stopped (pods.md 3.5, 4.4)."""
         until = 0.0
-        for uid in record.saved.victims:
-            victim = self.records.get(uid)
+        for uid in tracked.saved.victims:
+            victim = self.tracked.get(uid)
             if victim is None or victim.saved.state not in (PodState.SYNC, PodState.TERMINATING):
                 continue
             limit = victim.saved.terminating_since + max(1.5 * victim.saved.grace_seconds, 10.0)
             if limit <= now:
-                left = tuple(other for other in record.saved.victims if other != uid)
-                record = replace(record, saved=replace(record.saved, victims=left))
+                left = tuple(other for other in tracked.saved.victims if other != uid)
+                tracked = replace(tracked, saved=replace(tracked.saved, victims=left))
                 text = "Container runtime did not kill the pod within specified grace period."
                 self.node_state.pods.put(victim.with_event("Warning", "ExceededGracePeriod", text, ""))
             until = max(until, limit)
-        return record, until if record.saved.victims else 0.0
+        return tracked, until if tracked.saved.victims else 0.0
 
-    def _with_status(self, record: PodRecord, now: float) -> PodRecord:
-        if not record.saved.pod or not record.saved.admission_decided:
-            return record
+    def _with_status(self, tracked: TrackedPod, now: float) -> TrackedPod:
+        if not tracked.saved.pod or not tracked.saved.admission_decided:
+            return tracked
         wall = now + self.node_state.skew
         status = pod_status(
-            record,
+            tracked,
             now=wall,
             runtime_name=self.node_state.runtime_name,
             node_ips=self.node_ips,
             handlers=self.node_state.runtime_handlers,
             gates_off=self.settings.facts.gates_off,
         )
-        if not record.saved.rejected:
-            if mismatch := family_mismatch(record, self.node_ips):
-                record = record.with_event("Warning", "HostIPsIPFamilyMismatch", mismatch, "")
+        if not tracked.saved.rejected:
+            if mismatch := family_mismatch(tracked, self.node_ips):
+                tracked = tracked.with_event("Warning", "HostIPsIPFamilyMismatch", mismatch, "")
             phase = status["phase"]
-            if phase in TERMINAL_PHASES and phase != record.saved.outcome:
-                record = replace(record, saved=replace(record.saved, outcome=phase))
-        shown = withheld(record, status)
-        return record if shown == record.status else replace(record, status=shown)
+            if phase in TERMINAL_PHASES and phase != tracked.saved.outcome:
+                tracked = replace(tracked, saved=replace(tracked.saved, outcome=phase))
+        shown = withheld(tracked, status)
+        return tracked if shown == tracked.status else replace(tracked, status=shown)
 
-    def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
+    def _forget(self, tracked: TrackedPod, cause: str, now: float) -> list[Instruction]:
         """Forget a pod of which nothing is left. If it is desired again under the same UID, it starts again."""
-        self.node_state.forget(record)
-        out: list[Instruction] = [ForgetPod(cause=cause, uid=record.uid)]
-        desired = self.node_state.desired.get(record.uid)
-        if record.saved.restart_requested and desired is not None:
+        self.node_state.forget(tracked)
+        out: list[Instruction] = [ForgetPod(cause=cause, uid=tracked.uid)]
+        desired = self.node_state.desired.get(tracked.uid)
+        if tracked.saved.restart_requested and desired is not None:
             out += self.handle(desired, now)
-        return out + self._wake_namesakes(record, now)
+        return out + self._wake_namesakes(tracked, now)
 
-    def _wake_namesakes(self, record: PodRecord, now: float) -> list[Instruction]:
+    def _wake_namesakes(self, tracked: TrackedPod, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for other in self.node_state.pods.namesakes(record):
+        for other in self.node_state.pods.namesakes(tracked):
             if other.call is None and other.saved.state is PodState.SYNC:
-                out += self._advance_alone(other.uid, f"{record.description} finished", now)
+                out += self._advance_alone(other.uid, f"{tracked.description} finished", now)
         return out
 
 
 def _delay_repeated_call(step: Step, now: float) -> None:
     """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
-    retry = step.record.retry
+    retry = step.tracked.retry
     if step.call is not None and step.call == retry.last_done:
         retry = replace(retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
-        step.record, step.call = replace(step.record, retry=retry), None
+        step.tracked, step.call = replace(step.tracked, retry=retry), None
         step.wake_earlier(retry.at)
 
 
-def _active_until(record: PodRecord) -> float | None:
+def _active_until(tracked: TrackedPod) -> float | None:
     """Return the deadline of a pod that was neither rejected nor is ending, in seconds of `now`; None = it has none."""
-    is_active = record.saved.state is PodState.SYNC and not record.saved.rejected
-    return lifecycle.deadline(record) if is_active else None
+    is_active = tracked.saved.state is PodState.SYNC and not tracked.saved.rejected
+    return lifecycle.deadline(tracked) if is_active else None
 
 
-def _holds_name(other: PodRecord, record: PodRecord) -> bool:
-    """Return whether `record` has to wait for `other`, a pod of the same full name that was started, or is ending
+def _holds_name(other: TrackedPod, tracked: TrackedPod) -> bool:
+    """Return whether `tracked` has to wait for `other`, a pod of the same full name that was started, or is ending
     (pods.md 4.5)."""
     if other.saved.state in (PodState.TERMINATING, PodState.TERMINATED):
         return True
     if other.may_run_after_end:
-        return not record.alive
-    if other.saved.state is not PodState.SYNC or record.instances:
+        return not tracked.alive
+    if other.saved.state is not PodState.SYNC or tracked.instances:
         return False
-    return bool(other.instances) or not other.observed.is_current or other.uid < record.uid
+    return bool(other.instances) or not other.observed.is_current or other.uid < tracked.uid
 
 
-def _is_kept_from_ending(record: PodRecord) -> bool:
+def _is_kept_from_ending(tracked: TrackedPod) -> bool:
     """Return whether the pod is to end and its call under way only waits: for an image, a hook, a read of the API
     server, for one container to be stopped first, or for a grace period longer than the one that holds now. The other
     containers would be stopped only after that."""
-    if record.saved.state is not PodState.TERMINATING or record.given_up:
+    if tracked.saved.state is not PodState.TERMINATING or tracked.given_up:
         return False
-    if isinstance(record.call, KillPod):
-        return record.saved.grace_seconds < record.call.grace_seconds
-    return isinstance(record.call, _ONLY_WAIT | _ENDS_WHILE_IT_READS)
+    if isinstance(tracked.call, KillPod):
+        return tracked.saved.grace_seconds < tracked.call.grace_seconds
+    return isinstance(tracked.call, _ONLY_WAIT | _ENDS_WHILE_IT_READS)

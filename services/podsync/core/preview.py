@@ -1,5 +1,5 @@
 """Computes what would become of a pod on this node, with the real decisions: the answer to GetPodPreview.
-Builds the messages that would be sent and describes them; changes no record. Admission's verdict is an argument.
+Builds the messages that would be sent and describes them; changes no tracked pod. Admission's verdict is an argument.
 """
 
 from collections import defaultdict

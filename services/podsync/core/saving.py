@@ -13,11 +13,11 @@ from services.podsync.core.pod.instructions import (
     RemoveSandboxes,
     SavePod,
 )
-from services.podsync.core.pod.performed import LastWritten
-from services.podsync.core.pod.published import published
-from services.podsync.core.pod.record import PodEvent, PodRecord
-from services.podsync.core.pod.saved_record import must_be_saved, persisted
-from services.podsync.core.pod.situation import Step
+from services.podsync.core.pod.progress import LastWritten
+from services.podsync.core.pod.published_items import published
+from services.podsync.core.pod.saved_format import must_be_saved, persisted
+from services.podsync.core.pod.step import Step
+from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 from services.podsync.core.status.pod_status import container_ids, is_starting
 from shared.model.frozen_copy import replace
 from shared.podspec.containers import field_path
@@ -25,84 +25,84 @@ from shared.time.timestamps import rfc3339
 
 
 def save_and_publish(
-    record: PodRecord, boot: int, cause: str, call: Call | None
+    tracked: TrackedPod, boot: int, cause: str, call: Call | None
 ) -> tuple[LastWritten, list[Instruction]]:
-    """Return the record's new `last_written` and the instructions in their order. `boot`: the start number. A `call`
+    """Return the pod's new `last_written` and the instructions in their order. `boot`: the start number. A `call`
     that removes containers or sandboxes makes the save urgent: the record is then the only source of their facts."""
     out: list[Instruction] = []
-    written = record.last_written
-    changed = record.status != written.status
-    if changed or written.saved != (record.saved, record.attempts):
-        urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
-        written = replace(written, saved=(record.saved, record.attempts))
-        out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
+    written = tracked.last_written
+    changed = tracked.status != written.status
+    if changed or written.saved != (tracked.saved, tracked.attempts):
+        urgent = must_be_saved(tracked) or isinstance(call, RemoveContainers | RemoveSandboxes)
+        written = replace(written, saved=(tracked.saved, tracked.attempts))
+        out.append(SavePod(cause=cause, uid=tracked.uid, record=persisted(tracked), urgent=urgent))
     # Volumes of a pod that may run must not be unmounted: `finished` is published once nothing of it runs.
-    is_known = record.saved.admission_decided and not record.may_run_after_end
-    if written.published_from is not record.saved and is_known:
-        shown = published(record.uid, record.name, record.namespace, record.saved)
+    is_known = tracked.saved.admission_decided and not tracked.may_run_after_end
+    if written.published_from is not tracked.saved and is_known:
+        shown = published(tracked.uid, tracked.name, tracked.namespace, tracked.saved)
         if shown != written.published:
             out.append(PublishAdmitted(cause=cause, published=shown))
-        written = replace(written, published_from=record.saved, published=shown)
-    running = container_ids(record)
-    if (changed or running != written.container_ids) and record.saved.pod and record.may_be_shown:
+        written = replace(written, published_from=tracked.saved, published=shown)
+    running = container_ids(tracked)
+    if (changed or running != written.container_ids) and tracked.saved.pod and tracked.may_be_shown:
         version = written.version + 1
-        written = replace(written, status=record.status, container_ids=running, version=version)
+        written = replace(written, status=tracked.status, container_ids=running, version=version)
         status = PodStatus(
-            uid=record.uid,
-            name=record.name,
-            namespace=record.namespace,
+            uid=tracked.uid,
+            name=tracked.name,
+            namespace=tracked.namespace,
             version=(boot, version),
-            status=record.status,
+            status=tracked.status,
             container_ids=running,
         )
-        out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(record)))
+        out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(tracked)))
     return written, out
 
 
-def kube_event(record: PodRecord, event: PodEvent, wall: float) -> KubeEvent:
+def kube_event(tracked: TrackedPod, event: PodEvent, wall: float) -> KubeEvent:
     """Return the Kubernetes Event of the pod at `wall`, seconds since the epoch."""
     kind, reason, message, container = event
     return KubeEvent(
         type=kind,
         reason=reason,
         message=message,
-        namespace=record.namespace,
-        name=record.name,
-        uid=record.uid,
-        resource_version=record.resource_version,
-        field_path=field_path(record.saved.pod, container) if container else "",
+        namespace=tracked.namespace,
+        name=tracked.name,
+        uid=tracked.uid,
+        resource_version=tracked.resource_version,
+        field_path=field_path(tracked.saved.pod, container) if container else "",
         time=rfc3339(wall),
     )
 
 
 def with_shown_reasons(step: Step, events: list[PodEvent], now: float) -> list[PodEvent]:
-    """Put the waiting reasons of the step into its record. Return the events without those of a reason that was shown
+    """Put the waiting reasons of the step into its pod. Return the events without those of a reason that was shown
     a moment ago, or of a wait that was shown before."""
-    record = step.record
+    tracked = step.tracked
     for container, reason in step.reasons.items():
-        progress = record.progress(container)
+        progress = tracked.progress(container)
         if progress.records_events(reason, now):
             progress = replace(progress, reason=reason, events_at=now)
-            record = record.with_progress(progress, container)
+            tracked = tracked.with_progress(progress, container)
         else:
             events = [e for e in events if e[3] != container or e not in step.events]
-    if step.waits_for and record.waits_for == step.waits_for:
+    if step.waits_for and tracked.waits_for == step.waits_for:
         events = [e for e in events if e not in step.events]
-    step.record = record if step.waits_for == record.waits_for else replace(record, waits_for=step.waits_for)
+    step.tracked = tracked if step.waits_for == tracked.waits_for else replace(tracked, waits_for=step.waits_for)
     return events
 
 
-def shown_from(record: PodRecord) -> tuple[object, ...]:
-    """Return the parts of the record that a step may change and that the status is made from."""
+def shown_from(tracked: TrackedPod) -> tuple[object, ...]:
+    """Return the parts of the pod that a step may change and that the status is made from."""
     ways = (
-        record.saved.state,
-        record.saved.deleted,
-        record.saved.ending,
-        record.saved.outcome,
-        record.saved.restarting_all,
-        record.saved.resize,
-        record.saved.actuated,
+        tracked.saved.state,
+        tracked.saved.deleted,
+        tracked.saved.ending,
+        tracked.saved.outcome,
+        tracked.saved.restarting_all,
+        tracked.saved.resize,
+        tracked.saved.actuated,
     )
-    reasons = {name: progress.reason for name, progress in record.starts.items() if progress.reason}
-    replacing = {name: saved.replacing for name, saved in record.saved.containers.items() if saved.replacing}
+    reasons = {name: progress.reason for name, progress in tracked.starts.items() if progress.reason}
+    replacing = {name: saved.replacing for name, saved in tracked.saved.containers.items() if saved.replacing}
     return (*ways, reasons, replacing)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.podsync import AdmittedPod
+from services.podsync.core.pod.call_results import ImagePulled, PartListed, PodListed
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
@@ -32,7 +33,6 @@ from services.podsync.core.pod.instructions import (
     RecordEvent,
     RunPostStartHook,
 )
-from services.podsync.core.pod.results import ImagePulled, PartListed, PodListed
 from shared.model.objects import Object, name, namespace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, Sandbox

@@ -31,7 +31,7 @@ async def pod_that_ended(stage: PressedStage, uid: str) -> None:
     stage.network.clock.advance(1.0)
     stage.runtime.exit_container(await the_container(stage, uid), 0)
     stage.seen.put(uid, (await stage.runtime.observe(uid))[uid])
-    await stage.until(lambda: the_service(stage).core.records[uid].saved.state is PodState.FINISHED)
+    await stage.until(lambda: the_service(stage).core.tracked[uid].saved.state is PodState.FINISHED)
     assert stage.status(uid)["phase"] == "Succeeded"
 
 
@@ -88,7 +88,7 @@ async def test_a_container_that_cannot_be_removed_is_an_event_of_the_node(tmp_pa
         stage.disk = 50 * MIB
         await stage.read()
         await stage.until(lambda: stage.runtime.requests("RemoveContainer"))
-        await stage.until(lambda: the_service(stage).core.records["done"].retry.removal_error)
+        await stage.until(lambda: the_service(stage).core.tracked["done"].retry.removal_error)
         the_service(stage).eviction.dead_containers.collect()
 
         def reported() -> list[str]:
@@ -120,7 +120,7 @@ async def test_the_next_pod_is_evicted_only_after_the_volumes_of_the_first_are_g
         await stage.network.settle()
         stage.disk = 50 * MIB
         await stage.read()
-        await stage.until(lambda: the_service(stage).core.records["one"].saved.state is PodState.TERMINATED)
+        await stage.until(lambda: the_service(stage).core.tracked["one"].saved.state is PodState.TERMINATED)
         await stage.read()
         assert stage.evicted() == ["one"]
         stage.mounted.delete("one")

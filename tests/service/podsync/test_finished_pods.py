@@ -43,11 +43,11 @@ async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, i
         for number in range(finished_pods):
             stage.want(finished(number), "api")
         uid = stage.want(a_pod(), "api")
-        records = stage.service.core.records
-        await stage.until(lambda: running(stage, uid) and len(records) == finished_pods + 1)
-        done = [other for other in records if other != uid]
+        tracked = stage.service.core.tracked
+        await stage.until(lambda: running(stage, uid) and len(tracked) == finished_pods + 1)
+        done = [other for other in tracked if other != uid]
         await stage.until(
-            lambda: all(records[other].saved.state is PodState.FINISHED and not records[other].call for other in done)
+            lambda: all(tracked[other].saved.state is PodState.FINISHED and not tracked[other].call for other in done)
         )
         await stage.network.settle()
         later = stage.network.clock.monotonic() + 1

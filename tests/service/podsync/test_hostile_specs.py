@@ -26,7 +26,7 @@ from bus.messages.volume import (
 )
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.controllers.pod_loop import PodLoop
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.service import PodSyncService
 from shared.cri.interface import Message
 from shared.model.objects import Object
@@ -122,18 +122,18 @@ class HostileStage(Stage):
         assert self.service is not None
         return self.service
 
-    def record(self, uid: str) -> PodRecord | None:
+    def record(self, uid: str) -> TrackedPod | None:
         """What podsync knows of the pod, None = nothing any more."""
-        return self.podsync.core.records.get(uid)
+        return self.podsync.core.tracked.get(uid)
 
-    def mount(self, record: PodRecord) -> None:
+    def mount(self, tracked: TrackedPod) -> None:
         """What volume does once the pod is admitted."""
-        known = record.last_written.published.volumes if record.last_written.published else None
-        if known is not None and known.volumes and record.uid not in self.with_volumes:
-            self.with_volumes.add(record.uid)
+        known = tracked.last_written.published.volumes if tracked.last_written.published else None
+        if known is not None and known.volumes and tracked.uid not in self.with_volumes:
+            self.with_volumes.add(tracked.uid)
             paths = {name: str(self._files) if name == "files" else f"/v/{name}" for name in known.volumes}
             mounted = {name: MountedVolume(state=VolumeState.MOUNTED, host_path=path) for name, path in paths.items()}
-            self.mounted.put(record.uid, MountedVolumes(uid=record.uid, volumes=mounted))
+            self.mounted.put(tracked.uid, MountedVolumes(uid=tracked.uid, volumes=mounted))
 
     def unmount(self, uid: str) -> None:
         """What volume does once the containers are gone."""
@@ -150,13 +150,13 @@ async def opened(stage: HostileStage) -> None:
 
 def came_to_something(stage: HostileStage, uid: str) -> bool:
     """It was rejected, or each of its containers runs or has a reason why it does not."""
-    record = stage.record(uid)
-    if record is None or not record.saved.admission_decided:
+    tracked = stage.record(uid)
+    if tracked is None or not tracked.saved.admission_decided:
         return False
-    if record.saved.rejected:
+    if tracked.saved.rejected:
         return True
-    stage.mount(record)
-    status = record.status
+    stage.mount(tracked)
+    status = tracked.status
     states = [one["state"] for one in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))]
     waits = [state["waiting"].get("reason", "ContainerCreating") for state in states if "waiting" in state]
     return bool(states) and ("initContainerStatuses" in status or "ContainerCreating" not in waits)
@@ -176,9 +176,9 @@ async def run_and_delete(stage: HostileStage, pod: Object) -> None:
     pod.clear()
     await until(stage, lambda: came_to_something(stage, uid))
     stage.desired.delete(uid)
-    await until(stage, lambda: (record := stage.record(uid)) is None or not record.alive)
+    await until(stage, lambda: (tracked := stage.record(uid)) is None or not tracked.alive)
     stage.unmount(uid)
-    await until(stage, lambda: (record := stage.record(uid)) is None or record.saved.state is PodState.FINISHED)
+    await until(stage, lambda: (tracked := stage.record(uid)) is None or tracked.saved.state is PodState.FINISHED)
     stage.network.clock.advance(61.0)  # a minute later what is left of it is collected
     stage.podsync.loop._wake_up()
     await until(stage, lambda: stage.record(uid) is None)

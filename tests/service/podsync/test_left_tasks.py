@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from services.podsync.core.pod.call_results import PodListed
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import EndTasks, RemoveSandboxes
-from services.podsync.core.pod.results import PodListed
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.podsync.performer import UID, a_container
 from tests.service.podsync.test_stop_calls import running

@@ -19,7 +19,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     SavePod,
 )
-from services.podsync.core.pod.published import published
+from services.podsync.core.pod.published_items import published
 from services.podsync.core.pod.saved import Saved
 from shared.files.checkpoint import Checkpoint, RecordLocation
 from shared.process.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads

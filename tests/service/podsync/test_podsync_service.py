@@ -272,8 +272,8 @@ def named(uid: str, **spec: Any) -> dict[str, Any]:
 def _asks_for_a_sandbox(stage: Stage, uid: str) -> Callable[[], bool]:
     def asks() -> bool:
         assert stage.service is not None
-        record = stage.service.core.records.get(uid)
-        return record is not None and isinstance(record.call, RunPodSandbox)
+        tracked = stage.service.core.tracked.get(uid)
+        return tracked is not None and isinstance(tracked.call, RunPodSandbox)
 
     return asks
 
@@ -322,7 +322,7 @@ async def test_news_of_a_pod_that_is_gone_is_not_remembered(tmp_path: Path) -> N
         stage.mounted.put("gone", MountedVolumes(uid="gone", volumes={}))
         stage.mounted.delete("gone")
         await stage.network.settle()
-        assert set(written) == set(stage.service.core.records) == {uid}
+        assert set(written) == set(stage.service.core.tracked) == {uid}
 
 
 async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_containers_have_ended(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from services.podsync.adapters.pod.pod_directories import PodDirectories
+from services.podsync.core.pod.call_results import PodListed
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     ContainerStop,
@@ -17,7 +18,6 @@ from services.podsync.core.pod.instructions import (
     RemoveContainers,
     RemoveSandboxes,
 )
-from services.podsync.core.pod.results import PodListed
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState

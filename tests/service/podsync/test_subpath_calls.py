@@ -18,9 +18,9 @@ from bus.messages.volume import (
 )
 from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.pod.call_results import ContainerCreated
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import StartContainer
-from services.podsync.core.pod.results import ContainerCreated
 from shared.model.objects import Object
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod

@@ -33,7 +33,7 @@ from services.podsync.core.pod.instructions import (
     SavePod,
     WakeAt,
 )
-from services.podsync.core.pod.published import Published
+from services.podsync.core.pod.published_items import Published
 from shared.model.probes import ProbeResult
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.pods import Pod, a_container, a_pod, every_step
@@ -172,7 +172,7 @@ class Play(RuntimeModel):
 
     def reason(self, container: str, uid: str = "u1") -> tuple[str, str]:
         """Why the container waits: reason and message, "" where it does not."""
-        return self.core.records[uid].progress(container).reason or ("", "")
+        return self.core.tracked[uid].progress(container).reason or ("", "")
 
     def _take(self, instructions: list[Instruction]) -> None:
         self.queue += instructions

@@ -10,7 +10,7 @@ from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_cgroup_va
 from services.podsync.core.cgroups.pod_resources import actual_resources
 from services.podsync.core.cri.container_resources import container_resources
 from services.podsync.core.machine import PodSync
-from services.podsync.core.pod import results
+from services.podsync.core.pod import call_results
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import (
     Call,
@@ -104,10 +104,10 @@ class RuntimeModel:
         match call:
             case InspectImage(image=image):
                 found = ImageStatus(id=f"sha256:{image}", size=1) if image in self.images else None
-                return replace(done, result=results.ImageInspected(image=found))
+                return replace(done, result=call_results.ImageInspected(image=found))
             case PullImage(image=image):
                 self.images.add(image)
-                return replace(done, result=results.ImagePulled(image=ImageStatus(id=f"sha256:{image}", size=1)))
+                return replace(done, result=call_results.ImagePulled(image=ImageStatus(id=f"sha256:{image}", size=1)))
             case RunPodSandbox(attempt=attempt):
                 assert all(s.attempt != attempt for s in self.sandboxes.get(uid, [])), "sandbox name is reserved"
                 sandbox = Sandbox(
@@ -115,12 +115,12 @@ class RuntimeModel:
                     attempt=attempt,
                     state=SandboxState.READY,
                     created_at=self.ids,
-                    host_network=self.core.records[uid].host_network,
+                    host_network=self.core.tracked[uid].host_network,
                     ips=("10.0.0.9",),
                 )
                 self.sandboxes.setdefault(uid, []).append(sandbox)
             case CreateContainer():
-                return replace(done, result=results.ContainerCreated(container_id=self._create(call)))
+                return replace(done, result=call_results.ContainerCreated(container_id=self._create(call)))
             case StartContainer(container_id=container_id):
                 self._change(uid, container_id, ContainerState.RUNNING)
             case RunPostStartHook(container_id=container_id):
@@ -135,7 +135,7 @@ class RuntimeModel:
                 self.stops += [stop.grace_seconds for stop in containers]
                 self.stopped += containers
                 if self.deaf:
-                    return replace(done, result=results.PodListed(pod=self.look(uid)))
+                    return replace(done, result=call_results.PodListed(pod=self.look(uid)))
                 for stop in containers:
                     self._change(uid, stop.container_id, ContainerState.EXITED)
                 self.sandboxes[uid] = [
@@ -144,7 +144,7 @@ class RuntimeModel:
                 ]
                 ids = {stop.container_id for stop in containers}
                 ended = tuple(c for c in self.containers.get(uid, []) if c.id in ids)
-                return replace(done, result=results.PartListed(containers=ended))
+                return replace(done, result=call_results.PartListed(containers=ended))
             case RemoveContainers(containers=containers):
                 gone = {c[0] for c in containers}
                 self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
@@ -153,23 +153,25 @@ class RuntimeModel:
             case RemoveSandboxes(sandboxes=sandboxes):
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
             case FetchNode():
-                return replace(done, result=results.NodeRead(node=self.node))
+                return replace(done, result=call_results.NodeRead(node=self.node))
             case ResizePod():
                 return self._resize(call, done)
             case PreparePod(runs=runs):
                 if not runs:
                     self.outside.discard(uid)
-                    self.cgroups.setdefault(uid, pod_cgroup_values(self.core.records[uid].saved.pod, NODE))
+                    self.cgroups.setdefault(uid, pod_cgroup_values(self.core.tracked[uid].saved.pod, NODE))
                 missing = uid in self.outside
-                return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
+                return replace(
+                    done, result=call_results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing)
+                )
             case LookAtPod(namesakes=namesakes):
                 others = (
                     [other for other in self.sandboxes if other != uid and self.sandboxes[other]] if namesakes else ()
                 )
                 read = self._actual_resources(uid) if call.resources else None
-                listed = results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside, resources=read)
+                listed = call_results.PodListed(pod=self.look(uid), cgroup_missing=uid in self.outside, resources=read)
                 return replace(done, result=replace(listed, namesakes=tuple(map(self.look, others))))
-        return replace(done, result=results.PodListed(pod=self.look(uid)))
+        return replace(done, result=call_results.PodListed(pod=self.look(uid)))
 
     def _create(self, call: CreateContainer) -> str:
         mine = self.containers.setdefault(call.uid, [])
@@ -177,7 +179,7 @@ class RuntimeModel:
             c for c in mine if (c.name, c.attempt, c.sandbox_id) == (call.container, call.attempt, call.sandbox_id)
         ]
         assert not taken, f"a second container of attempt {call.attempt}"
-        found = self.core.records[call.uid].container(call.container)
+        found = self.core.tracked[call.uid].container(call.container)
         assert found is not None, f"the spec has no container {call.container}"
         created = Container(
             id=self._id("c"),
@@ -191,13 +193,13 @@ class RuntimeModel:
             image="busybox:1",
         )
         mine.append(created)
-        self.resources[created.id] = container_resources(self.core.records[call.uid].saved.pod, found[1], NODE)
+        self.resources[created.id] = container_resources(self.core.tracked[call.uid].saved.pod, found[1], NODE)
         self.made.append((call.uid, call.container, call.attempt))
         return created.id
 
     def _resize(self, call: ResizePod, done: CallDone) -> CallDone:
         """The process may end after each write."""
-        pod = self.core.records[call.uid].saved.pod
+        pod = self.core.tracked[call.uid].saved.pod
         for write in resize_model.writes(call, pod, self.cgroups[call.uid], self.usage):
             before = dict(self.cgroups)
             written = resize_model.perform(write, call, self.cgroups, self.resources)
@@ -206,14 +208,14 @@ class RuntimeModel:
                 raise WriteRefusedError(f"{written}: invalid argument")
             self.writes.append(written)
             self.point()
-        return replace(done, result=results.PodResized(resources=self._actual_resources(call.uid)))
+        return replace(done, result=call_results.PodResized(resources=self._actual_resources(call.uid)))
 
     def _actual_resources(self, uid: str) -> dict[str, Any] | None:
         if uid not in self.cgroups:
             return None
-        record = self.core.records[uid]
-        shown = record.status.get("resources") or {}
-        return actual_resources(record.saved.pod, self.cgroups[uid], NODE, shown)
+        tracked = self.core.tracked[uid]
+        shown = tracked.status.get("resources") or {}
+        return actual_resources(tracked.saved.pod, self.cgroups[uid], NODE, shown)
 
     def _change(self, uid: str, container_id: str, state: ContainerState) -> None:
         for i, c in enumerate(self.containers[uid]):

@@ -62,7 +62,7 @@ class TestBaseline:
         play = a_play()
         play.want(an_api_pod(status={"phase": "Succeeded"}))
         assert play.made == []
-        assert play.core.records["u1"].saved.state is PodState.FINISHED
+        assert play.core.tracked["u1"].saved.state is PodState.FINISHED
         assert status_of(play)["phase"] == "Succeeded"
 
     def test_a_pod_declared_failed_by_another_client_ends(self) -> None:
@@ -71,7 +71,7 @@ class TestBaseline:
         play.want(pod)
         play.want({**pod, "status": {"phase": "Failed"}})
         assert play.running("u1") == []
-        assert play.core.records["u1"].saved.state is PodState.FINISHED
+        assert play.core.tracked["u1"].saved.state is PodState.FINISHED
 
 
 class TestDeletion:
@@ -81,14 +81,14 @@ class TestDeletion:
         play.want(pod)
         play.want(changed(pod, **DELETION))
         assert play.stops == [7]
-        assert play.core.records["u1"].saved.state is PodState.FINISHED
+        assert play.core.tracked["u1"].saved.state is PodState.FINISHED
         assert play.published["u1"].admitted.finished
         assert status_of(play)["phase"] == "Succeeded"  # its process ended with 0
         play.later(600)
         assert play.published["u1"].admitted.finished, "its end must be known until the API object is deleted"
         assert play.sandboxes["u1"] == []
         play.drop("u1")
-        assert "u1" not in play.core.records
+        assert "u1" not in play.core.tracked
         assert play.disk == {}
 
     def test_a_forced_deletion_takes_the_grace_of_the_spec(self) -> None:
@@ -112,7 +112,7 @@ class TestDeletion:
         play.want(changed(pod, **DELETION))
         assert play.published["u1"].admitted.finished
         play.drop("u1")
-        assert "u1" not in play.core.records
+        assert "u1" not in play.core.tracked
 
 
 class TestTerminalPhase:

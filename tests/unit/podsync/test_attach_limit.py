@@ -25,7 +25,7 @@ def test_the_pod_fails_with_the_kubelets_reason_and_one_event() -> None:
     play = Play()
     play.want(a_pod_with_a_volume())
     play.handle(volumes(VolumeState.PENDING))
-    assert play.core.records["u1"].saved.state is PodState.SYNC
+    assert play.core.tracked["u1"].saved.state is PodState.SYNC
     play.handle(volumes(VolumeState.PENDING, TEXT))
     play.run()
     status = play.statuses["u1"].status

@@ -15,7 +15,7 @@ from services.podsync.core.admission.verdict import admit
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
 from services.podsync.core.pod.instructions import ReportInternalError
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.time.timestamps import rfc3339
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of
@@ -85,7 +85,7 @@ class TestAdmission:
         play.want(changed(play.wanted["old"], **DELETION))
         play.drop("old")
         play.later(61)
-        assert "old" not in play.core.records
+        assert "old" not in play.core.tracked
 
     def test_a_mistake_in_the_decision_about_one_pod_holds_up_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         play = a_play(joins_cluster=True, mistakes_expected=True)
@@ -136,10 +136,10 @@ class TestMistakes:
         play.want(an_api_pod("bad", "bad"))
         advance = PodSync._advance
 
-        def mistaken(self: PodSync, record: PodRecord, cause: str, now: float) -> Any:
-            if record.uid == "bad":
+        def mistaken(self: PodSync, tracked: TrackedPod, cause: str, now: float) -> Any:
+            if tracked.uid == "bad":
                 raise KeyError("lastTransitionTime")
-            return advance(self, record, cause, now)
+            return advance(self, tracked, cause, now)
 
         monkeypatch.setattr(PodSync, "_advance", mistaken)
         play.handle(READY)
@@ -174,7 +174,7 @@ class TestMistakes:
             play = a_play()
             play.want(an_api_pod(status={key: odd}))
             play.later(1)
-            assert play.core.records["u1"].saved.state in (PodState.SYNC, PodState.FINISHED)
+            assert play.core.tracked["u1"].saved.state in (PodState.SYNC, PodState.FINISHED)
 
     def test_a_condition_without_its_time_is_taken_on_with_ours(self) -> None:
         given_status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]}

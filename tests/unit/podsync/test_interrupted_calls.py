@@ -30,7 +30,7 @@ def test_a_pod_that_is_to_end_ends_what_its_call_reads_and_not_what_the_runtime_
     play.drop("u1")
     play.later(60)
     assert f"InterruptCall {reads} that reads" in play.log and play.log.count(reads) == 1
-    assert play.core.records == {} and not [event for event in play.events if event.startswith("Warning")]
+    assert play.core.tracked == {} and not [event for event in play.events if event.startswith("Warning")]
     play = Play(hang={reads}, source="api")
     play.want(a_pod())
     for grace in (30, 20):

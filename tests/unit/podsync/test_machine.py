@@ -18,8 +18,8 @@ from services.podsync.core.pod.events import (
 )
 from services.podsync.core.pod.instructions import KillPod, LookAtPod, SavePod
 from services.podsync.core.pod.lifecycle import IllegalEdgeError, moved
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.unit.podsync.play import Play, a_pod, every_step
 
@@ -278,9 +278,9 @@ def test_what_this_agent_cannot_carry_out_is_refused_and_goes_when_it_is_dropped
 
 
 def test_no_edge_leads_back() -> None:
-    record = PodRecord(uid="u", name="n", namespace="d", saved=Saved(state=PodState.TERMINATED))
+    tracked = TrackedPod(uid="u", name="n", namespace="d", saved=Saved(state=PodState.TERMINATED))
     with pytest.raises(IllegalEdgeError):
-        moved(record, PodState.SYNC)
+        moved(tracked, PodState.SYNC)
 
 
 @pytest.mark.parametrize("only_urgent", [False, True])

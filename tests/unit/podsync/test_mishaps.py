@@ -143,11 +143,11 @@ def test_a_look_older_than_the_last_observation_is_ignored() -> None:
     play.want(a_pod())
     before = play.look("u1")
     exited = replace(before.containers[0], state=ContainerState.EXITED, exit_code=1, finished_at=int(play.wall * 1e9))
-    record = play.core.records["u1"]
+    tracked = play.core.tracked["u1"]
     later = replace(before, containers=(exited,), observed_at=play.wall + 2)
-    record = record.with_observation(later, later.observed_at)
-    record = record.with_observation(replace(before, observed_at=play.wall + 1), play.wall + 1)
-    assert record.instances[0].state is ContainerState.EXITED
+    tracked = tracked.with_observation(later, later.observed_at)
+    tracked = tracked.with_observation(replace(before, observed_at=play.wall + 1), play.wall + 1)
+    assert tracked.instances[0].state is ContainerState.EXITED
 
 
 def test_a_termination_message_stays_when_its_file_is_gone() -> None:
@@ -214,7 +214,7 @@ def test_a_removal_that_fails_does_not_hold_a_restart_up() -> None:
     play.fail["RemoveContainers"] = ("Internal", "device busy")
     play.exit("u1", 1)
     assert play.log[-2:] == ["RemoveContainers", "LookAtPod"]
-    assert play.core.records["u1"].retry.at == 0.0
+    assert play.core.tracked["u1"].retry.at == 0.0
     play.later(10.5)
     assert play.running("u1") == [("c", 2)]
 

@@ -9,7 +9,7 @@ def test_the_end_of_one_wait_is_no_news_for_the_other_pods() -> None:
     play = Play(fail_always={"StartContainer": ("Unknown", "no")})
     for number in range(3):
         play.want(a_pod(f"u{number}", f"web{number}"))
-    waits = {uid: record.wake_at for uid, record in play.core.records.items()}
+    waits = {uid: tracked.wake_at for uid, tracked in play.core.tracked.items()}
     first = min(waits.values())
     touched = play.core.node_state.take_in(TimePassed(), first)
     assert set(touched) == {uid for uid, at in waits.items() if at <= first}

@@ -13,6 +13,7 @@ from bus.messages.pleg import ProbeResults
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.cli.command import main
 from services.podsync.adapters.story import StoryFiles, uid_of
+from services.podsync.core.pod.call_results import ImagePulled
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
@@ -32,7 +33,6 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
-from services.podsync.core.pod.results import ImagePulled
 from services.podsync.core.story import StoryLines
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod

@@ -25,9 +25,9 @@ from services.podsync.core.cri.dns import pod_dns
 from services.podsync.core.cri.environment import EnvFiles, References, container_environment
 from services.podsync.core.cri.hosts_file import hosts_file
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.pod.call_results import ContainerCreated, PartListed, PodListed, PodPrepared
 from services.podsync.core.pod.events import DIRECTORIES_FAILED, SANDBOX_STATUS_FAILED, CallDone
 from services.podsync.core.pod.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
-from services.podsync.core.pod.results import ContainerCreated, PartListed, PodListed, PodPrepared
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import Container

@@ -31,6 +31,14 @@ from services.podsync.adapters.pod.user_namespaces import UserNamespaces
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.resize_writes import MemoryInUseError
 from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.pod.call_results import (
+    ImageInspected,
+    ImagePulled,
+    NodeRead,
+    PartListed,
+    PodListed,
+    PodResized,
+)
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
@@ -52,7 +60,6 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
-from services.podsync.core.pod.results import ImageInspected, ImagePulled, NodeRead, PartListed, PodListed, PodResized
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.host import cgroup_layout

@@ -1,21 +1,21 @@
 """Decides when a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
 
-Waits for the facts that a verdict depends on; `verdict` decides. Puts the records with their verdicts into `Records`.
-The pods that count are kept up to date from the records that have changed, so that a decision takes as long with any
+Waits for the facts that a verdict depends on; `verdict` decides. Puts the pods with their verdicts into `TrackedPods`.
+The pods that count are kept up to date from those that have changed, so that a decision takes as long with any
 number of pods.
 """
 
 from collections.abc import Mapping
 
 from bus.messages.podsync import PodState
-from services.podsync.core.admission.counted import counted_requests, taken_by_records
+from services.podsync.core.admission.counted import counted_requests, taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.taken import Taken, TakenSums
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
-from services.podsync.core.pod.listed import from_desired
-from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.records import Records
+from services.podsync.core.pod.listed_by_source import from_desired
+from services.podsync.core.pod.tracked_pod import TrackedPod
+from services.podsync.core.pod.tracked_pods import TrackedPods
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object, full_name
 from shared.model.objects import uid as uid_of
@@ -26,45 +26,45 @@ PREEMPTING = "Preempting"  # why a pod ends, and the reason of its event
 class ActivePods:
     """Has the active pods of one node, whether or not a source lists them."""
 
-    def __init__(self, pods: Records) -> None:
+    def __init__(self, pods: TrackedPods) -> None:
         self._pods = pods
-        self._active: dict[str, PodRecord] = {}
+        self._active: dict[str, TrackedPod] = {}
         self._sums = TakenSums()
 
-    def by_uid(self) -> dict[str, PodRecord]:
-        """Return the records of these pods as they are now, by UID; the caller must not change them."""
+    def by_uid(self) -> dict[str, TrackedPod]:
+        """Return these pods as they are now, by UID; the caller must not change them."""
         self._follow()
         return self._active
 
     def taken(self) -> Taken:
-        """Return what all of them take now; it is valid until a record changes."""
+        """Return what all of them take now; it is valid until a pod changes."""
         self._follow()
         return self._sums.taken()
 
     def _follow(self) -> None:
         for uid in self._pods.take_changed():
-            record = self._pods.by_uid.get(uid)
-            if record is not None and _is_active(record):
-                self._active[uid] = record
-                self._sums.put(record.saved.pod, counted_requests(record))
+            tracked = self._pods.by_uid.get(uid)
+            if tracked is not None and _is_active(tracked):
+                self._active[uid] = tracked
+                self._sums.put(tracked.saved.pod, counted_requests(tracked))
             elif uid in self._active:
                 del self._active[uid]
                 self._sums.remove(uid)
 
 
-def _is_active(record: PodRecord) -> bool:
+def _is_active(tracked: TrackedPod) -> bool:
     """Return whether the pod was admitted and its containers may run."""
-    taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.saved.pod)
-    if record.saved.state is PodState.SYNC:
-        return taken_on and not lifecycle.has_ended(record)
-    return taken_on and record.saved.state is PodState.TERMINATING
+    taken_on = tracked.saved.admission_decided and not tracked.saved.rejected and bool(tracked.saved.pod)
+    if tracked.saved.state is PodState.SYNC:
+        return taken_on and not lifecycle.has_ended(tracked)
+    return taken_on and tracked.saved.state is PodState.TERMINATING
 
 
 class Admissions:
     """Admits the pods of one node. `desired`: by UID, the pods that the sources are known to list. `agent_start`:
     identity of the start of the agent that this process belongs to, "" = not known."""
 
-    def __init__(self, pods: Records, desired: Mapping[str, object], facts: MachineFacts, agent_start: str) -> None:
+    def __init__(self, pods: TrackedPods, desired: Mapping[str, object], facts: MachineFacts, agent_start: str) -> None:
         self._pods, self._desired, self._agent_start = pods, desired, agent_start
         self._active = ActivePods(pods)
         self.facts = facts  # of the machine
@@ -79,40 +79,40 @@ class Admissions:
 
     def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
         """Admit or reject a pod that a source lists (`first`: for the first time in this process), and the pods whose
-        verdicts waited for it. Return the UIDs of the records that changed."""
+        verdicts waited for it. Return the UIDs of the pods that changed."""
         if first and self._doubted:
             self._doubted = False
             return self.decide_waiting(now)
-        record = self._pods.by_uid[uid]
-        if record.saved.admission_decided or record.asks_for_node or not self.can_decide(record):
+        tracked = self._pods.by_uid[uid]
+        if tracked.saved.admission_decided or tracked.asks_for_node or not self.can_decide(tracked):
             return []
         return [*self.decide(uid, now, node=self.node, is_final=False), uid]
 
-    def can_decide(self, record: PodRecord) -> bool:
+    def can_decide(self, tracked: TrackedPod) -> bool:
         """Return whether a source lists the pod, and the runtime's features and the Node are known. A static pod does
         not wait for the Node: it may be the API server itself."""
-        return record.uid in self._desired and self.runtime_known and (record.is_static or self.node_known)
+        return tracked.uid in self._desired and self.runtime_known and (tracked.is_static or self.node_known)
 
     def decide_waiting(self, now: float) -> list[str]:
-        """Admit or reject the pods that waited for a fact, the oldest first. Return the UIDs of changed records. A pod
+        """Admit or reject the pods that waited for a fact, the oldest first. Return the UIDs of changed pods. A pod
         whose decision raises goes on waiting, and delays no other; see `take_errors`."""
         waiting = [
-            record
-            for record in self._pods.at_work()
-            if not record.saved.admission_decided
-            and not record.asks_for_node
-            and record.saved.pod
-            and self.can_decide(record)
+            tracked
+            for tracked in self._pods.at_work()
+            if not tracked.saved.admission_decided
+            and not tracked.asks_for_node
+            and tracked.saved.pod
+            and self.can_decide(tracked)
         ]
         touched: list[str] = []
-        for record in sorted(
+        for tracked in sorted(
             waiting, key=lambda r: str((r.saved.pod.get("metadata") or {}).get("creationTimestamp") or "")
         ):
             try:
-                touched += self.decide(record.uid, now, node=self.node, is_final=False)
+                touched += self.decide(tracked.uid, now, node=self.node, is_final=False)
             except Exception as error:
-                self._errors[record.uid] = error
-            touched.append(record.uid)
+                self._errors[tracked.uid] = error
+            touched.append(tracked.uid)
         return touched
 
     def take_errors(self) -> dict[str, Exception]:
@@ -124,10 +124,10 @@ class Admissions:
         """Decide the verdict on a pod, which is saved with its record; return the UIDs of the pods preempted for it.
         The pod stays without a verdict while that may change with facts that are not known yet. `is_final`: `node` was
         just read from the API server."""
-        record = self._pods.by_uid[uid]
-        pod, phase, view = record.saved.pod, str(record.api_status.get("phase") or ""), self.view(node)
-        others = [] if self._all_listed() else self._counting(self.active(), is_static=record.is_static)
-        taken = self.taken() if self._all_listed() else taken_by_records(others)
+        tracked = self._pods.by_uid[uid]
+        pod, phase, view = tracked.saved.pod, str(tracked.api_status.get("phase") or ""), self.view(node)
+        others = [] if self._all_listed() else self._counting(self.active(), is_static=tracked.is_static)
+        taken = self.taken() if self._all_listed() else taken_by_pods(others)
         verdict = admit(pod, phase, view, taken)
         if self._depends_on_unlisted(verdict, pod, phase, view, others):
             self._doubted = True
@@ -136,10 +136,10 @@ class Admissions:
             return []
         asks_for_node = verdict.ask_for_node and not is_final
         if asks_for_node:
-            self._pods.put(replace(record, asks_for_node=True))
+            self._pods.put(replace(tracked, asks_for_node=True))
             return []  # the Node's labels may have changed: it is read again before the pod is rejected
         saved = replace(
-            record.saved,
+            tracked.saved,
             admission_decided=True,
             decided_by=self._agent_start,
             rejected=verdict.reason,
@@ -147,12 +147,12 @@ class Admissions:
             victims=verdict.victims,
             allocation=verdict.allocation,
         )
-        record = replace(record, saved=saved, asks_for_node=False)
+        tracked = replace(tracked, saved=saved, asks_for_node=False)
         if verdict.reason:
-            record = lifecycle.moved(record, PodState.FINISHED)
-            record = record.with_event("Warning", verdict.reason, verdict.message, "")
-        self._pods.put(record)
-        return self.preempt(record, verdict.victims, now, verdict.lacking)
+            tracked = lifecycle.moved(tracked, PodState.FINISHED)
+            tracked = tracked.with_event("Warning", verdict.reason, verdict.message, "")
+        self._pods.put(tracked)
+        return self.preempt(tracked, verdict.victims, now, verdict.lacking)
 
     def view(self, node: Object | None) -> NodeView:
         """Return the node as it is now, with this object of the API server."""
@@ -170,12 +170,12 @@ class Admissions:
         if not self.runtime_known or not (static or self.node_known):
             return None
         view, others = self.view(self.node), self._counting(self.others(pod, source), is_static=static)
-        verdict = admit(pod, "", view, taken_by_records(others))
+        verdict = admit(pod, "", view, taken_by_pods(others))
         if self._depends_on_unlisted(verdict, pod, "", view, others) or (verdict.reason and not self.node_known):
             return None
         return verdict
 
-    def others(self, pod: Object, source: str) -> list[PodRecord]:
+    def others(self, pod: Object, source: str) -> list[TrackedPod]:
         """Return the active pods beside one that this source would list now: without its pod of the same name."""
         own, replaced = uid_of(pod), full_name(pod)
         return [
@@ -184,54 +184,54 @@ class Admissions:
             if other.uid != own and (other.full_name != replaced or other.saved.source != source)
         ]
 
-    def _counting(self, others: list[PodRecord], *, is_static: bool) -> list[PodRecord]:
+    def _counting(self, others: list[TrackedPod], *, is_static: bool) -> list[TrackedPod]:
         """Return those of the other pods that count for the verdict on one."""
         if is_static:  # a static pod does not wait until the API server has listed its pods
             others = [other for other in others if other.uid in self._desired or other.is_static]
         return others
 
     def _depends_on_unlisted(
-        self, verdict: Verdict, pod: Object, phase: str, view: NodeView, others: list[PodRecord]
+        self, verdict: Verdict, pod: Object, phase: str, view: NodeView, others: list[TrackedPod]
     ) -> bool:
         """Return whether the verdict would be another one without the pods of the checkpoint that no source lists
         yet."""
         listed = [other for other in others if other.uid in self._desired]
         hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
-        return bool(hindered) and verdict != admit(pod, phase, view, taken_by_records(listed))
+        return bool(hindered) and verdict != admit(pod, phase, view, taken_by_pods(listed))
 
-    def active(self) -> list[PodRecord]:
+    def active(self) -> list[TrackedPod]:
         """Return the pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
         have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
-        return [record for record in self._active.by_uid().values() if self._may_be_listed(record)]
+        return [tracked for tracked in self._active.by_uid().values() if self._may_be_listed(tracked)]
 
     def taken(self) -> Taken:
-        """Return what the active pods take of the node; it is valid until a record changes."""
-        return self._active.taken() if self._all_listed() else taken_by_records(self.active())
+        """Return what the active pods take of the node; it is valid until a pod changes."""
+        return self._active.taken() if self._all_listed() else taken_by_pods(self.active())
 
     def _all_listed(self) -> bool:
         return self._active.by_uid().keys() <= self._desired.keys()
 
-    def _may_be_listed(self, record: PodRecord) -> bool:
-        if record.uid in self._desired:
+    def _may_be_listed(self, tracked: TrackedPod) -> bool:
+        if tracked.uid in self._desired:
             return True
-        return not self.sources_complete and (not record.saved.deleted or record.deletion_requested)
+        return not self.sources_complete and (not tracked.saved.deleted or tracked.deletion_requested)
 
     def reopen_rejected(self, now: float, skew: float) -> None:
         """Have the static pods that were rejected before this start of the agent admitted or rejected again. The
         verdict on a pod of the API server is final, as its status there is. `now`: steady seconds; `skew`: seconds of
         the wall clock ahead of them."""
-        for record in list(self._pods.by_uid.values()):
+        for tracked in list(self._pods.by_uid.values()):
             if (
-                record.saved.rejected
-                and record.is_static
-                and not record.saved.deleted
-                and record.saved.decided_by != self._agent_start
+                tracked.saved.rejected
+                and tracked.is_static
+                and not tracked.saved.deleted
+                and tracked.saved.decided_by != self._agent_start
             ):
-                again = from_desired(record.uid, record.saved.source, record.saved.pod)
+                again = from_desired(tracked.uid, tracked.saved.source, tracked.saved.pod)
                 saved = replace(lifecycle.with_start(again.saved, now, skew), admission_decided=False)
                 self._pods.add(replace(again, saved=saved))
 
-    def preempt(self, record: PodRecord, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:
+    def preempt(self, tracked: TrackedPod, victims: tuple[str, ...], now: float, lacking: str) -> list[str]:
         """End these pods to make room for this one, which lacks the resource. Return their UIDs."""
         for uid in victims:
             text = "Preempted in order to admit critical pod"
@@ -240,6 +240,6 @@ class Admissions:
             ending = {"reason": PREEMPTING, "message": text, "disruption": disruption, "signal": lacking}
             victim = replace(victim, saved=replace(victim.saved, ending=ending))
             if victim.saved.state is PodState.SYNC:
-                victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)
+                victim = lifecycle.with_termination(victim, reason=f"preempted for {tracked.description}", now=now)
             self._pods.put(victim)
         return list(victims)

@@ -4,28 +4,28 @@ from collections.abc import Sequence
 
 from services.podsync.core.admission.taken import Taken, taken_by
 from services.podsync.core.pod.allocation import Resources, allocation_of, with_allocation
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 from shared.podspec.resources import ResourceList, pod_requests, resource_list
 
 
-def taken_by_records(records: Sequence[PodRecord]) -> Taken:
+def taken_by_pods(pods: Sequence[TrackedPod]) -> Taken:
     """Return what these pods take of the node."""
-    return taken_by([record.saved.pod for record in records], [counted_requests(record) for record in records])
+    return taken_by([tracked.saved.pod for tracked in pods], [counted_requests(tracked) for tracked in pods])
 
 
-def counted_requests(record: PodRecord) -> ResourceList:
+def counted_requests(tracked: TrackedPod) -> ResourceList:
     """Return the pod's requests. Each running container counts with the larger of its allocated and its actuated
     resources: a resize to less makes room only once it is carried out."""
-    actuated = {c.name: record.saved.actuated[c.name] for c in record.alive if c.name in record.saved.actuated}
+    actuated = {c.name: tracked.saved.actuated[c.name] for c in tracked.alive if c.name in tracked.saved.actuated}
     if not actuated:
-        return record.version.requests
-    allocation = record.saved.allocation or allocation_of(record.saved.pod)
+        return tracked.version.requests
+    allocation = tracked.saved.allocation or allocation_of(tracked.saved.pod)
     containers = {
         name: _larger(resources, actuated[name]) if name in actuated else resources
         for name, resources in allocation.containers.items()
     }
-    return pod_requests(with_allocation(record.saved.pod, replace(allocation, containers=containers)))
+    return pod_requests(with_allocation(tracked.saved.pod, replace(allocation, containers=containers)))
 
 
 def _larger(allocated: Resources, actuated: Resources) -> Resources:

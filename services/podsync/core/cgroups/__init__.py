@@ -1,3 +1,3 @@
 """Decides names and values of the cgroups of pods, QoS classes and kubepods, for the drivers cgroupfs and systemd.
-Reads and writes no file, and does not call systemd. Must not know the record of a pod.
+Reads and writes no file, and does not call systemd. Must not know what is tracked of a pod.
 """

@@ -9,8 +9,8 @@ from typing import Any
 from services.podsync.core.images.image_reference import InvalidImageNameError, pull_policy, with_default_tag
 from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_until
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
-from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.situation import Step, StepInputs
+from services.podsync.core.pod.step import Step, StepInputs
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 
 LOOK_AGAIN_SECONDS = 10.0  # until the next inspection: the runtime sends no event when an image is imported
@@ -31,10 +31,10 @@ def need_of_container(spec: dict[str, Any]) -> ImageNeed:
     return ImageNeed(image=str(spec.get("image", "")), policy=pull_policy(spec), container=str(spec["name"]))
 
 
-def image_volumes(record: PodRecord) -> list[ImageNeed]:
+def image_volumes(tracked: TrackedPod) -> list[ImageNeed]:
     """Return the images that the pod's image volumes need, mounted or not, in spec order."""
     needs = []
-    for volume in record.spec.get("volumes") or ():
+    for volume in tracked.spec.get("volumes") or ():
         source = volume.get("image")
         if source:
             image = str(source.get("reference") or "")
@@ -45,8 +45,8 @@ def image_volumes(record: PodRecord) -> list[ImageNeed]:
 
 def next_volume_image(step: Step, inputs: StepInputs) -> Call | None:
     """Return the next call for the image of an image volume; None = each is present, or waits."""
-    for need in image_volumes(step.record):
-        progress = step.record.progress("", need.volume)
+    for need in image_volumes(step.tracked):
+        progress = step.tracked.progress("", need.volume)
         if progress.image is not None:
             continue
         if progress.retry_at > inputs.now:
@@ -61,16 +61,16 @@ def next_volume_image(step: Step, inputs: StepInputs) -> Call | None:
 def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
     """Return the next image call, or None with the reason to wait in the step. Calls, messages and events name the
     image as the spec does; the runtime alone gets the name with its tag."""
-    record, image = step.record, need.image
+    tracked, image = step.tracked, need.image
     try:
         with_default_tag(image)
     except InvalidImageNameError as error:
         _show(step, need, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)), inputs.now)
         return None
-    until = pull_waits_until(record, image)
-    if need.policy != "Always" and not record.progress(need.container, need.volume).must_pull:
+    until = pull_waits_until(tracked, image)
+    if need.policy != "Always" and not tracked.progress(need.container, need.volume).must_pull:
         return InspectImage(
-            uid=record.uid,
+            uid=tracked.uid,
             container=need.container,
             volume=need.volume,
             image=image,
@@ -87,20 +87,20 @@ def find_image(step: Step, need: ImageNeed, inputs: StepInputs) -> Call | None:
         return None
     step.events.append(("Normal", "Pulling", f'Pulling image "{image}"', need.container))
     return PullImage(
-        uid=record.uid,
+        uid=tracked.uid,
         container=need.container,
         volume=need.volume,
         image=image,
-        sandbox_attempt=record.sandboxes[0].attempt,
+        sandbox_attempt=tracked.sandboxes[0].attempt,
         policy=need.policy,
     )
 
 
 def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, inputs: StepInputs) -> None:
     """Show as in the kubelet first why the pull failed, then that it waits."""
-    back_off = step.record.saved.image_backoff[image]
+    back_off = step.tracked.saved.image_backoff[image]
     shown_until = until - back_off.seconds / 2
-    if inputs.now < shown_until and _shown_reason(step.record, need) in PULL_ERRORS:
+    if inputs.now < shown_until and _shown_reason(step.tracked, need) in PULL_ERRORS:
         until = shown_until
     else:
         event = ("Normal", "BackOff", f'Back-off pulling image "{image}"')
@@ -113,24 +113,24 @@ def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, inputs
 
 def _look_again(step: Step, need: ImageNeed, when: float) -> None:
     # After the wait the same inspection is not a repeated call, which would be delayed.
-    record = replace(step.record, retry=replace(step.record.retry, last_done=None))
-    progress = replace(record.progress(need.container, need.volume), must_pull=False, retry_at=when)
-    step.record = record.with_progress(progress, need.container, need.volume)
+    tracked = replace(step.tracked, retry=replace(step.tracked.retry, last_done=None))
+    progress = replace(tracked.progress(need.container, need.volume), must_pull=False, retry_at=when)
+    step.tracked = tracked.with_progress(progress, need.container, need.volume)
     step.wake_earlier(when)
 
 
-def _shown_reason(record: PodRecord, need: ImageNeed) -> str:
-    shown = record.progress(need.container, need.volume).reason
+def _shown_reason(tracked: TrackedPod, need: ImageNeed) -> str:
+    shown = tracked.progress(need.container, need.volume).reason
     return shown[0] if shown else ""
 
 
 def _show(step: Step, need: ImageNeed, reason: str, message: str, event: tuple[str, str, str], now: float) -> None:
-    """Show why the image is absent: for a container in the step, for a volume in the record."""
+    """Show why the image is absent: for a container in the step, for a volume in the pod."""
     if need.volume:
-        progress = step.record.progress("", need.volume)
+        progress = step.tracked.progress("", need.volume)
         if progress.records_events((reason, message), now):
             progress = replace(progress, reason=(reason, message), events_at=now)
-            step.record = step.record.with_progress(progress, "", need.volume)
+            step.tracked = step.tracked.with_progress(progress, "", need.volume)
             step.events.append((*event, ""))
         return
     step.reasons[need.container] = (reason, message)

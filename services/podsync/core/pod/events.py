@@ -8,8 +8,8 @@ from typing import Any
 
 from bus.messages.pleg import ProbeResults, RuntimeHandler
 from bus.messages.volume import MountedVolumes
+from services.podsync.core.pod.call_results import Result
 from services.podsync.core.pod.instructions import Call
-from services.podsync.core.pod.results import Result
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodStatus
-from services.podsync.core.pod.published import Published
+from services.podsync.core.pod.published_items import Published
 from shared.cri.interface import ImageStatus
 
 

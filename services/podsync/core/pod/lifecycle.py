@@ -5,9 +5,9 @@ Knows nothing of containers.
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.performed import PodSetup
-from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
+from services.podsync.core.pod.progress import PodSetup
 from services.podsync.core.pod.saved import Saved, with_containers
+from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from shared.model.frozen_copy import replace
 from shared.time.timestamps import parse_rfc3339, rfc3339
 
@@ -30,57 +30,57 @@ class IllegalEdgeError(Exception):
     """A decision moved a pod between two states that no edge joins, which is a bug."""
 
 
-def moved(record: PodRecord, to: PodState) -> PodRecord:
-    """Return the record in the state `to`. Raises IllegalEdgeError where no edge leads to it."""
-    if (record.saved.state, to) not in LEGAL_EDGES:
-        raise IllegalEdgeError(f"{record.description}: {record.saved.state} -> {to}")
-    return replace(record, saved=replace(record.saved, state=to))
+def moved(tracked: TrackedPod, to: PodState) -> TrackedPod:
+    """Return the pod in the state `to`. Raises IllegalEdgeError where no edge leads to it."""
+    if (tracked.saved.state, to) not in LEGAL_EDGES:
+        raise IllegalEdgeError(f"{tracked.description}: {tracked.saved.state} -> {to}")
+    return replace(tracked, saved=replace(tracked.saved, state=to))
 
 
-def has_ended(record: PodRecord) -> bool:
+def has_ended(tracked: TrackedPod) -> bool:
     """Return whether the pod has a terminal phase, by its containers or by its status in the API server."""
-    return bool(record.saved.outcome) or record.api_status.get("phase") in TERMINAL_PHASES
+    return bool(tracked.saved.outcome) or tracked.api_status.get("phase") in TERMINAL_PHASES
 
 
-def effective_grace(record: PodRecord, override: int | None = None) -> int:
+def effective_grace(tracked: TrackedPod, override: int | None = None) -> int:
     """Return the grace seconds of a termination: they can only shrink, and are at least one (pods.md 4.4)."""
-    grace, is_set = record.saved.grace_seconds, False
-    metadata: dict[str, Any] = record.saved.pod.get("metadata") or {}
+    grace, is_set = tracked.saved.grace_seconds, False
+    metadata: dict[str, Any] = tracked.saved.pod.get("metadata") or {}
     for candidate in (metadata.get("deletionGracePeriodSeconds"), override):
         if isinstance(candidate, int) and not isinstance(candidate, bool) and (grace == 0 or candidate < grace):
             grace, is_set = candidate, True
     if grace == 0 and not is_set:
-        grace = int(record.spec.get("terminationGracePeriodSeconds") or 0)
+        grace = int(tracked.spec.get("terminationGracePeriodSeconds") or 0)
     return max(grace, MIN_GRACE_SECONDS)
 
 
-def with_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> PodRecord:
-    """Return the record of a pod that ends: no container of it is started any more, and a pod without a verdict needs
+def with_termination(tracked: TrackedPod, *, reason: str, now: float, override: int | None = None) -> TrackedPod:
+    """Return the pod, which ends: no container of it is started any more, and a pod without a verdict needs
     none. `override`: grace period in seconds in place of the pod's own."""
     saved = replace(
-        record.saved,
+        tracked.saved,
         admission_decided=True,
-        grace_seconds=effective_grace(record, override),
+        grace_seconds=effective_grace(tracked, override),
         terminating_since=now,
         termination_cause=reason,
         restarting_all=False,
     )
     saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
-    retry = replace(record.retry, at=0.0, failures={})
-    return moved(replace(record, saved=saved, retry=retry), PodState.TERMINATING)
+    retry = replace(tracked.retry, at=0.0, failures={})
+    return moved(replace(tracked, saved=saved, retry=retry), PodState.TERMINATING)
 
 
-def with_second_termination(record: PodRecord, now: float) -> PodRecord:
-    """Return the record of a finished pod that another agent of the node started again and that no source lists: it
+def with_second_termination(tracked: TrackedPod, now: float) -> TrackedPod:
+    """Return a finished pod that another agent of the node started again and that no source lists: it
     ends with its own grace period. Its verdict and its phase stay."""
-    record = replace(record, saved=replace(record.saved, grace_seconds=0), setup=PodSetup())
-    return with_termination(record, reason="another agent started the pod after it had finished here", now=now)
+    tracked = replace(tracked, saved=replace(tracked.saved, grace_seconds=0), setup=PodSetup())
+    return with_termination(tracked, reason="another agent started the pod after it had finished here", now=now)
 
 
-def deadline(record: PodRecord) -> float | None:
+def deadline(tracked: TrackedPod) -> float | None:
     """Return the steady seconds at which spec.activeDeadlineSeconds is over, counted from status.startTime (pods.md
     8.7); None = no deadline."""
-    seconds, begun = record.spec.get("activeDeadlineSeconds"), record.saved.active_since
+    seconds, begun = tracked.spec.get("activeDeadlineSeconds"), tracked.saved.active_since
     if not isinstance(seconds, int) or isinstance(seconds, bool) or not begun:
         return None
     return begun + seconds
@@ -95,26 +95,26 @@ def with_start(saved: Saved, now: float, skew: float) -> Saved:
     return replace(saved, active_since=min(begun - skew, now))
 
 
-def past_deadline(record: PodRecord, now: float) -> PodRecord:
-    """Return the record of a pod that was active for longer than its deadline: it ends and has failed."""
+def past_deadline(tracked: TrackedPod, now: float) -> TrackedPod:
+    """Return a pod that was active for longer than its deadline: it ends and has failed."""
     text = "Pod was active on the node longer than the specified deadline"
-    record = record.with_event("Normal", "DeadlineExceeded", text, "")
+    tracked = tracked.with_event("Normal", "DeadlineExceeded", text, "")
     ending = {"reason": "DeadlineExceeded", "message": text, "disruption": ""}
-    record = replace(record, saved=replace(record.saved, ending=ending))
-    return with_termination(record, reason="activeDeadlineSeconds is over", now=now)
+    tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
+    return with_termination(tracked, reason="activeDeadlineSeconds is over", now=now)
 
 
-def over_attach_limit(record: PodRecord, message: str, now: float) -> PodRecord:
-    """Return the record of a pod that is rejected because a volume of it cannot be attached to this node (volumes.md
+def over_attach_limit(tracked: TrackedPod, message: str, now: float) -> TrackedPod:
+    """Return a pod that is rejected because a volume of it cannot be attached to this node (volumes.md
     2.2)."""
-    record = record.with_event("Warning", ATTACH_LIMIT, message, "")
+    tracked = tracked.with_event("Warning", ATTACH_LIMIT, message, "")
     ending = {"reason": ATTACH_LIMIT, "message": f"Pod was rejected: {message}", "disruption": ""}
-    record = replace(record, saved=replace(record.saved, ending=ending))
-    return with_termination(record, reason="the node takes no further volume", now=now)
+    tracked = replace(tracked, saved=replace(tracked.saved, ending=ending))
+    return with_termination(tracked, reason="the node takes no further volume", now=now)
 
 
-def grace_left(record: PodRecord, now: float) -> int:
+def grace_left(tracked: TrackedPod, now: float) -> int:
     """Return the seconds left of the grace of a pod that ends, counted across restarts of podsync; 0 = the grace is
     over."""
-    spent = max(0.0, now - record.saved.terminating_since) if record.saved.terminating_since else 0.0
-    return max(0, record.saved.grace_seconds - int(spent))
+    spent = max(0.0, now - tracked.saved.terminating_since) if tracked.saved.terminating_since else 0.0
+    return max(0, tracked.saved.grace_seconds - int(spent))

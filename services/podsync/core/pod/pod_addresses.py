@@ -7,31 +7,31 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 
 Json = dict[str, Any]
 
 
-def addresses(record: PodRecord, node_ips: tuple[str, ...]) -> Json:
+def addresses(tracked: TrackedPod, node_ips: tuple[str, ...]) -> Json:
     """Return hostIP, hostIPs, podIP and podIPs, as far as they are known; `node_ips`: the node's, its primary one
     first."""
     shown: Json = {}
     if node_ips:
         shown |= {"hostIP": node_ips[0], "hostIPs": [{"ip": ip} for ip in node_ips]}
-    if ips := pod_ips(record, node_ips):
+    if ips := pod_ips(tracked, node_ips):
         shown |= {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
     return shown
 
 
-def pod_ips(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
+def pod_ips(tracked: TrackedPod, node_ips: tuple[str, ...]) -> list[str]:
     """Return the pod's own addresses, [] = not known yet; with hostNetwork they are the node's."""
-    return _of_host_network(record, node_ips) if record.host_network else _of_sandbox(record, node_ips)
+    return _of_host_network(tracked, node_ips) if tracked.host_network else _of_sandbox(tracked, node_ips)
 
 
-def family_mismatch(record: PodRecord, node_ips: tuple[str, ...]) -> str:
+def family_mismatch(tracked: TrackedPod, node_ips: tuple[str, ...]) -> str:
     """Return the message of the HostIPsIPFamilyMismatch event where the host address changes its family; "" = it does
     not."""
-    before = str(record.status.get("hostIP") or "")
+    before = str(tracked.status.get("hostIP") or "")
     if not before or not node_ips or _is_v6(before) == _is_v6(node_ips[0]):
         return ""
     was, now = ("6", "4") if _is_v6(before) else ("4", "6")
@@ -41,9 +41,9 @@ def family_mismatch(record: PodRecord, node_ips: tuple[str, ...]) -> str:
     )
 
 
-def _of_host_network(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
+def _of_host_network(tracked: TrackedPod, node_ips: tuple[str, ...]) -> list[str]:
     """Return the node's addresses. Once shown they stay, but an address of a second family is added."""
-    before = _last_known(record)
+    before = _last_known(tracked)
     if not before:
         return list(node_ips)
     if len(before) == 1 and len(node_ips) == 2 and _is_v6(node_ips[1]) != _is_v6(before[0]):
@@ -51,15 +51,15 @@ def _of_host_network(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
     return before
 
 
-def _of_sandbox(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
-    for sandbox in record.ready_sandboxes:
+def _of_sandbox(tracked: TrackedPod, node_ips: tuple[str, ...]) -> list[str]:
+    for sandbox in tracked.ready_sandboxes:
         if found := one_per_family(sandbox.ips, node_ips):
             return found
-    return _last_known(record)  # the addresses stay after the sandbox has stopped
+    return _last_known(tracked)  # the addresses stay after the sandbox has stopped
 
 
-def _last_known(record: PodRecord) -> list[str]:
-    return [entry["ip"] for entry in record.status.get("podIPs") or []]
+def _last_known(tracked: TrackedPod) -> list[str]:
+    return [entry["ip"] for entry in tracked.status.get("podIPs") or []]
 
 
 def one_per_family(ips: Sequence[str], node_ips: Sequence[str]) -> list[str]:

@@ -1,18 +1,44 @@
-"""Has the progress of this process towards the starts of a pod's containers: frozen values that are not saved.
-Moments are steady seconds, 0 = at once.
+"""Has, in memory only, how far this process has come with a pod: what it has made, saved and published, and what it has
+done towards the starts of containers. The next process begins again. Moments are steady seconds, 0 = at once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from bus.messages.pleg import ProbeResults
+from services.podsync.core.pod.published_items import Published
+from services.podsync.core.pod.saved import Attempts, Saved
 from shared.cri.interface import ImageStatus
 from shared.model.frozen_copy import replace
 
 # The kubelet records the events of a wait at each sync of the pod, so that they outlive an hour in the API server. Once
-# a
-# minute suffices, because similar events of a pod are filtered.
+# a minute suffices, because similar events of a pod are filtered.
 REPEAT_EVENTS_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSetup:
+    """Has what was made and removed for the pod outside the runtime."""
+
+    prepared: bool = False  # whether directories and cgroup were made
+    cgroup_missing: bool = False  # whether containers run without it: they are stopped before it is made
+    resources: Mapping[str, Any] | None = None  # as the pod's cgroup has them; None = not read by this process
+    released: bool = False  # whether the cgroup was destroyed
+    logs_removed: bool = False
+    stopped_sandboxes: frozenset[str] = frozenset()  # ids of those for which StopPodSandbox succeeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastWritten:
+    """Has what was saved and published last: only a change is saved and published again."""
+
+    saved: tuple[Saved, Attempts] | None = None  # of the newest SavePod
+    version: int = 0  # number of the newest status within this boot
+    status: dict[str, Any] = field(default_factory=dict)
+    container_ids: tuple[str, ...] = ()  # of the running instances, published with the status
+    published: Published | None = None
+    published_from: Saved | None = None  # the value that `published` was compared with last
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""Has when a failed call is tried again: a frozen value that is not saved, because a new process tries everything at
-once.
+"""Has, in memory only, when a failed call is tried again: a frozen value. A new process tries everything at once.
 Moments are steady seconds, 0 = at once. Decides no delay.
 """
 

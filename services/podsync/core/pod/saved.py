@@ -1,6 +1,6 @@
 """Has what is on disk of a pod, besides its newest status: frozen values, each field of which is saved.
 A change is a new value (`dataclasses.replace`). A changed `Saved` is on disk before anything is published or called.
-Moments are steady seconds, as in `record`. `saved_record` decides the format.
+Moments are steady seconds, as in `tracked_pod`. `saved_format` decides how the file looks.
 """
 
 from collections.abc import Callable, Mapping

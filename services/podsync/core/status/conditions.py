@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import RESIZE_IN_PROGRESS, RESIZE_PENDING
-from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
+from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.restart_rules import may_restart_all
@@ -27,24 +27,24 @@ class ConditionValue(NamedTuple):
     message: str = ""
 
 
-def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: float) -> list[Json]:
+def conditions(tracked: TrackedPod, shown: ContainerStatuses, phase: str, *, now: float) -> list[Json]:
     """Return all conditions, the node's own first."""
-    containers_ready = _containers_ready(record, shown, phase)
+    containers_ready = _containers_ready(tracked, shown, phase)
     wanted = {
-        "PodReadyToStartContainers": _ready_to_start(record),
-        "Initialized": _initialized(record, shown, phase),
-        "Ready": _ready(record, containers_ready),
+        "PodReadyToStartContainers": _ready_to_start(tracked),
+        "Initialized": _initialized(tracked, shown, phase),
+        "Ready": _ready(tracked, containers_ready),
         "ContainersReady": containers_ready,
         "PodScheduled": ConditionValue(True),
     }
-    resizes = _resizes(record) if phase not in TERMINAL_PHASES else {}
+    resizes = _resizes(tracked) if phase not in TERMINAL_PHASES else {}
     wanted |= {kind: value for kind, (value, _) in resizes.items()}
-    if may_restart_all(record):
-        wanted[RESTARTING_ALL] = _restarting_all(record, phase)
-    if record.saved.state in (PodState.TERMINATED, PodState.FINISHED) and record.saved.ending.get("disruption"):
-        wanted[DISRUPTION_TARGET] = ConditionValue(True, "TerminationByKubelet", record.saved.ending["disruption"])
-    before = {c["type"]: c for c in record.status.get("conditions") or ()}
-    generation = (record.saved.pod.get("metadata") or {}).get("generation")
+    if may_restart_all(tracked):
+        wanted[RESTARTING_ALL] = _restarting_all(tracked, phase)
+    if tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED) and tracked.saved.ending.get("disruption"):
+        wanted[DISRUPTION_TARGET] = ConditionValue(True, "TerminationByKubelet", tracked.saved.ending["disruption"])
+    before = {c["type"]: c for c in tracked.status.get("conditions") or ()}
+    generation = (tracked.saved.pod.get("metadata") or {}).get("generation")
     owned = []
     for kind, value in wanted.items():
         condition = _condition(kind, value, before.get(kind) or {}, now)
@@ -54,13 +54,13 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         if observed and kind != RESTARTING_ALL:
             condition["observedGeneration"] = observed
         owned.append(condition)
-    return owned + [c for c in _api_conditions(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
+    return owned + [c for c in _api_conditions(tracked) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
 
 
-def _resizes(record: PodRecord) -> dict[str, tuple[ConditionValue, int]]:
+def _resizes(tracked: TrackedPod) -> dict[str, tuple[ConditionValue, int]]:
     """Return the conditions of resizes, each with the generation that listed the resources."""
     values: dict[str, tuple[ConditionValue, int]] = {}
-    pending, resize = record.saved.pending_resize, record.saved.resize
+    pending, resize = tracked.saved.pending_resize, tracked.saved.resize
     if pending is not None and pending.reason:
         values[RESIZE_PENDING] = ConditionValue(True, pending.reason, pending.message), pending.generation
     if resize is not None:
@@ -69,16 +69,16 @@ def _resizes(record: PodRecord) -> dict[str, tuple[ConditionValue, int]]:
     return values
 
 
-def _ready_to_start(record: PodRecord) -> ConditionValue:
-    if record.observed.is_current:
-        return ConditionValue(not decide_sandbox(record).create)
-    return ConditionValue(_was_true(record, "PodReadyToStartContainers"))
+def _ready_to_start(tracked: TrackedPod) -> ConditionValue:
+    if tracked.observed.is_current:
+        return ConditionValue(not decide_sandbox(tracked).create)
+    return ConditionValue(_was_true(tracked, "PodReadyToStartContainers"))
 
 
-def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> ConditionValue:
+def _initialized(tracked: TrackedPod, shown: ContainerStatuses, phase: str) -> ConditionValue:
     """Compute Initialized, which stays True although init containers may run again: in a new sandbox, or because all
     restart."""
-    inits = record.init_containers
+    inits = tracked.init_containers
     completed = ConditionValue(True, "PodCompleted") if phase == "Succeeded" else ConditionValue(True)
     if not inits:
         return completed
@@ -92,17 +92,17 @@ def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> Con
         return completed
     if any("waiting" not in status["state"] for status in shown.regular):
         return ConditionValue(True)
-    if (unknown or incomplete) and not _was_true(record, "Initialized"):
+    if (unknown or incomplete) and not _was_true(tracked, "Initialized"):
         return ConditionValue(False, "ContainersNotInitialized", _listed(unknown, incomplete, "incomplete"))
     return ConditionValue(True)
 
 
-def _containers_ready(record: PodRecord, shown: ContainerStatuses, phase: str) -> ConditionValue:
+def _containers_ready(tracked: TrackedPod, shown: ContainerStatuses, phase: str) -> ConditionValue:
     if not shown.init and not shown.regular:
         return ConditionValue(False, "UnknownContainerStatuses")
     statuses = {status["name"]: status for status in (*shown.init, *shown.regular)}
-    counted = [spec["name"] for spec in record.init_containers if is_sidecar(spec)]
-    counted += [spec["name"] for spec in record.containers]
+    counted = [spec["name"] for spec in tracked.init_containers if is_sidecar(spec)]
+    counted += [spec["name"] for spec in tracked.containers]
     unknown = [name for name in counted if name not in statuses]
     unready = [name for name in counted if name in statuses and not statuses[name].get("ready")]
     if phase == "Succeeded" and not unknown:
@@ -119,12 +119,12 @@ def _listed(unknown: Iterable[str], others: Iterable[str], word: str) -> str:
     return ", ".join(f"containers with {kind} status: [{names}]" for kind, names in lists.items() if names)
 
 
-def _ready(record: PodRecord, containers_ready: ConditionValue) -> ConditionValue:
+def _ready(tracked: TrackedPod, containers_ready: ConditionValue) -> ConditionValue:
     """Compute Ready from ContainersReady, and then from the conditions that the readiness gates name."""
-    gates = record.spec.get("readinessGates") or ()
+    gates = tracked.spec.get("readinessGates") or ()
     if not containers_ready.status or not gates:
         return containers_ready
-    statuses = {c["type"]: c["status"] for c in _api_conditions(record)}
+    statuses = {c["type"]: c["status"] for c in _api_conditions(tracked)}
     messages = []
     for gate in gates:
         kind = gate.get("conditionType", "")
@@ -135,22 +135,22 @@ def _ready(record: PodRecord, containers_ready: ConditionValue) -> ConditionValu
     return ConditionValue(False, "ReadinessGatesNotReady", ", ".join(messages)) if messages else containers_ready
 
 
-def _restarting_all(record: PodRecord, phase: str) -> ConditionValue:
+def _restarting_all(tracked: TrackedPod, phase: str) -> ConditionValue:
     if phase in ("Succeeded", "Failed"):
         return ConditionValue(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
-    if record.saved.restarting_all:
+    if tracked.saved.restarting_all:
         return ConditionValue(True, "RestartAllContainersStarted", "container exited with restart policy rule")
     return ConditionValue(False)
 
 
-def _api_conditions(record: PodRecord) -> list[Json]:
+def _api_conditions(tracked: TrackedPod) -> list[Json]:
     """Return the conditions that the API server has; without it those that were shown last."""
-    known = record.api_status or record.status
+    known = tracked.api_status or tracked.status
     return [c for c in known.get("conditions") or () if isinstance(c, dict) and c.get("type") and c.get("status")]
 
 
-def _was_true(record: PodRecord, kind: str) -> bool:
-    return any(c["type"] == kind and c["status"] == "True" for c in record.status.get("conditions") or ())
+def _was_true(tracked: TrackedPod, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in tracked.status.get("conditions") or ())
 
 
 def _condition(kind: str, value: ConditionValue, before: Json, now: float) -> Json:

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.podspec.containers import every_container
 from shared.podspec.qos import qos_class
 from shared.podspec.resources import resource_list, status_resources, written
@@ -24,22 +24,22 @@ class ContainerFacts:
     allocated: Json
 
 
-def container_facts(record: PodRecord) -> dict[str, ContainerFacts]:
+def container_facts(tracked: TrackedPod) -> dict[str, ContainerFacts]:
     """Return the facts of containers of every kind, by name."""
-    facts: dict[str, ContainerFacts] = _facts(record)[_CONTAINERS]
+    facts: dict[str, ContainerFacts] = _facts(tracked)[_CONTAINERS]
     return facts
 
 
-def pod_facts(record: PodRecord) -> Json:
+def pod_facts(tracked: TrackedPod) -> Json:
     """Return qosClass, resources and allocatedResources of the pod's status."""
-    facts: Json = _facts(record)[_POD]
+    facts: Json = _facts(tracked)[_POD]
     return facts
 
 
-def _facts(record: PodRecord) -> Json:
-    shown = record.version.shown
+def _facts(tracked: TrackedPod) -> Json:
+    shown = tracked.version.shown
     if not shown:
-        pod = record.saved.pod
+        pod = tracked.saved.pod
         of_containers = {spec["name"]: _of_container(spec) for _, spec in every_container(pod)}
         of_pod = {"qosClass": str(qos_class(pod)), **status_resources(pod)}
         shown.update({_CONTAINERS: of_containers, _POD: of_pod})

@@ -5,7 +5,7 @@ Every container of the spec has one, from the first status on. Knows nothing of 
 from dataclasses import dataclass
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.container_facts import ContainerFacts, container_facts, shown_resources
 from services.podsync.core.status.container_state import (
     DELETED,
@@ -49,17 +49,17 @@ class ContainerStatuses:
         return {name: list(statuses) for name, statuses in lists.items() if statuses}
 
 
-def container_statuses(record: PodRecord, runtime_name: str, *, recursive: bool = False) -> ContainerStatuses:
+def container_statuses(tracked: TrackedPod, runtime_name: str, *, recursive: bool = False) -> ContainerStatuses:
     """Return one status for each container of the spec. `recursive`: the runtime makes read-only mounts recursive."""
-    inits, regulars, ephemerals = record.init_containers, record.containers, record.ephemeral_containers
+    inits, regulars, ephemerals = tracked.init_containers, tracked.containers, tracked.ephemeral_containers
     waiting = "PodInitializing" if inits else "ContainerCreating"
     limit = MAX_POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
-    facts = container_facts(record)
+    facts = container_facts(tracked)
 
     def build(spec: Json, kind: ContainerKind, before: dict[str, Json]) -> Json:
         name = spec["name"]
         builder = _StatusBuilder(
-            record=record,
+            tracked=tracked,
             spec=spec,
             kind=kind,
             facts=facts[name],
@@ -70,34 +70,34 @@ def container_statuses(record: PodRecord, runtime_name: str, *, recursive: bool 
         )
         return with_cut_messages(builder.status(), limit)
 
-    before = _before(record, "containerStatuses")
+    before = _before(tracked, "containerStatuses")
     regular = sorted((build(spec, ContainerKind.REGULAR, before) for spec in regulars), key=_name)
     if not inits and not ephemerals:
         return ContainerStatuses(regular=tuple(regular))
-    before = _before(record, "initContainerStatuses")
+    before = _before(tracked, "initContainerStatuses")
     init = [build(spec, init_kind(spec), before) for spec in inits]
-    before = _before(record, "ephemeralContainerStatuses")
+    before = _before(tracked, "ephemeralContainerStatuses")
     ephemeral = sorted((build(spec, ContainerKind.EPHEMERAL, before) for spec in ephemerals), key=_name)
     return ContainerStatuses(init=tuple(init), regular=tuple(regular), ephemeral=tuple(ephemeral))
 
 
-def has_regular_instance(record: PodRecord) -> bool:
+def has_regular_instance(tracked: TrackedPod) -> bool:
     """Return whether the current sandbox has an instance of a regular container, in any state."""
-    if not record.sandboxes:
+    if not tracked.sandboxes:
         return False
-    names, newest = {spec["name"] for spec in record.containers}, record.sandboxes[0].id
-    return any(c.sandbox_id == newest and c.name in names for c in record.instances)
+    names, newest = {spec["name"] for spec in tracked.containers}, tracked.sandboxes[0].id
+    return any(c.sandbox_id == newest and c.name in names for c in tracked.instances)
 
 
-def _has_known_regular_instance(record: PodRecord) -> bool:
+def _has_known_regular_instance(tracked: TrackedPod) -> bool:
     """Return whether the newest instance of a regular container is in the current sandbox, with a known state."""
-    newest = [next(iter(record.instances_of(str(spec["name"]))), None) for spec in record.containers]
-    sandbox = record.sandboxes[0].id if record.sandboxes else ""
+    newest = [next(iter(tracked.instances_of(str(spec["name"]))), None) for spec in tracked.containers]
+    sandbox = tracked.sandboxes[0].id if tracked.sandboxes else ""
     return any(c is not None and c.sandbox_id == sandbox and c.state is not ContainerState.UNKNOWN for c in newest)
 
 
-def _before(record: PodRecord, field: str) -> dict[str, Json]:
-    return {status["name"]: status for status in record.status.get(field) or ()}
+def _before(tracked: TrackedPod, field: str) -> dict[str, Json]:
+    return {status["name"]: status for status in tracked.status.get(field) or ()}
 
 
 def _name(status: Json) -> str:
@@ -108,7 +108,7 @@ def _name(status: Json) -> str:
 class _StatusBuilder:
     """Computes the status of one container."""
 
-    record: PodRecord
+    tracked: TrackedPod
     spec: Json
     kind: ContainerKind
     facts: ContainerFacts
@@ -119,9 +119,9 @@ class _StatusBuilder:
 
     def status(self) -> Json:
         """Return the status as it is to be shown now."""
-        instances = self.record.instances_of(self.spec["name"])
+        instances = self.tracked.instances_of(self.spec["name"])
         newest = instances[0] if instances else None
-        if newest is not None and start_under_way(self.record, newest):
+        if newest is not None and start_under_way(self.tracked, newest):
             return self._with_waiting_reason(newest, self._before_start(newest, instances[1:]))
         return self._with_waiting_reason(newest, self._of_instances(instances))
 
@@ -157,22 +157,26 @@ class _StatusBuilder:
 
     def _vanished(self) -> Json:
         """Return the status of a container without an instance: it never started, or its instances were removed."""
-        record, before = self.record, self.before
+        tracked, before = self.tracked, self.before
         state = (before or {}).get("state") or {}
-        if before is not None and not record.observed.is_current:
+        if before is not None and not tracked.observed.is_current:
             return dict(before)  # after a restart nothing new is known before the first list
-        if before is not None and record.saved.restarting_all and before.get("containerID"):
+        if before is not None and tracked.saved.restarting_all and before.get("containerID"):
             return self._purged(before)
         if before is not None and "terminated" in state:
             return before | {"ready": self._ready_by_end(state)}
         status = self._base()
         if "running" in state and "terminated" not in status["lastState"]:
             status["lastState"] = {"terminated": lost(DELETED)}
-            if not record.saved.deleted:
+            if not tracked.saved.deleted:
                 status["restartCount"] += 1
-        elif record.saved.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
+        elif tracked.saved.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
             status["state"] = state
-        if self.kind is ContainerKind.INIT and not record.saved.restarting_all and _has_known_regular_instance(record):
+        if (
+            self.kind is ContainerKind.INIT
+            and not tracked.saved.restarting_all
+            and _has_known_regular_instance(tracked)
+        ):
             status["state"] = {"terminated": assumed_completion()}
             status["ready"] = True
         return status
@@ -232,7 +236,7 @@ class _StatusBuilder:
 
     def _resources(self, newest: Container) -> Json:
         """Return the actuated resources of a running instance, and the allocated ones of any other."""
-        actuated = self.record.saved.actuated.get(newest.name)
+        actuated = self.tracked.saved.actuated.get(newest.name)
         if actuated is None or newest.state is not ContainerState.RUNNING:
             return self.facts.resources
         return shown_resources({"resources": actuated})
@@ -252,9 +256,9 @@ class _StatusBuilder:
     def _leaves_an_end(self, state: Json, newest: Container) -> bool:
         """Return whether we ended the instance so that another one starts, although the policy allows no restart: the
         end must not be shown, because such a container may never leave it (pods.md 9.5)."""
-        if "terminated" not in state or self.record.saved.container(self.spec["name"]).replacing != newest.id:
+        if "terminated" not in state or self.tracked.saved.container(self.spec["name"]).replacing != newest.id:
             return False
-        return not restarts_after(self.record, self.spec, newest.exit_code)
+        return not restarts_after(self.tracked, self.spec, newest.exit_code)
 
     def _ready_by_end(self, state: Json) -> bool:
         """Return whether the container is a plain init container that has succeeded, and is ready therefore."""
@@ -268,7 +272,7 @@ class _StatusBuilder:
             return False, False
         if self.kind is ContainerKind.INIT:
             return True, False
-        results = self.record.probes_of(instance.id)
+        results = self.tracked.probes_of(instance.id)
         started = not self.spec.get("startupProbe")
         if not started:
             result = results.startup if results is not None else ProbeResult.NONE
@@ -280,7 +284,7 @@ class _StatusBuilder:
 
     def _with_waiting_reason(self, newest: Container | None, status: Json) -> Json:
         """Show why a container that should run is not started; its state moves to lastState (pods.md 7.1)."""
-        reason = self.record.progress(self.spec["name"]).reason
+        reason = self.tracked.progress(self.spec["name"]).reason
         if reason is None or "running" in status["state"] or not self._should_start(newest):
             return status
         waiting = {"reason": reason[0]}
@@ -293,4 +297,4 @@ class _StatusBuilder:
     def _should_start(self, newest: Container | None) -> bool:
         if self.kind is ContainerKind.EPHEMERAL:
             return newest is None or newest.started_at == 0  # an ephemeral container has one start
-        return should_restart(self.record, self.spec, newest)
+        return should_restart(self.tracked, self.spec, newest)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
+from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, TrackedPod
 from services.podsync.core.status.container_state import RESTARTING_ALL_REASON
 from services.podsync.core.status.container_status import ContainerStatuses, has_regular_instance
 from services.podsync.core.sync.post_start import start_under_way
@@ -30,29 +30,29 @@ class _Counts:
     restartable: int = 0  # of the stopped ones
 
 
-def pod_phase(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str:
+def pod_phase(tracked: TrackedPod, shown: ContainerStatuses, *, over: bool) -> str:
     """Return the phase. `over`: nothing of the pod runs any more, or will. A terminal phase stays."""
-    for before in (record.api_status.get("phase"), record.saved.outcome):
+    for before in (tracked.api_status.get("phase"), tracked.saved.outcome):
         if before in TERMINAL_PHASES:
             return str(before)
-    if record.saved.ending:
+    if tracked.saved.ending:
         return "Failed"
-    phase = _from_containers(record, shown, over=over)
-    if over and not record.is_static and phase not in TERMINAL_PHASES:
+    phase = _from_containers(tracked, shown, over=over)
+    if over and not tracked.is_static and phase not in TERMINAL_PHASES:
         return "Failed"  # the pod was ended before it ended by itself (pods.md 9.6)
     return phase
 
 
-def _from_containers(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str:
+def _from_containers(tracked: TrackedPod, shown: ContainerStatuses, *, over: bool) -> str:
     counts = _Counts()
-    if record.init_containers:
-        _count_init(record, {status["name"]: status for status in shown.init}, counts)
-    _count_regular(record, {status["name"]: status for status in shown.regular}, counts)
+    if tracked.init_containers:
+        _count_init(tracked, {status["name"]: status for status in shown.init}, counts)
+    _count_regular(tracked, {status["name"]: status for status in shown.regular}, counts)
     if counts.failed_init:
         return "Failed"
     if counts.pending_init or counts.waiting:
         return "Pending"
-    if counts.pending_sidecars and not has_regular_instance(record):
+    if counts.pending_sidecars and not has_regular_instance(tracked):
         return "Pending"
     if counts.unknown:
         return "Pending"
@@ -60,19 +60,19 @@ def _from_containers(record: PodRecord, shown: ContainerStatuses, *, over: bool)
         return "Running"
     if not counts.stopped:
         return "Pending"
-    if counts.restartable and not (over and not record.is_static):
+    if counts.restartable and not (over and not tracked.is_static):
         return "Running"
     return "Succeeded" if counts.stopped == counts.succeeded else "Failed"
 
 
-def _count_init(record: PodRecord, statuses: Mapping[str, Json], counts: _Counts) -> None:
-    for spec in record.init_containers:
+def _count_init(tracked: TrackedPod, statuses: Mapping[str, Json], counts: _Counts) -> None:
+    for spec in tracked.init_containers:
         status = statuses.get(spec["name"])
         if is_sidecar(spec):
             _count_sidecar(status, counts)
         elif status is None or "running" in status["state"] or _end(status) is None:
             counts.pending_init += 1
-        elif not _succeeded(status) and not _restarts(record, spec, status):
+        elif not _succeeded(status) and not _restarts(tracked, spec, status):
             counts.failed_init += 1
 
 
@@ -87,8 +87,8 @@ def _count_sidecar(status: Json | None, counts: _Counts) -> None:
         counts.pending_sidecars += 1
 
 
-def _count_regular(record: PodRecord, statuses: Mapping[str, Json], counts: _Counts) -> None:
-    for spec in record.containers:
+def _count_regular(tracked: TrackedPod, statuses: Mapping[str, Json], counts: _Counts) -> None:
+    for spec in tracked.containers:
         status = statuses.get(spec["name"])
         if status is None:
             counts.unknown += 1
@@ -99,7 +99,7 @@ def _count_regular(record: PodRecord, statuses: Mapping[str, Json], counts: _Cou
         else:
             counts.stopped += 1
             counts.succeeded += "terminated" in status["state"] and _succeeded(status)
-            counts.restartable += _restarts(record, spec, status)
+            counts.restartable += _restarts(tracked, spec, status)
 
 
 def _end(status: Json) -> Json | None:
@@ -112,24 +112,24 @@ def _succeeded(status: Json) -> bool:
     return int((_end(status) or {"exitCode": 1})["exitCode"]) == 0
 
 
-def _restarts(record: PodRecord, spec: Json, status: Json) -> bool:
+def _restarts(tracked: TrackedPod, spec: Json, status: Json) -> bool:
     """Return whether another instance is to start: by the rules, or because this one was ended for that, alone or with
     all others."""
     end = _end(status) or {}
     if (
-        record.saved.restarting_all
+        tracked.saved.restarting_all
         or end.get("reason") == RESTARTING_ALL_REASON
-        or _being_replaced(record, spec["name"])
+        or _being_replaced(tracked, spec["name"])
     ):
         return True
-    return restarts_after(record, spec, int(end.get("exitCode", 1)))
+    return restarts_after(tracked, spec, int(end.get("exitCode", 1)))
 
 
-def _being_replaced(record: PodRecord, container: str) -> bool:
+def _being_replaced(tracked: TrackedPod, container: str) -> bool:
     """Return whether we ended the newest instance, which may be gone, to start another one whose start is not over."""
-    instances = record.instances_of(container)
+    instances = tracked.instances_of(container)
     if not instances:
-        return bool(record.saved.container(container).replacing)
+        return bool(tracked.saved.container(container).replacing)
     newest = instances[0]
-    under_way = newest.state is ContainerState.CREATED or start_under_way(record, newest)
-    return under_way or record.saved.container(container).replacing == newest.id
+    under_way = newest.state is ContainerState.CREATED or start_under_way(tracked, newest)
+    return under_way or tracked.saved.container(container).replacing == newest.id

@@ -1,5 +1,5 @@
 """Assembles the API status of a pod: containers, phase, conditions, addresses (pods.md 9).
-Pure: `now` is wall seconds. The new status continues from the record's, so that transition times stay.
+Pure: `now` is wall seconds. The new status continues from the earlier one, so that transition times stay.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.gated_fields import POD_LEVEL_RESIZE, SANDBOX_CONDITION
 from services.podsync.core.pod.pod_addresses import addresses
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.conditions import conditions
 from services.podsync.core.status.container_facts import pod_facts
 from services.podsync.core.status.container_status import container_statuses
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def pod_status(
-    record: PodRecord,
+    tracked: TrackedPod,
     *,
     now: float,
     runtime_name: str,
@@ -32,67 +32,67 @@ def pod_status(
 ) -> Json:
     """Return the complete status as of now. A rejected pod shows its rejection and nothing else (pods.md 3.3).
     `handlers`: those of the runtime, None = it reports none; `gates_off`: of `gated_fields.POD_GATES`."""
-    generation = (record.saved.pod.get("metadata") or {}).get("generation")
-    of_pod = pod_facts(record)
+    generation = (tracked.saved.pod.get("metadata") or {}).get("generation")
+    of_pod = pod_facts(tracked)
     base: Json = {"observedGeneration": generation} if generation else {}
-    base |= {"startTime": record.saved.start_time, "qosClass": of_pod["qosClass"]}
-    if record.saved.rejected:
-        message = f"Pod was rejected: {record.saved.rejected_message}"
-        return base | {"phase": "Failed", "reason": record.saved.rejected, "message": message}
-    over = record.saved.state in (PodState.TERMINATED, PodState.FINISHED)
-    containers = container_statuses(record, runtime_name, recursive=_mounts_recursively(record, handlers))
-    phase = pod_phase(record, containers, over=over)
-    shown = conditions(record, containers, phase, now=now)
+    base |= {"startTime": tracked.saved.start_time, "qosClass": of_pod["qosClass"]}
+    if tracked.saved.rejected:
+        message = f"Pod was rejected: {tracked.saved.rejected_message}"
+        return base | {"phase": "Failed", "reason": tracked.saved.rejected, "message": message}
+    over = tracked.saved.state in (PodState.TERMINATED, PodState.FINISHED)
+    containers = container_statuses(tracked, runtime_name, recursive=_mounts_recursively(tracked, handlers))
+    phase = pod_phase(tracked, containers, over=over)
+    shown = conditions(tracked, containers, phase, now=now)
     if SANDBOX_CONDITION in gates_off:
         shown = [condition for condition in shown if condition["type"] != "PodReadyToStartContainers"]
     status: Json = base | {
         "phase": phase,
         "conditions": shown,
-        **(with_ends(record, containers) if over else containers).written(),
+        **(with_ends(tracked, containers) if over else containers).written(),
         **of_pod,
-        **addresses(record, node_ips),
+        **addresses(tracked, node_ips),
     }
     if phase == "Running":
-        status["resources"] = _actual_resources(record) or of_pod["resources"]
+        status["resources"] = _actual_resources(tracked) or of_pod["resources"]
     if POD_LEVEL_RESIZE in gates_off:
         status = {key: value for key, value in status.items() if key not in ("resources", "allocatedResources")}
-    if record.saved.ending and phase == "Failed":
-        status |= {"reason": record.saved.ending["reason"], "message": record.saved.ending["message"]}
+    if tracked.saved.ending and phase == "Failed":
+        status |= {"reason": tracked.saved.ending["reason"], "message": tracked.saved.ending["message"]}
         return status
     for key in ("reason", "message"):
-        if record.status.get(key) and record.status.get("phase") == phase:
-            status[key] = record.status[key]
+        if tracked.status.get(key) and tracked.status.get("phase") == phase:
+            status[key] = tracked.status[key]
     return status
 
 
-def _actual_resources(record: PodRecord) -> Json | None:
+def _actual_resources(tracked: TrackedPod) -> Json | None:
     """Return what the pod's cgroup has (pods.md 9.2), or what was shown of the running pod until it is read."""
-    if record.setup.resources is not None:
-        return dict(record.setup.resources)
-    return record.status.get("resources") if record.status.get("phase") == "Running" else None
+    if tracked.setup.resources is not None:
+        return dict(tracked.setup.resources)
+    return tracked.status.get("resources") if tracked.status.get("phase") == "Running" else None
 
 
-def _mounts_recursively(record: PodRecord, handlers: tuple[RuntimeHandler, ...] | None) -> bool:
+def _mounts_recursively(tracked: TrackedPod, handlers: tuple[RuntimeHandler, ...] | None) -> bool:
     """Return whether the pod's runtime handler makes read-only mounts recursive. The handler of a RuntimeClass is known
     once the pod has a sandbox."""
-    name = record.sandboxes[0].runtime_handler if record.sandboxes else ""
-    if not record.sandboxes and record.spec.get("runtimeClassName"):
+    name = tracked.sandboxes[0].runtime_handler if tracked.sandboxes else ""
+    if not tracked.sandboxes and tracked.spec.get("runtimeClassName"):
         return False
     return any(handler.name == name and handler.recursive_read_only_mounts for handler in handlers or ())
 
 
-def is_starting(record: PodRecord) -> bool:
+def is_starting(tracked: TrackedPod) -> bool:
     """Return whether nothing of the pod has run yet and nothing keeps it from running: its status changes within
     moments."""
-    made = all(c.state is ContainerState.CREATED for c in record.instances)
+    made = all(c.state is ContainerState.CREATED for c in tracked.instances)
     return (
         made
-        and not any(progress.reason for progress in record.starts.values())
-        and record.status.get("phase") == "Pending"
+        and not any(progress.reason for progress in tracked.starts.values())
+        and tracked.status.get("phase") == "Pending"
     )
 
 
-def container_ids(record: PodRecord) -> tuple[str, ...]:
+def container_ids(tracked: TrackedPod) -> tuple[str, ...]:
     """Return the ids of the running instances, which pleg watches. A created instance is not among them: pleg would
     observe it before it has a process, and not again."""
-    return tuple(c.id for c in record.instances if c.state is ContainerState.RUNNING)
+    return tuple(c.id for c in tracked.instances if c.state is ContainerState.RUNNING)

@@ -6,7 +6,7 @@ Compares the spec with what the runtime has, and returns the containers in the o
 from dataclasses import dataclass
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
 from services.podsync.core.sync.init_actions import compute_init_actions
 from services.podsync.core.sync.resizing import restarts_for_resize
@@ -38,30 +38,30 @@ class PodActions:
     kill: tuple[ContainerKill, ...] = ()
 
 
-def decide_sandbox(record: PodRecord) -> SandboxDecision:
+def decide_sandbox(tracked: TrackedPod) -> SandboxDecision:
     """Decide whether the pod needs a new sandbox (the table of pods.md 5.2)."""
-    if not record.sandboxes:
-        return SandboxDecision(create=True, attempt=record.attempts.sandbox + 1)
-    newest = record.sandboxes[0]
-    ready = [s for s in record.sandboxes if s.state is SandboxState.READY]
-    following = max(newest.attempt, record.attempts.sandbox) + 1
+    if not tracked.sandboxes:
+        return SandboxDecision(create=True, attempt=tracked.attempts.sandbox + 1)
+    newest = tracked.sandboxes[0]
+    ready = [s for s in tracked.sandboxes if s.state is SandboxState.READY]
+    following = max(newest.attempt, tracked.attempts.sandbox) + 1
     if len(ready) > 1 or newest.state is not SandboxState.READY:
         return SandboxDecision(create=True, attempt=following, changed=newest)
-    if newest.host_network != record.host_network:
+    if newest.host_network != tracked.host_network:
         return SandboxDecision(create=True, attempt=following)
-    if not record.host_network and newest.network_reported and not newest.ips:
+    if not tracked.host_network and newest.network_reported and not newest.ips:
         return SandboxDecision(create=True, attempt=following, changed=newest)
     return SandboxDecision(create=False, attempt=newest.attempt)
 
 
-def compute_pod_actions(record: PodRecord) -> PodActions:
+def compute_pod_actions(tracked: TrackedPod) -> PodActions:
     """Return what to kill and start so that the pod has its spec: ephemeral containers, then init containers, then
     regular ones. Where no regular container stays and none is to start, the rest of the pod is killed."""
-    sandbox = decide_sandbox(record)
+    sandbox = decide_sandbox(tracked)
     if sandbox.create:
-        return _with_new_sandbox(record, sandbox)
-    ephemeral = [str(spec["name"]) for spec in record.ephemeral_containers if _starts(record, spec)]
-    init = compute_init_actions(record)
+        return _with_new_sandbox(tracked, sandbox)
+    ephemeral = [str(spec["name"]) for spec in tracked.ephemeral_containers if _starts(tracked, spec)]
+    init = compute_init_actions(tracked)
     if init.failed:
         return PodActions(kill_pod=True, sandbox_attempt=sandbox.attempt)
     if not init.initialized:
@@ -69,16 +69,16 @@ def compute_pod_actions(record: PodRecord) -> PodActions:
     start: list[str] = []
     kill: list[ContainerKill] = []
     kept = False
-    for spec in record.containers:
-        newest = _newest(record, spec)
+    for spec in tracked.containers:
+        newest = _newest(tracked, spec)
         running = newest is not None and newest.state is ContainerState.RUNNING
-        to_kill = _regular_kill(record, spec)
+        to_kill = _regular_kill(tracked, spec)
         if to_kill is not None:
             kill.append(to_kill)
             starts = to_kill.restart
         else:
             kept = kept or running
-            starts = not running and should_restart(record, spec, newest)
+            starts = not running and should_restart(tracked, spec, newest)
         if starts:
             start.append(str(spec["name"]))
     if not kept and not start:
@@ -88,80 +88,80 @@ def compute_pod_actions(record: PodRecord) -> PodActions:
     )
 
 
-def _newest(record: PodRecord, spec: dict[str, Any]) -> Container | None:
-    return next(iter(record.instances_of(str(spec["name"]))), None)
+def _newest(tracked: TrackedPod, spec: dict[str, Any]) -> Container | None:
+    return next(iter(tracked.instances_of(str(spec["name"]))), None)
 
 
-def _starts(record: PodRecord, spec: dict[str, Any]) -> bool:
-    newest = _newest(record, spec)
-    return (newest is None or newest.state is ContainerState.CREATED) and should_restart(record, spec, newest)
+def _starts(tracked: TrackedPod, spec: dict[str, Any]) -> bool:
+    newest = _newest(tracked, spec)
+    return (newest is None or newest.state is ContainerState.CREATED) and should_restart(tracked, spec, newest)
 
 
-def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | None:
+def _regular_kill(tracked: TrackedPod, spec: dict[str, Any]) -> ContainerKill | None:
     """Return the kill of a regular container's newest instance; None = the instance stays, or does not run."""
-    name, newest = str(spec["name"]), _newest(record, spec)
+    name, newest = str(spec["name"]), _newest(tracked, spec)
     if newest is None or newest.state not in (ContainerState.RUNNING, ContainerState.UNKNOWN):
         return None
     if newest.state is ContainerState.UNKNOWN:
-        if not should_restart(record, spec, newest):
+        if not should_restart(tracked, spec, newest):
             return None
         message = 'Container is in "unknown" state, try killing it before restart'
         return ContainerKill(instance=newest, message=message)
     if not is_hash_of(spec, newest.spec_hash):
         return ContainerKill(instance=newest, message=f"Container {name} definition changed, will be restarted")
-    if failed := failed_probe(record, newest):
-        restart = restart_policy(record, spec) != "Never"  # rules on exit codes do not count after this kill
+    if failed := failed_probe(tracked, newest):
+        restart = restart_policy(tracked, spec) != "Never"  # rules on exit codes do not count after this kill
         message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
         grace = probe_grace(spec, failed)
         return ContainerKill(instance=newest, message=message, restart=restart, grace=grace)
-    if restarts_for_resize(record, spec, newest):
+    if restarts_for_resize(tracked, spec, newest):
         return ContainerKill(instance=newest, message=f"Container {name} resize requires restart")
     return None
 
 
-def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
+def _with_new_sandbox(tracked: TrackedPod, sandbox: SandboxDecision) -> PodActions:
     """Kill everything of the old sandbox, and start in a new one what has not ended for good (pods.md 5.3.2)."""
-    started_once = {c.name for c in record.instances}
-    if record.spec.get("restartPolicy") == "Never" and sandbox.attempt != 0 and started_once:
-        return _with_new_sandbox_for_some(record, sandbox)
+    started_once = {c.name for c in tracked.instances}
+    if tracked.spec.get("restartPolicy") == "Never" and sandbox.attempt != 0 and started_once:
+        return _with_new_sandbox_for_some(tracked, sandbox)
     start = []
-    for spec in record.containers:
-        newest = _newest(record, spec)
+    for spec in tracked.containers:
+        newest = _newest(tracked, spec)
         done = newest is not None and newest.state is ContainerState.EXITED and newest.exit_code == 0
-        if done and restart_policy(record, spec) == "OnFailure" and not should_restart(record, spec, newest):
+        if done and restart_policy(tracked, spec) == "OnFailure" and not should_restart(tracked, spec, newest):
             continue
         start.append(spec["name"])
-    ended = any(spec["name"] in started_once for spec in record.containers) or not record.containers
-    return _in_new_sandbox(record, sandbox, start, create=bool(start) or not ended)
+    ended = any(spec["name"] in started_once for spec in tracked.containers) or not tracked.containers
+    return _in_new_sandbox(tracked, sandbox, start, create=bool(start) or not ended)
 
 
-def _with_new_sandbox_for_some(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
+def _with_new_sandbox_for_some(tracked: TrackedPod, sandbox: SandboxDecision) -> PodActions:
     """Decide for a pod that never restarts: containers whose own restart policy or rules restart them continue, with
     those that have not run yet; where there are none the pod ends (pods.md 5.3.2a)."""
-    initializing = [spec for spec in record.init_containers if not is_sidecar(spec)]
-    if any(_newest(record, spec) for spec in record.containers):
+    initializing = [spec for spec in tracked.init_containers if not is_sidecar(spec)]
+    if any(_newest(tracked, spec) for spec in tracked.containers):
         initializing = []
-    create = any(goes_on(record, spec) for spec in initializing or record.containers)
-    start = [spec["name"] for spec in record.containers if _newest(record, spec) is None or goes_on(record, spec)]
-    return _in_new_sandbox(record, sandbox, start, create=create)
+    create = any(goes_on(tracked, spec) for spec in initializing or tracked.containers)
+    start = [spec["name"] for spec in tracked.containers if _newest(tracked, spec) is None or goes_on(tracked, spec)]
+    return _in_new_sandbox(tracked, sandbox, start, create=create)
 
 
-def goes_on(record: PodRecord, spec: dict[str, Any]) -> bool:
+def goes_on(tracked: TrackedPod, spec: dict[str, Any]) -> bool:
     """Return whether the container's newest instance is followed by another one when its sandbox has ended. Of one that
     still runs the exit code is not known, so rules on it do not count yet."""
-    newest = _newest(record, spec)
+    newest = _newest(tracked, spec)
     if newest is not None and newest.state in (ContainerState.RUNNING, ContainerState.UNKNOWN):
-        return restart_policy(record, spec) != "Never"
-    return newest is not None and should_restart(record, spec, newest)
+        return restart_policy(tracked, spec) != "Never"
+    return newest is not None and should_restart(tracked, spec, newest)
 
 
-def _in_new_sandbox(record: PodRecord, sandbox: SandboxDecision, start: list[str], *, create: bool) -> PodActions:
+def _in_new_sandbox(tracked: TrackedPod, sandbox: SandboxDecision, start: list[str], *, create: bool) -> PodActions:
     """Return the actions for a new sandbox, in which the pod initializes again: its first init container starts
     first."""
-    if record.init_containers:
-        start = [record.init_containers[0]["name"]]
+    if tracked.init_containers:
+        start = [tracked.init_containers[0]["name"]]
     return PodActions(
-        kill_pod=bool(record.sandboxes or record.alive),
+        kill_pod=bool(tracked.sandboxes or tracked.alive),
         create_sandbox=create,
         sandbox_attempt=sandbox.attempt,
         sandbox_changed=create and sandbox.changed is not None,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.runtime import Container, ContainerState
 
 NANOSECONDS = 1e9
@@ -34,11 +34,11 @@ class _Unit:
 
 
 def garbage(
-    records: Iterable[PodRecord], limits: GarbageLimits, wall: float, *, pressed: bool = False
+    pods: Iterable[TrackedPod], limits: GarbageLimits, wall: float, *, pressed: bool = False
 ) -> dict[str, frozenset[str]]:
     """Return the ids of the containers to remove, by pod UID. `wall`: seconds of the wall clock; `pressed`: finished
     pods keep nothing."""
-    units = [unit for record in records for unit in _units(record, (wall - limits.minimum_age) * NANOSECONDS)]
+    units = [unit for tracked in pods for unit in _units(tracked, (wall - limits.minimum_age) * NANOSECONDS)]
     left = [_cut(unit, 0 if pressed and unit.finished else limits.per_container) for unit in units]
     if limits.total >= 0 and _count(left) > limits.total:
         share = max(limits.total // len([unit for unit in left if unit.dead]), 1)
@@ -50,16 +50,16 @@ def garbage(
     return _difference(units, left)
 
 
-def _units(record: PodRecord, created_before: float) -> list[_Unit]:
-    finished = record.saved.state is PodState.FINISHED
-    if not finished and record.saved.state is not PodState.SYNC:
+def _units(tracked: TrackedPod, created_before: float) -> list[_Unit]:
+    finished = tracked.saved.state is PodState.FINISHED
+    if not finished and tracked.saved.state is not PodState.SYNC:
         return []
     units = []
-    for name in dict.fromkeys(container.name for container in record.instances):
-        instances = record.instances_of(name)[0 if finished else 1 :]
+    for name in dict.fromkeys(container.name for container in tracked.instances):
+        instances = tracked.instances_of(name)[0 if finished else 1 :]
         dead = tuple(c for c in instances if c.state is ContainerState.EXITED and c.created_at <= created_before)
         if dead:
-            units.append(_Unit(uid=record.uid, finished=finished, dead=dead))
+            units.append(_Unit(uid=tracked.uid, finished=finished, dead=dead))
     return units
 
 

@@ -8,8 +8,8 @@ Moments are seconds of the steady clock. The runtime's exit times are of the wal
 from typing import Any
 
 from services.podsync.core.pod.progress import InstanceFacts
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import CrashBackoff, with_container
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.hashing import backoff_key
@@ -22,46 +22,46 @@ NANOSECONDS = 1e9
 
 
 def backoff_until(
-    record: PodRecord, spec: dict[str, Any], instances: list[Container], *, now: float, skew: float
-) -> tuple[PodRecord, float]:
-    """Return the record and the moment until which the container waits, 0 = it may start now; `instances` are its own,
-    newest first. Where we killed the newest one so that another starts, the record gets whether that start was delayed,
+    tracked: TrackedPod, spec: dict[str, Any], instances: list[Container], *, now: float, skew: float
+) -> tuple[TrackedPod, float]:
+    """Return the pod and the moment until which the container waits, 0 = it may start now; `instances` are its own,
+    newest first. Where we killed the newest one so that another starts, the pod gets whether that start was delayed,
     which the kubelet decides in the sync of the kill."""
     exited = newest_exited(instances)
-    entry = _entry(record, spec, now)
+    entry = _entry(tracked, spec, now)
     if exited is None or entry is None or entry.instance == exited.id:
-        return record, 0.0  # nothing has ended, or the start after this exit was counted already
-    if _starts_with_its_kill(record, exited):
+        return tracked, 0.0  # nothing has ended, or the start after this exit was counted already
+    if _starts_with_its_kill(tracked, exited):
         before = _before(exited, instances)
         if before is None:
-            return record, 0.0
-        record = _with_end(record, before, now, skew)
-        if _ends_at(record, entry, before) <= now:
-            return record, 0.0
-        container = replace(record.saved.container(exited.name), held_back=exited.id)
-        record = replace(record, saved=with_container(record.saved, exited.name, container))
-    record = _with_end(record, exited, now, skew)
-    return record, _ends_at(record, entry, exited)
+            return tracked, 0.0
+        tracked = _with_end(tracked, before, now, skew)
+        if _ends_at(tracked, entry, before) <= now:
+            return tracked, 0.0
+        container = replace(tracked.saved.container(exited.name), held_back=exited.id)
+        tracked = replace(tracked, saved=with_container(tracked.saved, exited.name, container))
+    tracked = _with_end(tracked, exited, now, skew)
+    return tracked, _ends_at(tracked, entry, exited)
 
 
 def count_start(
-    record: PodRecord, spec: dict[str, Any], instances: list[Container], *, now: float, maximum: float
-) -> PodRecord:
-    """Return the record with the start of another attempt after these: the next one waits twice as long, up to
+    tracked: TrackedPod, spec: dict[str, Any], instances: list[Container], *, now: float, maximum: float
+) -> TrackedPod:
+    """Return the pod with the start of another attempt after these: the next one waits twice as long, up to
     `maximum` seconds. The first kill of a container is not counted: nothing had ended before the start that follows
     it."""
     exited = newest_exited(instances)
-    if exited is None or (_starts_with_its_kill(record, exited) and _before(exited, instances) is None):
-        return record
-    container, key = record.saved.container(spec["name"]), backoff_key(record.saved.pod, spec)
+    if exited is None or (_starts_with_its_kill(tracked, exited) and _before(exited, instances) is None):
+        return tracked
+    container, key = tracked.saved.container(spec["name"]), backoff_key(tracked.saved.pod, spec)
     known = container.crash_backoff
     if known is not None and known.key == key and known.instance == exited.id:
-        return record
-    entry = _entry(record, spec, now)
+        return tracked
+    entry = _entry(tracked, spec, now)
     seconds = replace(RESTARTS, cap=maximum).next_delay(entry.seconds if entry is not None else 0.0)
     counted = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
     container = replace(container, crash_backoff=counted)
-    return replace(record, saved=with_container(record.saved, spec["name"], container))
+    return replace(tracked, saved=with_container(tracked.saved, spec["name"], container))
 
 
 def newest_exited(instances: list[Container]) -> Container | None:
@@ -69,10 +69,10 @@ def newest_exited(instances: list[Container]) -> Container | None:
     return next((c for c in instances if c.state is ContainerState.EXITED), None)
 
 
-def _entry(record: PodRecord, spec: dict[str, Any], now: float) -> CrashBackoff | None:
+def _entry(tracked: TrackedPod, spec: dict[str, Any], now: float) -> CrashBackoff | None:
     """Return the back-off of this container with its present spec; None = nothing was counted, or it is reset."""
-    entry = record.saved.container(spec["name"]).crash_backoff
-    if entry is None or entry.key != backoff_key(record.saved.pod, spec) or _reset_at(entry) <= now:
+    entry = tracked.saved.container(spec["name"]).crash_backoff
+    if entry is None or entry.key != backoff_key(tracked.saved.pod, spec) or _reset_at(entry) <= now:
         return None
     return entry
 
@@ -81,9 +81,9 @@ def _reset_at(entry: CrashBackoff) -> float:
     return entry.updated + RESTARTS.reset_after
 
 
-def _starts_with_its_kill(record: PodRecord, exited: Container) -> bool:
+def _starts_with_its_kill(tracked: TrackedPod, exited: Container) -> bool:
     """Return whether we killed the instance so that another one starts, whose start was not delayed since."""
-    container = record.saved.container(exited.name)
+    container = tracked.saved.container(exited.name)
     return container.replacing == exited.id and container.held_back != exited.id
 
 
@@ -91,19 +91,19 @@ def _before(exited: Container, instances: list[Container]) -> Container | None:
     return newest_exited([c for c in instances if c.id != exited.id])
 
 
-def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container) -> float:
+def _ends_at(tracked: TrackedPod, entry: CrashBackoff, exited: Container) -> float:
     """Return when the back-off after this end is over, at the latest when the entry is reset."""
-    finished = record.instance_facts[exited.id].ended or 0.0
+    finished = tracked.instance_facts[exited.id].ended or 0.0
     return min(finished + entry.seconds, _reset_at(entry))
 
 
-def _with_end(record: PodRecord, exited: Container, now: float, skew: float) -> PodRecord:
-    """Return the record with the moment when the instance ended, which is never in the future, even where the clock was
+def _with_end(tracked: TrackedPod, exited: Container, now: float, skew: float) -> TrackedPod:
+    """Return the pod with the moment when the instance ended, which is never in the future, even where the clock was
     set back after the exit. It is computed once: a clock that is set afterwards does not change it."""
-    facts = record.instance_facts.get(exited.id, InstanceFacts())
+    facts = tracked.instance_facts.get(exited.id, InstanceFacts())
     if facts.ended is not None:
-        return record
-    there = {c.id for c in record.instances}
-    kept = {instance: other for instance, other in record.instance_facts.items() if other.probes or instance in there}
+        return tracked
+    there = {c.id for c in tracked.instances}
+    kept = {instance: other for instance, other in tracked.instance_facts.items() if other.probes or instance in there}
     facts = replace(facts, ended=min(exited.finished_at / NANOSECONDS - skew, now))
-    return replace(record, instance_facts={**kept, exited.id: facts})
+    return replace(tracked, instance_facts={**kept, exited.id: facts})

@@ -6,7 +6,7 @@ Decides nothing about back-off or images.
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
 from services.podsync.core.sync.resizing import restarts_for_resize
 from services.podsync.core.sync.restart import has_initialized, init_failed
@@ -38,23 +38,23 @@ class _Scan:
     kill: list[ContainerKill] = field(default_factory=list)
 
 
-def compute_init_actions(record: PodRecord) -> InitActions:
+def compute_init_actions(tracked: TrackedPod) -> InitActions:
     """Return what to kill and start so that the init containers have their spec, in the current sandbox."""
-    specs = record.init_containers
-    initialized = has_initialized(record)
+    specs = tracked.init_containers
+    initialized = has_initialized(tracked)
     scan = _Scan(initialized=initialized, begun=initialized)
     for index in range(len(specs) - 1, -1, -1):
         spec = specs[index]
         sidecar = init_kind(spec) is ContainerKind.SIDECAR
-        newest = next(iter(record.instances_of(str(spec["name"]))), None)
+        newest = next(iter(tracked.instances_of(str(spec["name"]))), None)
         if newest is None:
             if scan.begun and sidecar:
                 scan.start.append(index)
             continue
         if sidecar:
-            _examine_sidecar(record, scan, index, newest)
+            _examine_sidecar(tracked, scan, index, newest)
         elif not scan.begun:
-            _examine_plain(record, scan, index, newest)
+            _examine_plain(tracked, scan, index, newest)
             if scan.failed:
                 return InitActions(initialized=False, failed=True)
         scan.begun = True
@@ -64,61 +64,61 @@ def compute_init_actions(record: PodRecord) -> InitActions:
     return InitActions(initialized=scan.initialized, start=tuple(names), kill=tuple(reversed(scan.kill)))
 
 
-def _start_after(record: PodRecord, scan: _Scan, index: int) -> None:
+def _start_after(tracked: TrackedPod, scan: _Scan, index: int) -> None:
     """Start the container after this one, which has completed, or note that all have."""
-    if index == len(record.init_containers) - 1:
+    if index == len(tracked.init_containers) - 1:
         scan.initialized = True
     elif not scan.begun:
         scan.start.append(index + 1)
 
 
-def _examine_plain(record: PodRecord, scan: _Scan, index: int, newest: Container) -> None:
-    spec = record.init_containers[index]
+def _examine_plain(tracked: TrackedPod, scan: _Scan, index: int, newest: Container) -> None:
+    spec = tracked.init_containers[index]
     match newest.state:
         case ContainerState.CREATED:
             scan.start.append(index)
-        case ContainerState.EXITED if record.saved.container(newest.name).replacing == newest.id:
+        case ContainerState.EXITED if tracked.saved.container(newest.name).replacing == newest.id:
             scan.start.append(index)
         case ContainerState.EXITED if not init_failed(newest):
-            _start_after(record, scan, index)
-        case ContainerState.EXITED if restarts_failed(record, spec, newest.exit_code):
+            _start_after(tracked, scan, index)
+        case ContainerState.EXITED if restarts_failed(tracked, spec, newest.exit_code):
             scan.start.append(index)
         case ContainerState.EXITED:
             scan.failed = True
-        case ContainerState.UNKNOWN if restart_policy(record, spec) == "Never":
+        case ContainerState.UNKNOWN if restart_policy(tracked, spec) == "Never":
             scan.failed = True
         case ContainerState.UNKNOWN:
             _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
         case ContainerState.RUNNING:
-            _replace_for_resize(record, scan, index, newest)
+            _replace_for_resize(tracked, scan, index, newest)
 
 
-def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Container) -> None:
-    spec = record.init_containers[index]
+def _examine_sidecar(tracked: TrackedPod, scan: _Scan, index: int, newest: Container) -> None:
+    spec = tracked.init_containers[index]
     name = str(spec["name"])
     match newest.state:
         case ContainerState.CREATED | ContainerState.EXITED:
             scan.start.append(index)
         case ContainerState.UNKNOWN:
             _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
-        case ContainerState.RUNNING if not _has_started(record, spec, newest):
-            results = record.probes_of(newest.id)
+        case ContainerState.RUNNING if not _has_started(tracked, spec, newest):
+            results = tracked.probes_of(newest.id)
             if results is not None and results.startup == ProbeResult.FAILURE:
                 message = f"Init container {name} failed startup probe"
                 _replace(scan, index, newest, message, probe_grace(spec, "startup"))
         case ContainerState.RUNNING:
-            _start_after(record, scan, index)
+            _start_after(tracked, scan, index)
             if not is_hash_of(spec, newest.spec_hash):
                 _replace(scan, index, newest, f"Init container {name} definition changed")
-            elif failed_probe(record, newest, ("liveness",)):
+            elif failed_probe(tracked, newest, ("liveness",)):
                 message = f"Init container {name} failed liveness probe"
                 _replace(scan, index, newest, message, probe_grace(spec, "liveness"))
             else:
-                _replace_for_resize(record, scan, index, newest)
+                _replace_for_resize(tracked, scan, index, newest)
 
 
-def _replace_for_resize(record: PodRecord, scan: _Scan, index: int, instance: Container) -> None:
-    if restarts_for_resize(record, record.init_containers[index], instance):
+def _replace_for_resize(tracked: TrackedPod, scan: _Scan, index: int, instance: Container) -> None:
+    if restarts_for_resize(tracked, tracked.init_containers[index], instance):
         _replace(scan, index, instance, f"Container {instance.name} resize requires restart")
 
 
@@ -127,13 +127,13 @@ def _replace(scan: _Scan, index: int, instance: Container, message: str, grace: 
     scan.start.append(index)
 
 
-def _has_started(record: PodRecord, spec: dict[str, Any], instance: Container) -> bool:
+def _has_started(tracked: TrackedPod, spec: dict[str, Any], instance: Container) -> bool:
     """Return whether the startup probe succeeded. Without a result, after a restart of pleg or podsync, the published
     status of this instance counts."""
     if not spec.get("startupProbe"):
         return True
-    results = record.probes_of(instance.id)
+    results = tracked.probes_of(instance.id)
     if results is not None and results.startup:
         return results.startup == ProbeResult.SUCCESS
-    shown = (s for s in record.status.get("initContainerStatuses") or () if s.get("name") == instance.name)
+    shown = (s for s in tracked.status.get("initContainerStatuses") or () if s.get("name") == instance.name)
     return any(s.get("started") and str(s.get("containerID", "")).endswith(f"//{instance.id}") for s in shown)

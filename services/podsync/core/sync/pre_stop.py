@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from services.podsync.core.pod.instructions import Call, ContainerStop, KillContainer, KillPod
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import without
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 
 CallOrNone = TypeVar("CallOrNone", Call, Call | None)
 
 
-def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call | None:
+def with_begun_hooks(tracked: TrackedPod, call: Call | None, now: float) -> Call | None:
     """Return the call, with the seconds since the begin in each stop whose hook was begun already."""
 
     def spent(stop: ContainerStop) -> ContainerStop:
-        begun = record.saved.pre_stops.get(stop.container_id)
+        begun = tracked.saved.pre_stops.get(stop.container_id)
         if not stop.pre_stop or begun is None:
             return stop
         return replace(stop, hook_spent=max(0, int(now - begun)))
@@ -27,22 +27,22 @@ def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call |
     return _with_stops(call, spent)
 
 
-def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> PodRecord:
-    """Return the record with the hooks that this call begins, as long as the runtime has their instances."""
+def note_begun_hooks(tracked: TrackedPod, call: Call | None, now: float) -> TrackedPod:
+    """Return the pod with the hooks that this call begins, as long as the runtime has their instances."""
     if not isinstance(call, KillContainer | KillPod):
-        return record
-    there = {instance.id for instance in record.instances}
-    kept = {container_id: at for container_id, at in record.saved.pre_stops.items() if container_id in there}
+        return tracked
+    there = {instance.id for instance in tracked.instances}
+    kept = {container_id: at for container_id, at in tracked.saved.pre_stops.items() if container_id in there}
     begun = {stop.container_id: now for stop in _stops(call) if stop.pre_stop}
-    return replace(record, saved=replace(record.saved, pre_stops=begun | kept))
+    return replace(tracked, saved=replace(tracked.saved, pre_stops=begun | kept))
 
 
-def drop_unbegun_hooks(record: PodRecord, call: Call) -> PodRecord:
-    """Return the record without the hooks that this call was to begin: it was never performed."""
+def drop_unbegun_hooks(tracked: TrackedPod, call: Call) -> TrackedPod:
+    """Return the pod without the hooks that this call was to begin: it was never performed."""
     unbegun = [stop.container_id for stop in _stops(call) if stop.pre_stop and stop.hook_spent < 0]
     if not unbegun:
-        return record
-    return replace(record, saved=replace(record.saved, pre_stops=without(record.saved.pre_stops, *unbegun)))
+        return tracked
+    return replace(tracked, saved=replace(tracked.saved, pre_stops=without(tracked.saved.pre_stops, *unbegun)))
 
 
 def without_begun_hooks(call: Call) -> Call:

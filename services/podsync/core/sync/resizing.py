@@ -5,8 +5,8 @@ created; one that was created before is updated once it runs.
 
 from services.podsync.core.pod.allocation import RESTART, resize_event
 from services.podsync.core.pod.instructions import ContainerUpdate, ResizePod
-from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.situation import Step, StepInputs
+from services.podsync.core.pod.step import Step, StepInputs
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import Container, ContainerState
@@ -15,12 +15,12 @@ from shared.podspec.resources import pod_level, resource_list
 _RESIZED = ("cpu", "memory")
 
 
-def restarts_for_resize(record: PodRecord, spec: Object, instance: Container) -> bool:
+def restarts_for_resize(tracked: TrackedPod, spec: Object, instance: Container) -> bool:
     """Return whether this running instance has other amounts of a resource whose change needs a restart."""
-    actuated = record.saved.actuated.get(instance.name)
+    actuated = tracked.saved.actuated.get(instance.name)
     if actuated is None:
         return False
-    inherited = pod_level(record.saved.pod, "limits").keys() - resource_list(spec, "limits").keys()
+    inherited = pod_level(tracked.saved.pod, "limits").keys() - resource_list(spec, "limits").keys()
     policies = {entry.get("resourceName"): entry.get("restartPolicy") for entry in spec.get("resizePolicy") or ()}
     restarted = [name for name in _RESIZED if policies.get(name) == RESTART]
     kinds = {name: ("requests",) if name in inherited else ("requests", "limits") for name in restarted}
@@ -32,14 +32,14 @@ def restarts_for_resize(record: PodRecord, spec: Object, instance: Container) ->
     )
 
 
-def resize_pod(record: PodRecord, inputs: StepInputs) -> Step:
-    """Return the step that resizes the pod, without a call where there is nothing to resize (yet). Its record has a
+def resize_pod(tracked: TrackedPod, inputs: StepInputs) -> Step:
+    """Return the step that resizes the pod, without a call where there is nothing to resize (yet). Its pod has a
     completed resize no more."""
-    resize = record.saved.resize
+    resize = tracked.saved.resize
     if resize is None:
-        return Step(record=record)
-    actuated = record.saved.actuated
-    newest = [c for c in record.instances if c.name in actuated and c is record.instances_of(c.name)[0]]
+        return Step(tracked=tracked)
+    actuated = tracked.saved.actuated
+    newest = [c for c in tracked.instances if c.name in actuated and c is tracked.instances_of(c.name)[0]]
     updates = tuple(
         ContainerUpdate(container=instance.name, container_id=instance.id, given=actuated[instance.name])
         for instance in newest
@@ -47,10 +47,10 @@ def resize_pod(record: PodRecord, inputs: StepInputs) -> Step:
     )
     if resize.cgroup_written and not updates:
         if any(instance.state is ContainerState.CREATED for instance in newest):
-            return Step(record=record)  # the container starts with its actuated resources, and is updated then
-        record = replace(record, saved=replace(record.saved, resize=None))
-        return Step(record=record, events=[resize_event(record.saved.pod, "completed", resize.generation)])
-    if record.retry.resize_at > inputs.now:
-        return Step(record=record, wake_at=record.retry.resize_at)
-    sandbox = record.sandboxes[0].id if record.sandboxes else ""
-    return Step(record=record, call=ResizePod(uid=record.uid, sandbox_id=sandbox, containers=updates))
+            return Step(tracked=tracked)  # the container starts with its actuated resources, and is updated then
+        tracked = replace(tracked, saved=replace(tracked.saved, resize=None))
+        return Step(tracked=tracked, events=[resize_event(tracked.saved.pod, "completed", resize.generation)])
+    if tracked.retry.resize_at > inputs.now:
+        return Step(tracked=tracked, wake_at=tracked.retry.resize_at)
+    sandbox = tracked.sandboxes[0].id if tracked.sandboxes else ""
+    return Step(tracked=tracked, call=ResizePod(uid=tracked.uid, sandbox_id=sandbox, containers=updates))

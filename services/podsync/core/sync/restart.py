@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.restart_rules import kind_of, restarts_after, restarts_all, restarts_failed
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind
@@ -18,25 +18,25 @@ __all__ = [
 ]
 
 
-def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container | None) -> bool:
+def should_restart(tracked: TrackedPod, spec: dict[str, Any], instance: Container | None) -> bool:
     """Return whether the kubelet would start this container, of any kind, now, apart from back-off and order
     (ShouldContainerBeRestarted)."""
-    if record.deletion_requested:
+    if tracked.deletion_requested:
         return False
-    ephemeral = kind_of(record, spec) is ContainerKind.EPHEMERAL
+    ephemeral = kind_of(tracked, spec) is ContainerKind.EPHEMERAL
     if instance is None:
-        return not (ephemeral and spec["name"] in record.attempts.containers)  # an ephemeral container has one start
+        return not (ephemeral and spec["name"] in tracked.attempts.containers)  # an ephemeral container has one start
     if instance.state is ContainerState.CREATED:
         return True
     if instance.state is ContainerState.UNKNOWN:
         return not ephemeral
     if instance.state is ContainerState.RUNNING:
         return False
-    if record.saved.container(spec["name"]).replacing == instance.id:
+    if tracked.saved.container(spec["name"]).replacing == instance.id:
         return True  # killed so that it starts again; the policy is for containers that end by themselves
-    if kind_of(record, spec) is ContainerKind.INIT:
-        return init_failed(instance) and restarts_failed(record, spec, instance.exit_code)
-    return restarts_after(record, spec, instance.exit_code)
+    if kind_of(tracked, spec) is ContainerKind.INIT:
+        return init_failed(instance) and restarts_failed(tracked, spec, instance.exit_code)
+    return restarts_after(tracked, spec, instance.exit_code)
 
 
 def init_failed(instance: Container) -> bool:
@@ -44,14 +44,14 @@ def init_failed(instance: Container) -> bool:
     return instance.exit_code != 0 or instance.reason == "OOMKilled"
 
 
-def has_initialized(record: PodRecord) -> bool:
+def has_initialized(tracked: TrackedPod) -> bool:
     """Return whether the init containers have completed: they have while a regular container runs, or is created in the
     current sandbox. An ended regular container does not show it, for a pod initializes again in a new sandbox."""
-    if not record.init_containers:
+    if not tracked.init_containers:
         return True
-    sandbox = record.sandboxes[0].id if record.sandboxes else ""
-    for spec in record.containers:
-        newest = next(iter(record.instances_of(str(spec["name"]))), None)
+    sandbox = tracked.sandboxes[0].id if tracked.sandboxes else ""
+    for spec in tracked.containers:
+        newest = next(iter(tracked.instances_of(str(spec["name"]))), None)
         if newest is None:
             continue
         if newest.state is ContainerState.RUNNING:

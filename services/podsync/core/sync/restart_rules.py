@@ -6,22 +6,22 @@ Uses specs and exit codes alone; must not know what runs, nor back-off and order
 from collections.abc import Mapping
 from typing import Any
 
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.podspec.containers import ContainerKind
 
 RESTART = "Restart"
 RESTART_ALL = "RestartAllContainers"
 
 
-def kind_of(record: PodRecord, spec: Mapping[str, Any]) -> ContainerKind:
+def kind_of(tracked: TrackedPod, spec: Mapping[str, Any]) -> ContainerKind:
     """Return the kind of the container; regular where the pod's spec does not have it any more."""
-    entry = record.container(str(spec.get("name", "")))
+    entry = tracked.container(str(spec.get("name", "")))
     return entry[0] if entry is not None else ContainerKind.REGULAR
 
 
-def restart_policy(record: PodRecord, spec: Mapping[str, Any]) -> str:
+def restart_policy(tracked: TrackedPod, spec: Mapping[str, Any]) -> str:
     """Return Always, OnFailure or Never: the container's own policy, else the pod's."""
-    return str(spec.get("restartPolicy") or record.spec.get("restartPolicy") or "Always")
+    return str(spec.get("restartPolicy") or tracked.spec.get("restartPolicy") or "Always")
 
 
 def matched_action(spec: Mapping[str, Any], exit_code: int) -> str:
@@ -37,30 +37,30 @@ def matched_action(spec: Mapping[str, Any], exit_code: int) -> str:
     return ""
 
 
-def restarts_after(record: PodRecord, spec: Mapping[str, Any], exit_code: int) -> bool:
+def restarts_after(tracked: TrackedPod, spec: Mapping[str, Any], exit_code: int) -> bool:
     """Return whether the container, of any kind, is started again after this exit code. A plain init container that
     succeeded and an ephemeral container never are."""
-    kind = kind_of(record, spec)
+    kind = kind_of(tracked, spec)
     if kind is ContainerKind.EPHEMERAL:
         return False
     if kind is ContainerKind.SIDECAR or matched_action(spec, exit_code) == RESTART_ALL:
         return True
-    return (kind is not ContainerKind.INIT or exit_code != 0) and restarts_failed(record, spec, exit_code)
+    return (kind is not ContainerKind.INIT or exit_code != 0) and restarts_failed(tracked, spec, exit_code)
 
 
-def restarts_failed(record: PodRecord, spec: Mapping[str, Any], exit_code: int) -> bool:
+def restarts_failed(tracked: TrackedPod, spec: Mapping[str, Any], exit_code: int) -> bool:
     """Return whether a container that failed runs again, by its rules and policy alone. With OnFailure the exit code
     decides: an init container that ran out of memory and ended with 0 has failed, but does not restart."""
-    policy = restart_policy(record, spec)
+    policy = restart_policy(tracked, spec)
     return bool(matched_action(spec, exit_code)) or policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def restarts_all(record: PodRecord, spec: Mapping[str, Any], exit_code: int) -> bool:
+def restarts_all(tracked: TrackedPod, spec: Mapping[str, Any], exit_code: int) -> bool:
     """Return whether this exit restarts every container of the pod."""
-    return kind_of(record, spec) is not ContainerKind.EPHEMERAL and matched_action(spec, exit_code) == RESTART_ALL
+    return kind_of(tracked, spec) is not ContainerKind.EPHEMERAL and matched_action(spec, exit_code) == RESTART_ALL
 
 
-def may_restart_all(record: PodRecord) -> bool:
+def may_restart_all(tracked: TrackedPod) -> bool:
     """Return whether any container of the pod has a rule with that action. Only such pods have the condition for it."""
-    every = [*record.init_containers, *record.containers]
+    every = [*tracked.init_containers, *tracked.containers]
     return any(rule.get("action") == RESTART_ALL for spec in every for rule in spec.get("restartPolicyRules") or ())

@@ -33,7 +33,7 @@ def a_play(**fields: Any) -> Play:
 
 
 def reason(play: Play, uid: str) -> str:
-    return play.core.records[uid].saved.rejected
+    return play.core.tracked[uid].saved.rejected
 
 
 def end_of_kill(play: Play) -> None:
@@ -61,7 +61,7 @@ class TestUnlisted:
         play.hang = {"KillPod"}
         play.drop("u1")
         play.want(asking("u2", "etcd", cpu="400m"))
-        assert (reason(play, "u2"), play.core.records["u2"].saved.victims) == ("", ())
+        assert (reason(play, "u2"), play.core.tracked["u2"].saved.victims) == ("", ())
         assert play.running("u0") == [("c", 0)]
         assert not any("Preempting" in event for event in play.events)
 
@@ -71,7 +71,7 @@ class TestUnlisted:
         play.hang = {"KillPod"}
         play.drop("u1")
         play.want(asking("u2", "web-2", port=80, source="api", priority=2_000_000_000))
-        assert (reason(play, "u2"), play.core.records["u2"].saved.victims) == ("", ())
+        assert (reason(play, "u2"), play.core.tracked["u2"].saved.victims) == ("", ())
         assert play.running("u2") == [("c", 0)]
 
     def test_a_pod_that_terminates_and_is_still_listed_counts(self) -> None:
@@ -80,10 +80,10 @@ class TestUnlisted:
         play.want(pod)
         play.hang = {"KillPod"}
         play.want(deleted(pod))
-        assert play.core.records["u1"].saved.state is PodState.TERMINATING
+        assert play.core.tracked["u1"].saved.state is PodState.TERMINATING
         play.want(asking("u2", "web-2", cpu="100m", port=80, source="api"))
         assert reason(play, "u2") == "NodePorts"
-        assert [record.uid for record in play.core.node_state.admissions.active()] == ["u1"]
+        assert [tracked.uid for tracked in play.core.node_state.admissions.active()] == ["u1"]
 
     def test_a_static_pod_edited_and_edited_back_while_it_ends_starts_once_more_and_the_edit_never(self) -> None:
         play = a_play()
@@ -94,7 +94,7 @@ class TestUnlisted:
         play.drop("u2")
         play.want(asking("u1", "etcd", port=2379))
         end_of_kill(play)
-        assert play.running("u1") == [("c", 0)] and list(play.core.records) == ["u1"]
+        assert play.running("u1") == [("c", 0)] and list(play.core.tracked) == ["u1"]
         assert [uid for uid, _, _ in play.made] == ["u1", "u1"]
 
 
@@ -117,7 +117,7 @@ class TestAfterARestart:
         play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
         play.start()
         play.run()
-        assert not play.core.records["u2"].saved.admission_decided  # "one" may be listed yet, or not
+        assert not play.core.tracked["u2"].saved.admission_decided  # "one" may be listed yet, or not
         play.want(first)
         assert reason(play, "u2") == "NodePorts"
 
@@ -192,7 +192,7 @@ class TestRejected:
         play.want(asking("u1", "etcd", securityContext=STRICT))
         play.handle(RuntimeChanged(reachable=False, network_ready=False))
         play.run()
-        assert not play.core.records["u1"].saved.admission_decided
+        assert not play.core.tracked["u1"].saved.admission_decided
         play.handle(RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True))
         play.run()
         assert play.running("u1") == [("c", 0)]
@@ -200,7 +200,7 @@ class TestRejected:
     def test_nor_for_a_node_that_is_not_known(self) -> None:
         play = a_play(joins_cluster=True)
         play.want(asking("u1", "etcd", nodeSelector={"zone": "a"}))
-        assert not play.core.records["u1"].saved.admission_decided
+        assert not play.core.tracked["u1"].saved.admission_decided
         play.handle(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
         play.run()
         assert play.running("u1") == [("c", 0)]
@@ -208,20 +208,20 @@ class TestRejected:
     def test_a_pod_dropped_while_the_node_is_read_for_its_verdict_ends_at_once(self) -> None:
         play = a_play(source="api", hang={"FetchNode"})
         play.want(asking("u1", "web", source="api", nodeSelector={"zone": "a"}))
-        call = play.core.records["u1"].call
+        call = play.core.tracked["u1"].call
         assert call is not None
         play.drop("u1")
-        assert play.core.records == {} and "InterruptCall FetchNode" in play.log
+        assert play.core.tracked == {} and "InterruptCall FetchNode" in play.log
         play.handle(CallDone(uid="u1", call=call, completed_at=play.wall))
         play.run()
-        assert play.core.records == {} and play.log.count("FetchNode") == 1
+        assert play.core.tracked == {} and play.log.count("FetchNode") == 1
 
     def test_a_pod_dropped_before_its_admission_leaves_nothing(self) -> None:
         play = a_play(runtime_reported=False)
         play.want(asking("u1", "etcd"))
         play.drop("u1")
         play.later(120)
-        assert play.core.records == {} and play.disk == {}
+        assert play.core.tracked == {} and play.disk == {}
 
 
 def finished(number: int) -> Any:
@@ -245,7 +245,7 @@ def test_finished_pods_cost_nothing_when_something_else_happens() -> None:
             PodDesired(uid="u1", source="api", pod=a_pod("u1", "web", activeDeadlineSeconds=9_000)),
         ):
             touched += len(play.core.node_state.take_in(event, play.wall))
-        assert len(play.core.records) == count + 1
+        assert len(play.core.tracked) == count + 1
         return touched + len(play.core.node_state.pods.at_work())
 
     assert looked_at(40) == looked_at(4) == 4

@@ -331,5 +331,5 @@ def test_a_change_of_the_nodes_allocatable_counts_for_the_next_pod() -> None:
     for number, dongles in enumerate(("1", "0", "2")):
         play.handle(NodeChanged(node={"status": {"allocatable": {"example.com/dongle": dongles}}}))
         play.want(a_pod(f"u{number}", {"example.com/dongle": "1"}, nodeName="n1"))
-        reasons.append(play.core.records[f"u{number}"].saved.rejected)
+        reasons.append(play.core.tracked[f"u{number}"].saved.rejected)
     assert reasons == ["", "OutOfexample.com/dongle", ""]

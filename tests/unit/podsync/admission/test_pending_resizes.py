@@ -56,7 +56,7 @@ def test_a_resized_pod_does_not_collide_with_its_own_host_port() -> None:
         pod = a_pod(containers=[a_container("c", resources=listed, ports=ports)])
         pod["metadata"]["generation"] = generation
         play.want(pod)
-    assert play.core.records["u1"].saved.pending_resize is None
+    assert play.core.tracked["u1"].saved.pending_resize is None
     assert play.resources["c002"]["cpu_quota"] == 40_000
 
 
@@ -68,4 +68,4 @@ def test_a_pod_that_is_preempted_for_a_resize_ends_though_its_own_resize_is_deci
     assert condition(play, uid="u0")["reason"] == "Deferred"
     play.want(sized({"requests": {"cpu": "800m"}}, 2, priority=2_000_000_000))
     assert [event for event in play.events if "Preempting" in event] and play.running("u0") == []
-    assert play.core.records["u1"].saved.allocation == allocation_of(play.wanted["u1"])
+    assert play.core.tracked["u1"].saved.allocation == allocation_of(play.wanted["u1"])

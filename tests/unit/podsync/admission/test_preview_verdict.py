@@ -60,7 +60,7 @@ def test_the_preview_is_the_verdict_and_changes_no_record(wanted: list[dict[str,
         assert preview is not None and play.core.snapshot() == before
         play.source = source
         play.want(pod)
-        saved = play.core.records[uid].saved
+        saved = play.core.tracked[uid].saved
         assert (preview.reason, preview.message) == (saved.rejected, saved.rejected_message)
         assert preview.victims == saved.victims[: len(preview.victims)]
         assert preview.allocation == saved.allocation

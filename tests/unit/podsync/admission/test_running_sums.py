@@ -11,10 +11,10 @@ from bus.messages.podsync import PodState
 from services.podsync.core.admission import admitting as active_pods
 from services.podsync.core.admission import taken
 from services.podsync.core.admission.admitting import Admissions
-from services.podsync.core.admission.counted import taken_by_records
+from services.podsync.core.admission.counted import taken_by_pods
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.admission.taken import Taken
-from services.podsync.core.pod.records import Records
+from services.podsync.core.pod.tracked_pods import TrackedPods
 from tests.unit.podsync.play import Play, a_container, a_pod
 
 FACTS = MachineFacts(node_name="n1", allocatable={"cpu": "4", "memory": "8Gi", "pods": "30"})
@@ -29,13 +29,13 @@ def sums_of(found: Taken) -> Sums:
 
 
 def added_up_again(play: Play) -> Sums:
-    """The same of a process that has read these records now."""
-    records = Records()
-    for record in play.core.records.values():
-        records.add(record)
-    again = Admissions(records, play.core.node_state.desired, FACTS, "")
+    """The same of a process that tracks these pods from now on."""
+    pods = TrackedPods()
+    for tracked in play.core.tracked.values():
+        pods.add(tracked)
+    again = Admissions(pods, play.core.node_state.desired, FACTS, "")
     again.sources_complete = play.core.node_state.admissions.sources_complete
-    return sums_of(taken_by_records(again.active()))
+    return sums_of(taken_by_pods(again.active()))
 
 
 def drawn_pod(chance: random.Random, uid: str, generation: int = 1) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_after_each_change_the_sums_are_those_that_are_added_up_again(seed: int)
     for step in range(60):
         change(play, chance, step)
         assert sums_of(play.core.node_state.admissions.taken()) == added_up_again(play), step
-        seen |= {record.saved.state for record in play.core.records.values()}
+        seen |= {tracked.saved.state for tracked in play.core.tracked.values()}
     assert {PodState.SYNC, PodState.FINISHED} <= seen
 
 

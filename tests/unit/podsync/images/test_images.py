@@ -8,10 +8,10 @@ import pytest
 
 from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
 from services.podsync.core.images.pull_backoff import count_pull_failure
+from services.podsync.core.pod.call_results import ImageInspected
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer, InspectImage, LookAtPod, PullImage
-from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.results import ImageInspected
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 
 MOUNT = [{"name": "data", "mountPath": "/data"}]
@@ -42,8 +42,8 @@ def image_calls(play: Play) -> list[tuple[str, str, str, str]]:
     return [(type(call).__name__, call.container, call.volume, call.policy) for call in calls]
 
 
-def record_of(play: Play) -> PodRecord:
-    return play.core.records["u1"]
+def record_of(play: Play) -> TrackedPod:
+    return play.core.tracked["u1"]
 
 
 def test_a_volumes_image_is_there_before_the_first_container_is_made() -> None:
@@ -220,10 +220,10 @@ def test_failures_are_counted_on_across_a_pull_that_succeeds_until_they_are_old(
 
 
 def test_failures_of_images_that_a_pod_named_long_ago_are_dropped() -> None:
-    record = PodRecord(uid="u", name="web", namespace="shop")
+    tracked = TrackedPod(uid="u", name="web", namespace="shop")
     for number in range(50):
-        record = count_pull_failure(record, f"edited:{number}", "no", now=number * 100.0)
-    assert list(record.saved.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
+        tracked = count_pull_failure(tracked, f"edited:{number}", "no", now=number * 100.0)
+    assert list(tracked.saved.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
 
 
 @pytest.mark.parametrize("part", ["a", "-a", "a-", "a.", "a/", "A", ":1", "@", "[::1]:5/"])

@@ -10,8 +10,8 @@ from typing import Any
 
 from bus.messages.pleg import ProbeResults
 from services.podsync.core.pod.progress import InstanceFacts
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
@@ -32,10 +32,10 @@ class Drawn:
     probes: dict[str, ProbeResults] = field(default_factory=dict)
     before: Json = field(default_factory=dict)
 
-    def record(self) -> PodRecord:
+    def record(self) -> TrackedPod:
         """Return the record that podsync has of this pod once it has listed it."""
         metadata = self.pod["metadata"]
-        record = PodRecord(
+        tracked = TrackedPod(
             uid=metadata["uid"],
             name=metadata["name"],
             namespace=metadata["namespace"],
@@ -43,11 +43,11 @@ class Drawn:
             status=self.before,
             instance_facts={instance: InstanceFacts(probes=results) for instance, results in self.probes.items()},
         )
-        return record.with_observation(
+        return tracked.with_observation(
             RuntimePod(
-                uid=record.uid,
-                name=record.name,
-                namespace=record.namespace,
+                uid=tracked.uid,
+                name=tracked.name,
+                namespace=tracked.namespace,
                 observed_at=1.0,
                 sandboxes=self.sandboxes,
                 containers=self.instances,

@@ -85,10 +85,10 @@ def test_a_node_that_declares_its_features_rejects_a_pod_that_needs_another(
 ) -> None:
     play = Play(facts=MachineFacts(gates_off=off(*gates)))
     play.want(ruled(ALL))
-    record = play.core.records["u1"]
-    assert record.saved.rejected == reason
+    tracked = play.core.tracked["u1"]
+    assert tracked.saved.rejected == reason
     if reason:
-        assert record.saved.rejected_message == f"Pod requires node features that are not available: {RESTART_ALL}"
+        assert tracked.saved.rejected_message == f"Pod requires node features that are not available: {RESTART_ALL}"
 
 
 @pytest.mark.parametrize("gates", [(), ("PodLevelResources",)])

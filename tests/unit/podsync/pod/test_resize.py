@@ -6,7 +6,7 @@ import pytest
 
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.pod.events import NodeChanged, PodDesired
-from services.podsync.core.pod.saved_record import restore
+from services.podsync.core.pod.saved_format import restore
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 
 SMALL = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m"}}
@@ -109,7 +109,7 @@ def test_without_room_it_is_deferred_and_the_pod_keeps_what_it_has() -> None:
     assert resources(play) == {"resources": SMALL, "allocated": SMALL["requests"]}
     assert len(events(play, "ResizeDeferred")) == 1 and play.writes == []
     play.exit("u1", 1)
-    assert play.core.records["u1"].containers[0]["resources"] == SMALL
+    assert play.core.tracked["u1"].containers[0]["resources"] == SMALL
 
 
 def test_it_is_done_when_another_pod_is_gone() -> None:
@@ -255,7 +255,7 @@ def test_a_pod_that_is_not_admitted_yet_takes_the_newest() -> None:
     play = Play(source="api", joins_cluster=True)
     play.want(sized(SMALL))
     play.want(sized(LARGE, 2))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE
+    assert play.core.tracked["u1"].containers[0]["resources"] == LARGE
     play.handle(NodeChanged(node={"metadata": {"name": "node1"}}))
     play.run()
     assert resources(play)["resources"] == LARGE and events(play) == []

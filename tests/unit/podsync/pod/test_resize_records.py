@@ -26,14 +26,14 @@ def test_a_resize_that_an_earlier_agent_had_not_done_is_done(kind: str) -> None:
 def test_a_pod_of_an_earlier_agent_without_a_resize_has_what_it_lists() -> None:
     play = Play(source="api")
     play.want(shown_by([]))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
+    assert play.core.tracked["u1"].containers[0]["resources"] == LARGE and events(play) == []
 
 
 @pytest.mark.parametrize("odd", [None, "much", {"requests": "1"}])
 def test_a_status_with_odd_resources_is_ignored(odd: Any) -> None:
     play = Play(source="api")
     play.want(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
-    assert play.core.records["u1"].containers[0]["resources"] == LARGE and events(play) == []
+    assert play.core.tracked["u1"].containers[0]["resources"] == LARGE and events(play) == []
 
 
 def test_init_containers_and_the_pods_own_resources_are_allocated_too() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.observed import Observed
+from services.podsync.core.pod.observed_in_runtime import Observed
 from services.podsync.core.pod.progress import InstanceFacts, Progress
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.status.pod_status import pod_status, withheld
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
@@ -53,16 +53,16 @@ def a_record(
     saved = Saved(source=source, pod=pod, state=state, **fields)
     observed = Observed(is_current=True, since_start=True)
     return ChangingRecord(
-        PodRecord(uid="u1", name="web", namespace="default", saved=saved, status=status, observed=observed)
+        TrackedPod(uid="u1", name="web", namespace="default", saved=saved, status=status, observed=observed)
     )
 
 
 class ChangingRecord:
     """A record that a test changes: an assignment to a field of the record replaces the record, which is in `now`."""
 
-    now: PodRecord
+    now: TrackedPod
 
-    def __init__(self, now: PodRecord) -> None:
+    def __init__(self, now: TrackedPod) -> None:
         object.__setattr__(self, "now", now)
 
     def __getattr__(self, field: str) -> Any:
@@ -102,37 +102,37 @@ def a_sandbox(
 
 
 def see(
-    record: ChangingRecord, *instances: Container, sandboxes: tuple[Sandbox, ...] = (a_sandbox(),)
+    tracked: ChangingRecord, *instances: Container, sandboxes: tuple[Sandbox, ...] = (a_sandbox(),)
 ) -> ChangingRecord:
     """The runtime has these now."""
-    at = max(record.observed.at, 0.0) + 1
+    at = max(tracked.observed.at, 0.0) + 1
     newest_first = tuple(sorted(instances, key=lambda c: -c.created_at))
-    record.observe(
+    tracked.observe(
         RuntimePod(
             uid="u1", name="web", namespace="default", observed_at=at, sandboxes=sandboxes, containers=newest_first
         ),
         at,
     )
-    return record
+    return tracked
 
 
-def waits(record: ChangingRecord, container: str, reason: str, message: str = "") -> None:
+def waits(tracked: ChangingRecord, container: str, reason: str, message: str = "") -> None:
     """The container waits for this reason."""
-    record.starts = {container: Progress(reason=(reason, message))}
+    tracked.starts = {container: Progress(reason=(reason, message))}
 
 
-def probed(record: ChangingRecord, container: str, **results: ProbeResult) -> None:
+def probed(tracked: ChangingRecord, container: str, **results: ProbeResult) -> None:
     """The first instance of the container has these results of its probes, and no others."""
     found = ProbeResults(pod_uid="u1", container=container, **results)
-    record.instance_facts = {f"{container}-0": InstanceFacts(probes=found)}
+    tracked.instance_facts = {f"{container}-0": InstanceFacts(probes=found)}
 
 
-def status_now(record: ChangingRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS, **node: Any) -> Json:
+def status_now(tracked: ChangingRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS, **node: Any) -> Json:
     """The status as the agent would show it, kept in the record as the agent keeps it."""
-    status = pod_status(record.now, now=now, runtime_name="containerd", node_ips=node_ips, **node)
+    status = pod_status(tracked.now, now=now, runtime_name="containerd", node_ips=node_ips, **node)
     if status["phase"] in ("Succeeded", "Failed"):
-        record.saved = replace(record.saved, outcome=status["phase"])
-    record.status = withheld(record.now, status)
+        tracked.saved = replace(tracked.saved, outcome=status["phase"])
+    tracked.status = withheld(tracked.now, status)
     return status
 
 

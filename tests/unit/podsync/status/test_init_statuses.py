@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.podsync.core.pod.observed import Observed
+from services.podsync.core.pod.observed_in_runtime import Observed
 from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import (
     a_record,

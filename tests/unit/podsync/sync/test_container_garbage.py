@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.container_garbage import GarbageLimits, garbage
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
@@ -24,15 +24,15 @@ def container(name: str, born: int, *, runs: bool = False) -> Container:
     )
 
 
-def pod(uid: str, *containers: Container, state: PodState = PodState.FINISHED) -> PodRecord:
+def pod(uid: str, *containers: Container, state: PodState = PodState.FINISHED) -> TrackedPod:
     own = [replace(c, id=f"{uid}/{c.id}") for c in containers]  # ids are unique in a runtime
     newest_first = tuple(sorted(own, key=lambda c: -c.created_at))
     seen = RuntimePod(uid=uid, name=uid, namespace="default", observed_at=1.0, containers=newest_first)
-    record = PodRecord(uid=uid, name=uid, namespace="default", saved=replace(Saved(), state=state))
-    return record.with_observation(seen, 1.0)
+    tracked = TrackedPod(uid=uid, name=uid, namespace="default", saved=replace(Saved(), state=state))
+    return tracked.with_observation(seen, 1.0)
 
 
-def removed(limits: GarbageLimits, *pods: PodRecord, pressed: bool = False) -> set[str]:
+def removed(limits: GarbageLimits, *pods: TrackedPod, pressed: bool = False) -> set[str]:
     found = garbage(pods, limits, NOW, pressed=pressed)
     assert all(ids for ids in found.values())
     assert all(one.startswith(f"{uid}/") for uid, ids in found.items() for one in ids)

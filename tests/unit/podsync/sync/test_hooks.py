@@ -26,7 +26,7 @@ def test_the_hook_follows_the_start_and_comes_before_the_next_container() -> Non
     play.want(a_pod(containers=[hooked(), a_container("d")]))
     starts = [name for name in play.log if name in ("StartContainer", "RunPostStartHook")]
     assert starts == ["StartContainer", "RunPostStartHook", "StartContainer"]
-    assert play.core.records["u1"].saved.container("c").hook_owed == ""
+    assert play.core.tracked["u1"].saved.container("c").hook_owed == ""
 
 
 def test_a_hook_under_way_holds_the_next_start_back() -> None:

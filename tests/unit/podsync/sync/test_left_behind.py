@@ -158,7 +158,7 @@ def test_what_is_left_behind_is_bounded() -> None:
         record["starting"] = {"c": max(play.containers["u1"], key=lambda c: c.created_at).id}
         play.start()
         play.run()
-    assert len(play.core.records["u1"].saved.left_behind) <= 5
+    assert len(play.core.tracked["u1"].saved.left_behind) <= 5
 
 
 def test_what_the_runtime_has_removed_since_does_not_count() -> None:
@@ -172,7 +172,7 @@ def test_what_the_runtime_has_removed_since_does_not_count() -> None:
         play.start()
         play.run()
     play.later(200)
-    assert len(play.running("u1")) == 1 and len(play.core.records["u1"].saved.left_behind) <= 2
+    assert len(play.running("u1")) == 1 and len(play.core.tracked["u1"].saved.left_behind) <= 2
 
 
 def test_a_pod_that_may_leave_no_more_behind_reports_once_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_a_pod_that_may_leave_no_more_behind_reports_once_what_it_waits_for(monk
     assert play.running("u1") == []
     (event,) = [event for event in play.events if "FailedSync" in event]
     assert "container c (c002) cannot be removed, and nothing ends its task: " in event
-    waits_for = play.core.records["u1"].waits_for
+    waits_for = play.core.tracked["u1"].waits_for
     assert waits_for.startswith("the runtime to remove containers: ") and "running task" in waits_for
     play.tasks_left.clear()
     play.later(60)
@@ -197,7 +197,7 @@ def test_a_kill_at_any_step_of_the_healing_changes_nothing_in_the_end(ends_tasks
         play.later(400)
         reached = play.steps >= step
         assert [name for name, _ in play.running("u1")] == ["c"], f"killed at step {step}"
-        assert len(play.core.records["u1"].saved.left_behind) == (0 if ends_tasks else 1)
+        assert len(play.core.tracked["u1"].saved.left_behind) == (0 if ends_tasks else 1)
         if not reached:
             break
     else:

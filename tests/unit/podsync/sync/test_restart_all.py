@@ -53,7 +53,7 @@ def test_the_pod_starts_over_from_its_first_init_container_in_the_same_sandbox()
     play.exit("u1", 0, "i")
     assert sorted(play.running("u1")) == [("c", 1), ("d", 1), ("s", 1)]
     assert [(s.attempt, s.state) for s in play.sandboxes["u1"]] == [(0, SandboxState.READY)]
-    assert not play.core.records["u1"].saved.restarting_all
+    assert not play.core.tracked["u1"].saved.restarting_all
 
 
 def test_every_container_counts_a_restart() -> None:
@@ -109,7 +109,7 @@ def test_a_container_that_is_not_removed_is_tried_again_and_nothing_starts_befor
 def test_a_pod_that_is_deleted_meanwhile_ends() -> None:
     play = running_pod(hang={"RemoveContainers"})
     play.exit("u1", 88)
-    assert play.core.records["u1"].saved.restarting_all
+    assert play.core.tracked["u1"].saved.restarting_all
     play.start()
     play.drop("u1")
     play.later(70)

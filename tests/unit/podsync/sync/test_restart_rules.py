@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.pod.listed import as_listed
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.listed_by_source import as_listed
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from services.podsync.core.sync.restart_rules import may_restart_all, restarts_after, restarts_all
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
 
@@ -18,8 +18,8 @@ def ruled(policy: str, *rules: dict[str, Any], name: str = "c") -> Pod:
     return a_container(name, restartPolicy=policy, restartPolicyRules=list(rules))
 
 
-def record_of(pod: Pod) -> PodRecord:
-    return as_listed(PodRecord(uid="u1", name="web", namespace="default"), "file", pod)
+def record_of(pod: Pod) -> TrackedPod:
+    return as_listed(TrackedPod(uid="u1", name="web", namespace="default"), "file", pod)
 
 
 CASES = [
@@ -53,8 +53,8 @@ CASES = [
 
 @pytest.mark.parametrize(("policy", "container", "code", "restarted"), CASES)
 def test_whether_a_regular_container_is_restarted(policy: str, container: Pod, code: int, restarted: bool) -> None:
-    record = record_of(a_pod(containers=[container], restartPolicy=policy))
-    assert restarts_after(record, container, code) is restarted
+    tracked = record_of(a_pod(containers=[container], restartPolicy=policy))
+    assert restarts_after(tracked, container, code) is restarted
 
 
 INIT_CASES = [
@@ -74,22 +74,22 @@ INIT_CASES = [
 
 @pytest.mark.parametrize(("policy", "container", "code", "restarted"), INIT_CASES)
 def test_whether_an_init_container_is_restarted(policy: str, container: Pod, code: int, restarted: bool) -> None:
-    record = record_of(a_pod(initContainers=[container], restartPolicy=policy))
-    assert restarts_after(record, container, code) is restarted
+    tracked = record_of(a_pod(initContainers=[container], restartPolicy=policy))
+    assert restarts_after(tracked, container, code) is restarted
 
 
 def test_an_ephemeral_container_never_is() -> None:
     container = a_container("e")
-    record = record_of(a_pod(ephemeralContainers=[container], restartPolicy="Always"))
-    assert restarts_after(record, container, 1) is False
+    tracked = record_of(a_pod(ephemeralContainers=[container], restartPolicy="Always"))
+    assert restarts_after(tracked, container, 1) is False
 
 
 def test_the_first_rule_that_matches_counts() -> None:
     first = ruled("Never", rule("Restart", 1), rule("RestartAllContainers", 1, 2))
-    record = record_of(a_pod(containers=[first]))
-    assert restarts_all(record, first, 1) is False
-    assert restarts_all(record, first, 2) is True
-    assert restarts_all(record, first, 3) is False
+    tracked = record_of(a_pod(containers=[first]))
+    assert restarts_all(tracked, first, 1) is False
+    assert restarts_all(tracked, first, 2) is True
+    assert restarts_all(tracked, first, 3) is False
 
 
 def test_only_a_pod_with_such_a_rule_may_ever_restart_all() -> None:

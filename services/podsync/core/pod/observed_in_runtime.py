@@ -1,4 +1,4 @@
-"""Has what was observed of a pod in the runtime: a frozen value that is not saved, but observed again after a start.
+"""Has what comes from the runtime: what was observed of a pod there, in memory only, and observed again after a start.
 Decides which observation counts, and which instance is what an interrupted start left.
 """
 

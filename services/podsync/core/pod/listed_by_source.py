@@ -1,4 +1,4 @@
-"""Takes what a source lists of a pod into its record: the object without its status, changed images, resizes.
+"""Takes what comes from a source into the tracked pod: the object without its status, changed images, resizes.
 A pod keeps its allocated resources; other resources that the source lists are a pending resize.
 """
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from services.podsync.core.pod.allocation import PendingResize, allocation_of, as_last_shown, with_allocation
 from services.podsync.core.pod.api_baseline import valid_status
-from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
 from services.podsync.core.pod.saved import Pod, Saved
+from services.podsync.core.pod.tracked_pod import TERMINAL_PHASES, Status, TrackedPod
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
 from shared.model.frozen_copy import replace
@@ -15,42 +15,42 @@ from shared.model.runtime import RuntimePod
 from shared.podspec.containers import every_container
 
 
-def from_runtime(observation: RuntimePod) -> PodRecord:
-    """Return a record for a pod of the runtime that no source lists and that has no record: it can only be ended."""
-    return PodRecord(uid=observation.uid, name=observation.name, namespace=observation.namespace)
+def from_runtime(observation: RuntimePod) -> TrackedPod:
+    """Return a pod of the runtime that no source lists and that has no record on disk: it can only be ended."""
+    return TrackedPod(uid=observation.uid, name=observation.name, namespace=observation.namespace)
 
 
-def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
-    """Return a record for a new pod, whose status continues from the API server's, if there is one."""
-    record = as_listed(PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod)), source, pod)
-    record = replace(record, status=dict(record.api_status))
-    if (held := as_last_shown(record.saved.pod, record.status)) is not None:
-        record = as_listed(replace(record, saved=replace(record.saved, allocation=held)), source, pod)
-    start_time = str(record.status.get("startTime") or "")
-    return replace(record, saved=replace(record.saved, start_time=start_time))
+def from_desired(uid: str, source: str, pod: Pod) -> TrackedPod:
+    """Return a new pod, whose status continues from the API server's, if there is one."""
+    tracked = as_listed(TrackedPod(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod)), source, pod)
+    tracked = replace(tracked, status=dict(tracked.api_status))
+    if (held := as_last_shown(tracked.saved.pod, tracked.status)) is not None:
+        tracked = as_listed(replace(tracked, saved=replace(tracked.saved, allocation=held)), source, pod)
+    start_time = str(tracked.status.get("startTime") or "")
+    return replace(tracked, saved=replace(tracked.saved, start_time=start_time))
 
 
-def as_listed(record: PodRecord, source: str, pod: Pod) -> PodRecord:
-    """Return the record with what the source lists of the pod."""
+def as_listed(tracked: TrackedPod, source: str, pod: Pod) -> TrackedPod:
+    """Return the pod with what the source lists of the pod."""
     metadata = dict(pod.get("metadata") or {})
     metadata.pop("managedFields", None)
     resource_version = str(metadata.pop("resourceVersion", "") or "")
     api_status = valid_status(pod.get("status")) if source == "api" else {}
-    record = replace(record, resource_version=resource_version, api_status=api_status)
+    tracked = replace(tracked, resource_version=resource_version, api_status=api_status)
     wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
-    allocated, pending = _as_allocated(record.saved, wanted)
-    saved = record.saved
+    allocated, pending = _as_allocated(tracked.saved, wanted)
+    saved = tracked.saved
     if allocated != saved.pod:
-        record = _with_changed_containers(record, allocated)
+        tracked = _with_changed_containers(tracked, allocated)
     else:
         allocated = saved.pod
     if (source, allocated, pending) != (saved.source, saved.pod, saved.pending_resize):
         saved = replace(saved, source=source, pod=allocated, pending_resize=pending)
-        record = replace(record, saved=saved)
-    return record
+        tracked = replace(tracked, saved=saved)
+    return tracked
 
 
-def is_listed_otherwise(before: PodRecord, after: PodRecord) -> bool:
+def is_listed_otherwise(before: TrackedPod, after: TrackedPod) -> bool:
     """Return whether `as_listed` changed what decisions depend on. Our own writes of the status, which come back, are
     no such change."""
     old, new = before.saved, after.saved
@@ -77,31 +77,31 @@ def _as_allocated(saved: Saved, wanted: Pod) -> tuple[Pod, PendingResize | None]
     return allocated, replace(before, generation=generation, wanted=resources, decided=False)
 
 
-def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
-    """Return the record, before it gets `wanted`, without the images of containers whose image changes. With a new
+def _with_changed_containers(tracked: TrackedPod, wanted: Pod) -> TrackedPod:
+    """Return the pod, before it gets `wanted`, without the images of containers whose image changes. With a new
     ephemeral container, which needs a log directory, directories are prepared again."""
-    setup = record.setup
-    if (wanted.get("spec") or {}).get("ephemeralContainers") != record.spec.get("ephemeralContainers"):
+    setup = tracked.setup
+    if (wanted.get("spec") or {}).get("ephemeralContainers") != tracked.spec.get("ephemeralContainers"):
         setup = replace(setup, prepared=False)
     named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
     changed = {
         str(spec.get("name"))
-        for _, spec in every_container(record.saved.pod)
+        for _, spec in every_container(tracked.saved.pod)
         if spec.get("image") != named.get(str(spec.get("name")))
     }
     return replace(
-        record,
+        tracked,
         setup=setup,
         starts={
             name: replace(progress, image=None, must_pull=False, retry_at=0.0) if name in changed else progress
-            for name, progress in record.starts.items()
+            for name, progress in tracked.starts.items()
         },
     )
 
 
-def _written_by_others(record: PodRecord) -> tuple[Any, list[Status]]:
+def _written_by_others(tracked: TrackedPod) -> tuple[Any, list[Status]]:
     """Return the parts of the API server's status that other writers may set: a terminal phase and foreign
     conditions."""
-    phase, conditions = record.api_status.get("phase"), record.api_status.get("conditions") or ()
+    phase, conditions = tracked.api_status.get("phase"), tracked.api_status.get("conditions") or ()
     foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
     return phase if phase in TERMINAL_PHASES else "", foreign

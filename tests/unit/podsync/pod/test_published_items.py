@@ -7,7 +7,7 @@ import pytest
 
 from bus import codec
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.published import Published, published
+from services.podsync.core.pod.published_items import Published, published
 from services.podsync.core.pod.saved import Saved
 
 PROBE = {"exec": {"command": ["test", "$(GIVEN)", "$(READ)"]}, "periodSeconds": 3}

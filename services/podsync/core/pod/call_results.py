@@ -1,4 +1,4 @@
-"""Has the results of calls that succeeded: one type for each kind of call, and None where only the success counts."""
+"""Has what comes back from calls that succeeded: one type for each kind, and None where only the success counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -9,9 +9,9 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
-from services.podsync.core.pod.saved_record import persisted, restore
+from services.podsync.core.pod.saved_format import persisted, restore
+from services.podsync.core.pod.tracked_pod import TrackedPod
 
 POD = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
@@ -19,7 +19,7 @@ POD = {
 }
 
 
-def full_record() -> PodRecord:
+def full_record() -> TrackedPod:
     """A record in which no saved field has its default."""
     backoff = CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")
     pull = ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")
@@ -40,7 +40,7 @@ def full_record() -> PodRecord:
         image_backoff={"busybox:1": pull},
     )
     attempts = Attempts(sandbox=3, containers={"c": 3})
-    return PodRecord(uid="u1", name="web", namespace="shop", saved=saved, attempts=attempts, status={"c": "i1"})
+    return TrackedPod(uid="u1", name="web", namespace="shop", saved=saved, attempts=attempts, status={"c": "i1"})
 
 
 def samples(part: Saved | SavedContainer) -> dict[str, Any]:
@@ -50,9 +50,9 @@ def samples(part: Saved | SavedContainer) -> dict[str, Any]:
 
 
 def test_every_saved_field_comes_back_from_disk() -> None:
-    record = full_record()
-    again = restore(json.loads(json.dumps(persisted(record))))
-    assert (again.saved, again.attempts, again.status) == (record.saved, record.attempts, record.status)
+    tracked = full_record()
+    again = restore(json.loads(json.dumps(persisted(tracked))))
+    assert (again.saved, again.attempts, again.status) == (tracked.saved, tracked.attempts, tracked.status)
 
 
 @pytest.mark.parametrize("place", [(), ("crash_backoff", "c"), ("image_backoff", "busybox:1")])

@@ -1,4 +1,4 @@
-"""Builds the items of a pod on the streams `pods.admitted`, `pods.volumes` and `pods.probes`, with what followers use.
+"""Builds what goes to other processes: the items of a pod on `pods.admitted`, `pods.volumes` and `pods.probes`.
 Decides nothing about the pod, and does not know what was published before.
 """
 

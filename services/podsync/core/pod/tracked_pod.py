@@ -1,30 +1,33 @@
-"""Has the record of one pod: `saved` and `attempts` are on disk with the status (`saved_record`), everything else is
-observed again after a restart.
-A record is frozen: a decision returns another record, and `machine` and `node_state` put it into `Records`.
+"""Has one pod in memory, as podsync tracks it: `saved` and `attempts` are on disk, too (with the status, in the form of
+`saved_format`); `observed` comes from the runtime, `api_status` and `volumes` from other processes; the rest is what
+this process has done. After a restart only what is on disk is known at once.
+A `TrackedPod` is frozen: a decision returns another one, and `machine` and `node_state` put it into `TrackedPods`.
 Moments are "steady seconds": those of the wall clock at the first start of podsync since the boot, and monotonic from
 then. Decides nothing.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.instructions import Call
-from services.podsync.core.pod.observed import Observed, observe
-from services.podsync.core.pod.performed import LastWritten, PodSetup, PodVersion
-from services.podsync.core.pod.progress import InstanceFacts, Progress
+from services.podsync.core.pod.observed_in_runtime import Observed, observe
+from services.podsync.core.pod.progress import InstanceFacts, LastWritten, PodSetup, Progress
 from services.podsync.core.pod.retry import Retry
-from services.podsync.core.pod.saved import Attempts, Saved
+from services.podsync.core.pod.saved import Attempts, Pod, Saved
 from shared.model.frozen_copy import replace
 from shared.model.runtime import Container, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
     ContainerKind,
     ephemeral_containers,
+    every_container,
     init_containers,
 )
+from shared.podspec.resources import ResourceList, pod_requests
 
 Status = dict[str, Any]
 PodEvent = tuple[str, str, str, str]  # a Kubernetes Event: Normal or Warning, reason, message, container or ""
@@ -34,9 +37,31 @@ NEVER = float("inf")
 TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
+@dataclass(frozen=True, eq=False)
+class PodVersion:
+    """Has one version of the pod's object, and values that depend on it alone, computed when they are first read."""
+
+    pod: Pod
+    # What the status shows of this version; the room `status` fills it.
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def containers(self) -> dict[str, tuple[ContainerKind, dict[str, Any]]]:
+        """The kind and spec of each container by name; the first of a name counts."""
+        named: dict[str, tuple[ContainerKind, dict[str, Any]]] = {}
+        for kind, spec in every_container(self.pod):
+            named.setdefault(str(spec.get("name")), (kind, spec))
+        return named
+
+    @cached_property
+    def requests(self) -> ResourceList:
+        """The total requests of the pod, which must not be changed in place."""
+        return pod_requests(self.pod)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PodRecord:
-    """Has what podsync knows of one pod. The mappings are never changed in place."""
+class TrackedPod:
+    """Has what podsync tracks of one pod. The mappings are never changed in place."""
 
     uid: str
     name: str
@@ -45,8 +70,8 @@ class PodRecord:
     attempts: Attempts = field(default_factory=Attempts)
     status: Status = field(default_factory=dict)
 
-    # The following fields are not saved.
-    new_to_node: bool = False  # whether neither the runtime nor a record had the pod when it was added
+    # The following fields are only in memory.
+    new_to_node: bool = False  # whether neither the runtime nor a record on disk had the pod when it was added
     restored: bool = False  # whether it is from the checkpoint, so that its status may be older than the published one
     asks_for_node: bool = False  # whether admission reads the Node from the API server before it rejects the pod
     api_status: Status = field(default_factory=dict)  # as the API server has it, {} for a static pod
@@ -180,8 +205,8 @@ class PodRecord:
             self.observed.since_start or over or bool(self.saved.rejected) or not self.restored
         )
 
-    def with_observation(self, runtime_pod: RuntimePod | None, at: float) -> "PodRecord":
-        """Return the record after what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
+    def with_observation(self, runtime_pod: RuntimePod | None, at: float) -> "TrackedPod":
+        """Return the pod after what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
         observed, attempts = observe(self.observed, self.attempts, self.saved, runtime_pod, at)
         return replace(self, observed=observed, attempts=attempts)
 
@@ -189,8 +214,8 @@ class PodRecord:
         """Return the progress towards the next start of the container, or towards the image of the volume."""
         return (self.volume_images.get(volume) if volume else self.starts.get(container)) or NO_PROGRESS
 
-    def with_progress(self, progress: Progress, container: str, volume: str = "") -> "PodRecord":
-        """Return the record with this progress of the container, or of the volume."""
+    def with_progress(self, progress: Progress, container: str, volume: str = "") -> "TrackedPod":
+        """Return the pod with this progress of the container, or of the volume."""
         if progress == self.progress(container, volume):
             return self
         if volume:
@@ -202,6 +227,6 @@ class PodRecord:
         facts = self.instance_facts.get(container_id)
         return None if facts is None else facts.probes
 
-    def with_event(self, kind: str, reason: str, message: str, container: str) -> "PodRecord":
-        """Return the record with one more Kubernetes Event to record, see `PodEvent`."""
+    def with_event(self, kind: str, reason: str, message: str, container: str) -> "TrackedPod":
+        """Return the pod with one more Kubernetes Event to record, see `PodEvent`."""
         return replace(self, noted=(*self.noted, (kind, reason, message, container)))

@@ -1,14 +1,14 @@
-"""Has the inputs and the result of a decision: what a pod's next step depends on, and that step."""
+"""Has what a decision gets and returns: what a pod's next step depends on, and that step."""
 
 from dataclasses import dataclass, field
 
 from services.podsync.core.pod.instructions import Call
-from services.podsync.core.pod.record import PodEvent, PodRecord
+from services.podsync.core.pod.tracked_pod import PodEvent, TrackedPod
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepInputs:
-    """Has what a step depends on besides the pod's own record."""
+    """Has what a step depends on besides the pod itself."""
 
     now: float  # seconds of the steady clock
     name_taken: bool = False  # whether another pod of the same full name has not finished
@@ -27,9 +27,9 @@ class StepInputs:
 @dataclass(kw_only=True)
 class Step:
     """Has the decision about a pod: a call, or the moment of the next decision. `done` = nothing is left to do in this
-    state of the pod. `record` is the pod's record after the decision."""
+    state of the pod. `tracked` is the pod after the decision."""
 
-    record: PodRecord
+    tracked: TrackedPod
     call: Call | None = None
     wake_at: float = 0.0
     done: bool = False
@@ -39,7 +39,7 @@ class Step:
 
     @property
     def is_open(self) -> bool:
-        """Whether neither a call nor a wait was decided yet, so that the decision continues with `record`."""
+        """Whether neither a call nor a wait was decided yet, so that the decision continues with `tracked`."""
         return self.call is None and not self.waits_for and not self.done
 
     def wake_earlier(self, when: float) -> None:

@@ -1,4 +1,4 @@
-"""Converts a pod's identity, `Saved`, `Attempts` and newest status to its checkpoint record, one flat object, and back.
+"""Converts what is on disk of a pod, identity, `Saved`, `Attempts` and newest status, to one flat object and back.
 Decides when a change must be saved at once, and which parts of a record count where others are not understood. Reads
 and writes no file.
 """
@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import Allocation, PendingResize, ResizeInProgress
-from services.podsync.core.pod.performed import LastWritten
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.progress import LastWritten
 from services.podsync.core.pod.saved import (
     NOTHING_SAVED,
     Attempts,
@@ -20,6 +19,7 @@ from services.podsync.core.pod.saved import (
     SavedContainer,
     with_containers,
 )
+from services.podsync.core.pod.tracked_pod import TrackedPod
 from shared.model.frozen_copy import replace
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
@@ -46,28 +46,28 @@ _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for
 _OF_CONTAINERS = fields(SavedContainer)
 
 
-def must_be_saved(record: PodRecord) -> bool:
+def must_be_saved(tracked: TrackedPod) -> bool:
     """Return whether only podsync knows what changed since the newest save, as it does not with the object of a
     finished pod."""
-    if record.last_written.saved is None:
+    if tracked.last_written.saved is None:
         return True
-    before = record.last_written.saved[0]
-    if record.saved.state is PodState.FINISHED:
-        before = replace(before, pod=record.saved.pod)
-    return before is not record.saved and before != record.saved
+    before = tracked.last_written.saved[0]
+    if tracked.saved.state is PodState.FINISHED:
+        before = replace(before, pod=tracked.saved.pod)
+    return before is not tracked.saved and before != tracked.saved
 
 
-def persisted(record: PodRecord) -> dict[str, Any]:
+def persisted(tracked: TrackedPod) -> dict[str, Any]:
     """Return the checkpoint record: identity, the fields of `Saved` and `Attempts` by their names, and `status`."""
-    identity = {"uid": record.uid, "name": record.name, "namespace": record.namespace}
-    return identity | _plain(record.saved) | _plain(record.attempts) | {"status": record.status}
+    identity = {"uid": tracked.uid, "name": tracked.name, "namespace": tracked.namespace}
+    return identity | _plain(tracked.saved) | _plain(tracked.attempts) | {"status": tracked.status}
 
 
-def restore(data: dict[str, Any]) -> PodRecord:
+def restore(data: dict[str, Any]) -> TrackedPod:
     """Return the record that `persisted` wrote. A field that is unknown is left out, and a missing one has its default.
     Raises KeyError, TypeError, ValueError or AttributeError where a value is of the wrong kind."""
     identity = {name: data[name] for name in ("uid", "name", "namespace")}
-    known = persisted(PodRecord(uid="", name="", namespace=""))
+    known = persisted(TrackedPod(uid="", name="", namespace=""))
     entries = {"state": data["state"]} | {name: value for name, value in data.items() if name in known}
     for name, value in entries.items():
         if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
@@ -82,7 +82,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
     saved, attempts = _part(Saved, entries), _part(Attempts, entries)
     status = entries.get("status", {})
     written = LastWritten(saved=(saved, attempts))
-    return PodRecord(**identity, saved=saved, attempts=attempts, status=status, last_written=written, restored=True)
+    return TrackedPod(**identity, saved=saved, attempts=attempts, status=status, last_written=written, restored=True)
 
 
 def not_after(saved: Saved, now: float) -> Saved:
