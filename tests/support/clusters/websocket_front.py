@@ -8,7 +8,8 @@ import asyncio
 import re
 import ssl
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,9 +34,10 @@ class WebSocketFront:
             context.load_cert_chain(*pair)
         self.upgrades: Counter[str] = Counter()  # sub-protocol that the kubelet chose -> how often
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()  # the event loop alone would not keep a waiting task alive
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MAX_HEAD_BYTES)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_MAX_HEAD_BYTES)
         return self
 
     async def __aexit__(
@@ -43,6 +45,9 @@ class WebSocketFront:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     @property
     def url(self) -> str:
@@ -50,7 +55,19 @@ class WebSocketFront:
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with AsyncExitStack() as closing:
+            closing.callback(writer.close)
+            await self._forward(reader, writer, closing)
+
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, closing: AsyncExitStack
+    ) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             first, *headers = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             method, target, protocol = first.split(" ")
@@ -67,14 +84,14 @@ class WebSocketFront:
             their_reader, their_writer = await asyncio.open_connection(
                 "127.0.0.1", port, ssl=context, limit=_MAX_HEAD_BYTES
             )
+            closing.callback(their_writer.close)
             their_writer.write("\r\n".join([f"{method} {target} {protocol}", *headers]).encode())
             answer = await their_reader.readuntil(b"\r\n\r\n")
             if to_kubelet and answer.startswith(b"HTTP/1.1 101"):
                 [chosen] = re.findall(rb"(?im)^sec-websocket-protocol: (\S+)", answer)
                 self.upgrades[chosen.decode()] += 1
             writer.write(answer)
-            await asyncio.gather(_copy(reader, their_writer), _copy(their_reader, writer))
-        writer.close()
+            await _wait_for_first(_copy(reader, their_writer), _copy(their_reader, writer))
 
     def _path_of_kubelet(self, namespace: str, pod: str, subresource: str, query: str) -> str:
         """The path and query of the kubelet for those of the API server."""
@@ -87,11 +104,20 @@ class WebSocketFront:
         return f"/{subresource}/{namespace}/{pod}/{container}?{urlencode(sent)}"
 
 
+async def _wait_for_first(*work: Coroutine[None, None, None]) -> None:
+    """Return when one of them has ended, with the others cancelled."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    """Until the source ends, or the target does."""
+    """Copy until the source ends, or the target does."""
     with suppress(OSError):
         while block := await source.read(1 << 16):
             target.write(block)
             await target.drain()
-    with suppress(OSError):
-        target.close()
