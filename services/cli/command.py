@@ -33,22 +33,20 @@ SECTIONS = {
     "Take over a node": ("preflight", "takeover", "give-back"),
     "Other": ("support-bundle", "completion", "help", "version"),
 }
-_INTERRUPTED = 130  # exit code, as that of a program that SIGINT has ended
-MAX_SUMMARY_CHARACTERS = (
-    60  # characters of a command's line in a list of commands: two columns fit into a terminal of 80
-)
+_INTERRUPTED = 130  # exit code of a program that SIGINT has ended
+MAX_SUMMARY_CHARACTERS = 60  # of a command's line in a list of commands: two columns fit into a terminal of 80
 
 
 class SectionedGroup(click.Group):
-    """Lists its commands by purpose. Ctrl-C ends a command that does not take it itself with exit code 130."""
+    """Lists its commands by purpose. Ctrl-C ends a command that does not handle it with exit code 130."""
 
     def main(self, *args: Any, **more: Any) -> Any:
-        """Called as the program."""
+        """Run the program."""
         open_standard_streams()
         return super().main(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Called by click to run the command; returns what that returns."""
+        """Run the command for click, and return what it returns."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -56,7 +54,7 @@ class SectionedGroup(click.Group):
             sys.exit(_INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Called by click for the list in the help."""
+        """Write the list of commands into the help, for click."""
         width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
             with formatter.section(title):
@@ -119,9 +117,9 @@ def completion(shell: str, program: str) -> None:
     \b
     Exit codes: 0 = printed, 2 = wrong usage.
     """
-    from services.cli.completion import script
+    from services.cli.completion import completion_script
 
-    write(script(shell, program, main))
+    write(completion_script(shell, program, main))
 
 
 for _command in (*AGENT_COMMANDS, *POD_COMMANDS, *TAKEOVER_COMMANDS, config, get, preflight, what_if):

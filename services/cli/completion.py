@@ -1,7 +1,6 @@
-"""Shell completion: the scripts that bash, zsh and fish load, for `bulkhead` and `kubelet`, and what is completed.
+"""Makes the completion scripts that bash, zsh and fish load for `bulkhead` and `kubelet`.
 
-The script of `bulkhead` runs the command for each completion, that of `kubelet` holds all flags.
-"""
+The script of `bulkhead` runs the command for each completion; that of `kubelet` contains all flags."""
 
 from collections.abc import Iterable
 
@@ -11,20 +10,20 @@ from click.shell_completion import get_completion_class
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
 
-_VARIABLE = "_BULKHEAD_COMPLETE"  # with which the script runs `bulkhead`, as click names it
+_VARIABLE = "_BULKHEAD_COMPLETE"  # the variable with which the script runs `bulkhead`, as click names it
 _WITHOUT_VALUE = (FlagKind.BOOL, FlagKind.VERSION)
 
 
-def script(shell: str, program: str, command: click.Command) -> str:
-    """Return the script of `program`, bulkhead or kubelet, for `shell`, bash, zsh or fish; `command` is that of
-    `bulkhead`.
-    """
+def completion_script(shell: str, program: str, command: click.Command) -> str:
+    """Return the script that completes `program`, bulkhead or kubelet, in `shell`, bash, zsh or fish; `command` is the
+    click command of `bulkhead`."""
     if program == "kubelet":
         return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](FLAGS.values())
     kind = get_completion_class(shell)
     assert kind is not None
     text = kind(command, {}, program, _VARIABLE).source().rstrip("\n")
-    # With click's own condition the second completion of a session is empty: zsh has loaded the function by then.
+    # Replaces click's own condition, with which the second completion of a session is empty, because zsh has loaded the
+    # function by then.
     return text.replace("$zsh_eval_context[-1] == loadautofunc", f"$funcstack[1] == _{program}")
 
 

@@ -1,4 +1,4 @@
-"""`bulkhead get`: the listing commands by the names that kubectl has for them."""
+"""`bulkhead get` offers the listing commands by the names that kubectl has for them."""
 
 import click
 
@@ -12,10 +12,10 @@ _SHORT = {
 
 
 class GetGroup(click.Group):
-    """Takes the singular and the short names of kubectl, too."""
+    """Finds commands also by the singular and the short names of kubectl."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Called by click to find a command; returns None where there is none."""
+        """Return the command of this name for click, or None where there is none."""
         return super().get_command(ctx, _SHORT.get(cmd_name, cmd_name))
 
 

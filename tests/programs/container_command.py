@@ -42,5 +42,5 @@ if __name__ == "__main__":
     for module in (logs, remote_command):  # the streams of the agent are not asked
         vars(module)["local_agent"] = lambda _: nullcontext(agent)
         vars(module)["one_pod"] = lambda *_: (SimpleNamespace(namespace=NAMESPACE, name=POD), None)
-        vars(module)["chosen_container"] = lambda *_: CONTAINER
+        vars(module)["choose_container"] = lambda *_: CONTAINER
     main()

@@ -9,7 +9,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from services.cli.command import main as bulkhead
-from services.cli.completion import script
+from services.cli.completion import completion_script
 from tools.man_pages import pages
 from tools.release.environment import PLACE, build_environment, data_of, debian_version, interpreter_version
 from tools.release.source import EPOCH, Source
@@ -53,7 +53,7 @@ def _link_to_the_system(root: Path, source: Source, wheel: Path) -> None:
         _write(root / f"usr/share/man/man{name[-1]}/{name}.gz", _zipped(text))
     for shell, place in _COMPLETION.items():
         for program in ("bulkhead", "kubelet"):
-            _write(root / place.format(program), (script(shell, program, bulkhead) + "\n").encode())
+            _write(root / place.format(program), (completion_script(shell, program, bulkhead) + "\n").encode())
     (root / "usr/bin").mkdir(parents=True)
     (root / "usr/bin/bulkhead").symlink_to(PLACE / "bin/bulkhead")
     _write(root / "usr/bin/kubectl-bulkhead", source.text("tools/kubectl-bulkhead").encode(), 0o755)

@@ -1,1 +1,1 @@
-"""The agent of this machine, asked over its run directory: state, usage, events, logs, stories, a bundle, restarts."""
+"""Asks the agent of this machine over its run directory: state, usage, events, logs, stories, a bundle, restarts."""

@@ -1,4 +1,4 @@
-"""`bulkhead certs`: the certificates that the agent uses and trusts, when each expires, and whether it is renewed.
+"""`bulkhead certs` lists the certificates that the agent uses and trusts, when each expires, and whether it is renewed.
 
 Reads the agent's own files and the stream `certificates` of bootstrap. No key is shown.
 """
@@ -24,7 +24,7 @@ Write = Callable[[str], None]
 STREAM = "certificates"
 SHOWN, FAILED, EXPIRED = 0, 1, 3  # exit codes
 _MAX_FILE_BYTES = 4 << 20
-_MAX_CERTIFICATES = 500  # of a file: a bundle of the world's authorities has 150
+_MAX_CERTIFICATES = 500  # of one file; a bundle of all public authorities has 150
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class CertificateRow:
     not_before: str
     not_after: str
     expired: bool
-    renewed: bool  # by the agent, before it expires
+    renewed: bool  # the agent renews it before it expires
     file: str
 
 
@@ -82,7 +82,7 @@ def list_certificates(run_dir: str, form: str, out: Write, err: Write) -> int:
 
 
 def certificate_lines(rows: list[CertificateRow], width: int, now: float) -> list[str]:
-    """Return a table; `now`: wall seconds."""
+    """Return a table of the certificates; `now`: wall seconds."""
     cells = [
         [
             row.certificate,
@@ -106,7 +106,7 @@ def read_rows(source: CertificateSource, now: float) -> list[CertificateRow]:
             raise OperatorError(f"is longer than {_MAX_FILE_BYTES} bytes", where=source.file, remedy="shorten it")
         found = x509.load_pem_x509_certificates(text)
         chosen = found[:_MAX_CERTIFICATES] if source.complete else found[:1]
-        return [_row(source, one, now) for one in chosen]  # a bad field of a certificate is found as it is read
+        return [_row(source, one, now) for one in chosen]  # in a list, so that a bad field of a certificate raises here
     except OSError as error:
         remedy = "bulkhead logs --service bootstrap"
         raise OperatorError(f"cannot be read: {error.strerror}", where=source.file, remedy=remedy) from error
@@ -128,16 +128,17 @@ def _row(source: CertificateSource, certificate: x509.Certificate, now: float) -
 
 
 def _sources(agent: Agent, config: EffectiveConfig) -> list[CertificateSource]:
-    return [*_of_the_client(agent, config), *_of_the_server(agent.streams(STREAM)[STREAM], config)]
+    return [*_client_certificates(agent, config), *_server_certificates(agent.streams(STREAM)[STREAM], config)]
 
 
-def _of_the_client(agent: Agent, config: EffectiveConfig) -> Iterator[CertificateSource]:
-    """What bootstrap took from the kubeconfig and the certificate store. Raises OperatorError."""
+def _client_certificates(agent: Agent, config: EffectiveConfig) -> Iterator[CertificateSource]:
+    """Yield the certificates that bootstrap took from the kubeconfig and the certificate store. Raises
+    OperatorError."""
     if not config.joins_cluster:
         return
     try:
         known = load_credentials(agent.run_dir)
-    except FileNotFoundError:  # its first certificate is still requested
+    except FileNotFoundError:  # the first certificate is still being requested
         return
     if known.client_certificate_file:
         store = f"{config.cert_dir}/kubelet-client-current.pem"
@@ -154,8 +155,9 @@ def _of_the_client(agent: Agent, config: EffectiveConfig) -> Iterator[Certificat
         )
 
 
-def _of_the_server(published: dict[str, Any] | None, config: EffectiveConfig) -> Iterator[CertificateSource]:
-    """What server uses, as bootstrap published it; where it does not answer, as it is configured."""
+def _server_certificates(published: dict[str, Any] | None, config: EffectiveConfig) -> Iterator[CertificateSource]:
+    """Yield the certificates that server uses, as bootstrap published them; where bootstrap does not answer, as
+    configured."""
     store = f"{config.cert_dir}/kubelet-server-current.pem"
     configured = store if config.server_tls_bootstrap else config.tls_cert_file
     serving = ((published or {}).get("serving") or {}).get("certificate_file") or (

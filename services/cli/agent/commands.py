@@ -205,9 +205,8 @@ def explain(
 
 
 def _root_dir(run_dir: str) -> str:
-    """Return that of the agent with this run directory, "" = the configured one; where none was started, of its flags.
-    Raises OSError, and OperatorError for a configuration that cannot be used.
-    """
+    """Return the root directory of the agent with this run directory, "" = the configured one; where no agent was
+    started, that of its flags. Raises OSError, and OperatorError for a configuration that cannot be used."""
     from shared.agent.places import find_places
     from shared.config.excerpt import load_excerpt
 
@@ -216,12 +215,12 @@ def _root_dir(run_dir: str) -> str:
     except (OperatorError, OSError):
         if run_dir:
             raise
-    from services.cli.config.found_configuration import found_arguments
+    from services.cli.config.found_configuration import find_machine_arguments
     from shared.config.evaluation import evaluate
     from shared.config.findings import ConfigurationRefusedError
 
     try:
-        return evaluate(found_arguments().arguments).config.root_dir
+        return evaluate(find_machine_arguments().arguments).config.root_dir
     except ConfigurationRefusedError as error:
         raise OperatorError(error.lines[0]) from error
 

@@ -1,4 +1,4 @@
-"""`bulkhead events`: the newest events of the agent, from the streams of its services, also without a cluster."""
+"""`bulkhead events` lists the newest events of the agent from the streams of its services, also without a cluster."""
 
 import json
 import time
@@ -19,8 +19,8 @@ from shared.time.timestamps import local_text, parse_rfc3339
 
 Write = Callable[[str], None]
 Event = dict[str, Any]
-_MAX_IDENTITIES = 2 * KEPT * len(SERVICES)  # of events that were printed and are in no stream any more
-_MAX_WAIT_SECONDS = 3600.0  # seconds; a beat ends the wait long before
+_MAX_IDENTITIES = 2 * KEPT * len(SERVICES)  # of events that were printed and have left the streams
+_MAX_WAIT_SECONDS = 3600.0  # a beat ends the wait long before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class EventChoice:
         space = space or self.namespace
         here = [event for event in events if not space or event.get("namespace") == space]
         found = [event for event in here if not name or name in (event.get("name"), event.get("uid"))]
-        # of a static pod the name in its manifest
+        # for a static pod, the name in its manifest
         found = found or [event for event in here if event.get("name") == f"{name}-{self.node}"]
         return [event for event in found if not self.since or _moment(event) >= self.since]
 
@@ -66,7 +66,7 @@ def list_events(
                 remedy = "bulkhead status shows the processes"
                 raise OperatorError("no process answers", where=agent.run_dir, remedy=remedy)
             if silent:
-                err(note_about(silent))
+                err(absence_note(silent))
             if watch:
                 _watch(agent, events, choice, form, out)
     except OperatorError as error:
@@ -84,9 +84,11 @@ def list_events(
 
 
 def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str, out: Write) -> NoReturn:
-    """Print the events, then those that follow. A service's stream is read when its beat shows another number."""
-    seen: dict[str, tuple[str, int]] = {}  # service -> incarnation and number of its stream
-    printed = dict.fromkeys(map(_identity, events))  # the newest last: a stream that begins again shows them again
+    """Print the events, then those that follow. The stream of a service is read again when its beat shows another
+    number."""
+    seen: dict[str, tuple[str, int]] = {}  # by service: the incarnation and the number of its stream
+    # The newest last; remembered because a stream that begins again shows them again.
+    printed = dict.fromkeys(map(_identity, events))
     if form == "text":
         out(_watch_line(*_HEADER))
     for event in choice.of(events):
@@ -99,7 +101,7 @@ def _watch(agent: Agent, events: Sequence[Event], choice: EventChoice, form: str
         for beat in [beat for beat in agent.client.beats.values() if has_more(beat)]:
             items = agent.streams(f"events/{beat.service}")[f"events/{beat.service}"]
             if items is None:
-                del agent.client.beats[beat.service]  # it has not answered: its next beat leads to another question
+                del agent.client.beats[beat.service]  # it has not answered, so ask again after its next beat
                 continue
             seen[beat.service] = _number(beat)
             current = list(_of_service(beat.service, items))
@@ -121,14 +123,14 @@ def events_of_agent(agent: Agent) -> tuple[list[Event], tuple[str, ...]]:
     return sorted(events, key=_time), agent.silent
 
 
-def note_about(silent: Sequence[str], what: str = "events") -> str:
-    """Return a note that `what` these services have is missing."""
+def absence_note(silent: Sequence[str], what: str = "events") -> str:
+    """Return a note that `what` is missing from these services."""
     verb = "does" if len(silent) == 1 else "do"
     return f"{', '.join(silent)} {verb} not answer: {what} are missing (bulkhead status shows the processes)"
 
 
 def event_lines(events: Sequence[Event], width: int, *, of_one: bool = False) -> list[str]:
-    """Return a table of events; `of_one`: all are of one object, which is not named."""
+    """Return a table of events; `of_one`: all events are about one object, which is therefore not named."""
     if not events:
         return []
     left_out = 3 if of_one else len(_HEADER)
@@ -160,7 +162,7 @@ def _watched(event: Event, form: str) -> str:
 
 
 def _watch_line(moment: str, kind: str, reason: str, thing: str, message: str) -> str:
-    """Return a line of columns that are as wide as most of their values: what comes later is not known."""
+    """Return a line with columns as wide as most values need, because the later events are not known yet."""
     return plain(f"{moment:19}  {kind:7}  {reason:20}  {thing:30}  {message}")
 
 
@@ -173,7 +175,8 @@ def _number(beat: Beat) -> tuple[str, int]:
 
 
 def _identity(event: Event) -> tuple[str, ...]:
-    """Distinguishes the events of a service, also over its restarts, after which the keys of its stream begin again."""
+    """Return what distinguishes an event from the others of its service. The keys of a stream do not: they begin again
+    at a restart."""
     return (str(event.get("from")), *(str(event.get(key)) for key in ("time", "uid", "name", "reason", "message")))
 
 

@@ -1,6 +1,6 @@
-"""`bulkhead explain`: prints what happened to a pod, an image or the node and why, from the agent's records.
+"""`bulkhead explain` prints from the agent's records what happened to a pod, an image or the node, and why.
 
-Works while the agent is down."""
+It works while the agent is down."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from services.cli.terminal.output import dump
-from services.cli.terminal.table import shortened, terminal_width
+from services.cli.terminal.table import shorten_text, terminal_width
 from shared.story.files import directory_of, find_stories, image_lines, newest_lines, read_conditions
 from shared.story.text import (
     image_data,
@@ -120,7 +120,7 @@ def _print(form: str, data: Any, lines: list[str], out: Write) -> int:
         out(dump(data, form))
         return 0
     for line in lines:
-        out(shortened(line, terminal_width()))
+        out(shorten_text(line, terminal_width()))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`bulkhead images`: the images of this node from the stream `node.images` of pleg, also without a cluster."""
+"""`bulkhead images` lists the images of this node from pleg's stream `node.images`, also without a cluster."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 STREAM = "node.images"
 _NO_TAG = "<none>"
-_ID = 13  # characters, as crictl shows them
+_ID_CHARACTERS = 13  # characters, as crictl shows them
 
 
 def list_images(run_dir: str, name: str, form: str, out: Write, err: Write) -> int:
@@ -37,7 +37,7 @@ def image_lines(images: list[dict[str, Any]], width: int) -> list[str]:
     """Return a table with a row for each tag; an image without a tag has one row with its repository."""
     rows = []
     for one in images:
-        short = str(one["id"]).removeprefix("sha256:")[:_ID]
+        short = str(one["id"]).removeprefix("sha256:")[:_ID_CHARACTERS]
         tagged = [text.rpartition(":") for text in one["names"] if "@" not in text]
         digests = [text.partition("@")[0] for text in one["names"] if "@" in text]
         named = [(repository, tag) for repository, _, tag in tagged] or [((digests or [_NO_TAG])[0], _NO_TAG)]
@@ -46,7 +46,7 @@ def image_lines(images: list[dict[str, Any]], width: int) -> list[str]:
 
 
 def _images(agent: Agent) -> list[dict[str, Any]]:
-    """Raises OperatorError where pleg does not answer."""
+    """Return the images of the node. Raises OperatorError where pleg does not answer."""
     agent.require("pleg")
     items = agent.streams(STREAM)[STREAM]
     if items is None:

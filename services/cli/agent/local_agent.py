@@ -1,4 +1,4 @@
-"""The agent of this machine: its run directory, and one reading of its streams. Starts and changes nothing."""
+"""Finds the agent of this machine by its run directory, and reads its streams once. Starts and changes nothing."""
 
 import contextlib
 import os
@@ -22,8 +22,8 @@ from shared.agent.places import PLACE_VARIABLES, find_places
 from shared.config.excerpt import ConfigExcerpt, load_excerpt
 from shared.errors import OperatorError
 
-TIMEOUT = 1.0  # seconds that a running process has to answer; one that is stopped is not waited for
-_NAMES_TIMEOUT = 0.3  # the same while a shell completes a name: it shows what is known by then
+TIMEOUT_SECONDS = 1.0  # that a running process has to answer; a stopped one is not waited for
+_NAMES_TIMEOUT_SECONDS = 0.3  # to complete a name in a shell, which shows what is known by then
 _PODS = {
     "desired": "pods.desired",
     "status": "pods.status",
@@ -32,7 +32,7 @@ _PODS = {
     "volumes": "volumes.mounted",
     "pull": "pods.pulls",
 }
-_OWNERS = {  # of the streams that commands read
+_OWNERS = {  # the owners of the streams that commands read
     "pods.desired": "sources",
     "node.object": "sources",
     "objects.changed": "sources",
@@ -50,7 +50,7 @@ Items = dict[str, dict[str, Any]]
 
 
 class Agent:
-    """The services of one run directory, asked from outside."""
+    """The services of one run directory, which are asked from outside."""
 
     def __init__(self, manifest: Manifest, config: ConfigExcerpt, client: Client) -> None:
         self.manifest, self.config, self.client = manifest, config, client
@@ -62,14 +62,14 @@ class Agent:
         return self.manifest.run_dir
 
     def report(self) -> Report:
-        """Return everything there is to know now. Takes as long as the slowest process that runs, at most `TIMEOUT`."""
+        """Return the state of the agent. Takes as long as the slowest running process, at most `TIMEOUT_SECONDS`."""
         processes = {service: process_of(self.run_dir, service) for service in SERVICES}
         able = {service for service, facts in processes.items() if facts.holder and not facts.stopped}
         followed = {service: Question(service, GetFollowed(), Followed) for service in able}
         names = ("node.observed", "node.object", *_PODS.values())
         snapshots = {name: _snapshot(name) for name in names if _OWNERS[name] in able}
         self._forget_beats_of(set(SERVICES) - able)
-        answers = self.client.ask([*followed.values(), *snapshots.values()], TIMEOUT, beats_of=able)
+        answers = self.client.ask([*followed.values(), *snapshots.values()], TIMEOUT_SECONDS, beats_of=able)
         items = {name: _items(answers.get(question)) for name, question in snapshots.items()}
         return report(
             ReportInputs(
@@ -90,13 +90,13 @@ class Agent:
             )
         )
 
-    def streams(self, *names: str, timeout: float = TIMEOUT) -> dict[str, Items | None]:
+    def streams(self, *names: str, timeout: float = TIMEOUT_SECONDS) -> dict[str, Items | None]:
         """Return the items of these streams, by key; None = the owner did not answer."""
         questions = {name: _snapshot(name) for name in names}
         able = {s for s in SERVICES if (facts := process_of(self.run_dir, s)).holder and not facts.stopped}
         answers = self.client.ask([q for q in questions.values() if q.service in able], timeout)
         asked = {question.service for question in questions.values()}
-        answered = {question.service for question in answers}  # also a refusal: the service has no such stream
+        answered = {question.service for question in answers}  # a refusal counts, too: the service has no such stream
         self.silent = tuple(service for service in SERVICES if service in asked - answered)
         return {name: _items(answers.get(question)) for name, question in questions.items()}
 
@@ -125,14 +125,14 @@ class Agent:
         return OperatorError(what, remedy=remedy)
 
     def _forget_beats_of(self, services: set[str]) -> None:
-        """A process that cannot answer now has no troubles that count."""
+        """Forget the beats of these services: the troubles of a process that cannot answer now do not count."""
         for service in services:
             self.client.beats.pop(service, None)
 
 
 @contextlib.contextmanager
 def local_agent(run_dir: str = "") -> Iterator[Agent]:
-    """The agent of this run directory, "" = the configured one. Raises OperatorError where none was started."""
+    """Yield the agent of this run directory, "" = the configured one. Raises OperatorError where none was started."""
     places = run_dir or find_places().run_dir
     directory = Path(places).absolute()
     try:
@@ -209,7 +209,7 @@ def pod_names(run_dir: str, namespace: str, typed: str) -> list[str]:
     try:
         with local_agent(run_dir) as agent:
             named = ("desired", "admitted", "runtime")  # without the statuses, which are the largest
-            found = agent.streams(*(_PODS[kind] for kind in named), timeout=_NAMES_TIMEOUT)
+            found = agent.streams(*(_PODS[kind] for kind in named), timeout=_NAMES_TIMEOUT_SECONDS)
     except OperatorError:
         return []
     here = (row for row in pod_rows({kind: found[_PODS[kind]] for kind in named}) if namespace in ("", row.namespace))

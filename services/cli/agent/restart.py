@@ -1,7 +1,7 @@
-"""`bulkhead restart`: ends services with SIGTERM, which supervisord starts again, and waits for their first beats.
+"""`bulkhead restart` ends services with SIGTERM, which supervisord starts again, and waits for their first beats.
 
-The signal goes to the process itself, so that a kill of this command leaves no service stopped.
-"""
+The signal goes to the process, not through supervisord, so that no service stays stopped when this command is
+killed."""
 
 import os
 import signal
@@ -17,8 +17,8 @@ from shared.errors import OperatorError
 from shared.process.identity import is_running
 
 Write = Callable[[str], None]
-STOP_TIMEOUT = 10.0  # seconds that a service has to end, as stopwaitsecs of supervisord.conf; then it is killed
-DEADLINE = 60.0  # seconds until the first beat of the new process
+MAX_STOP_SECONDS = 10.0  # that a service has to end, as stopwaitsecs in supervisord.conf; then it is killed
+MAX_START_SECONDS = 60.0  # until the first beat of the new process
 
 
 def restart_services(run_dir: str, services: Sequence[str], out: Write, err: Write) -> int:
@@ -49,13 +49,13 @@ def _restart(agent: Agent, service: str) -> str:
 
     began = time.monotonic()
     _end(holder, signal.SIGKILL if stopped else signal.SIGTERM)
-    beat = agent.client.wait_for_beat(is_another, STOP_TIMEOUT)
+    beat = agent.client.wait_for_beat(is_another, MAX_STOP_SECONDS)
     if beat is None:
         _end(holder, signal.SIGKILL)
-        beat = agent.client.wait_for_beat(is_another, DEADLINE)
+        beat = agent.client.wait_for_beat(is_another, MAX_START_SECONDS)
     if beat is None:
         raise OperatorError(
-            f"has sent no beat within {STOP_TIMEOUT + DEADLINE:.0f} s",
+            f"has sent no beat within {MAX_STOP_SECONDS + MAX_START_SECONDS:.0f} s",
             where=service,
             remedy=f"bulkhead logs --service {service}",
         )
@@ -63,7 +63,7 @@ def _restart(agent: Agent, service: str) -> str:
 
 
 def _end(holder: Holder, number: signal.Signals) -> None:
-    """Send the signal to that very process: its id may be another one's by now."""
+    """Send the signal to exactly this process: its id may belong to another process by now."""
     try:
         descriptor = os.pidfd_open(holder.pid)
     except ProcessLookupError:

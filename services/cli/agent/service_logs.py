@@ -1,7 +1,6 @@
-"""`bulkhead logs --service`: the logs of services, merged by time, filtered by pod, and followed as they grow.
+"""`bulkhead logs --service` prints the logs of services, merged by time and filtered by pod, and can follow them.
 
-Reads files, so it works while the agent is down. A record is a line with its continuation lines.
-"""
+It reads files, so it works while the agent is down. A record is a line together with its continuation lines."""
 
 import heapq
 import os
@@ -22,13 +21,14 @@ from shared.config.excerpt import load_excerpt
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]
-Record = tuple[str, int, str]  # time as time_of returns it, number of the service, text without the last line break
+# The time as `time_of` returns it, the number of the service, and the text without its last line break.
+Record = tuple[str, int, str]
 
 TIME_FORMAT = "%Y%m%d %H:%M:%S.%f"
 _HEADER = re.compile(rb"[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{6}) ")
-_MAX_LINE_BYTES = 1 << 20  # bytes of a line; the rest becomes a line of its own
-_MAX_RECORD_LINES = 1000  # lines
-_OLDEST = 9  # number of a rotated file
+_MAX_LINE_BYTES = 1 << 20  # a longer line is divided
+_MAX_RECORD_LINES = 1000  # a longer record is divided
+_MAX_ROTATION = 9  # the highest number of a rotated file
 
 
 def show_service_logs(
@@ -82,11 +82,11 @@ class ServiceLog:
         self._path, self._number = directory / f"{service}.log", SERVICES.index(service)
         self._file: BufferedReader | None = None
         self._rest = b""  # the beginning of a line whose end is not written yet
-        self._time = ""  # of the record that a continuation line belongs to
+        self._time = ""  # the time of the record that a continuation line belongs to
 
     def history(self) -> Iterator[Record]:
-        """All records there are. Raises OSError for a file that may not be read."""
-        for number in range(_OLDEST, 0, -1):
+        """Yield all records of the log. Raises OSError for a file that may not be read."""
+        for number in range(_MAX_ROTATION, 0, -1):
             rotated = self._path.with_name(f"{self._path.name}.{number}")
             if rotated.exists():
                 with rotated.open("rb") as file:
@@ -94,7 +94,7 @@ class ServiceLog:
         yield from self.growth()
 
     def growth(self) -> Iterator[Record]:
-        """The records since the last call, over a rotation."""
+        """Yield the records that were written since the last call, also across a rotation."""
         while True:
             if self._file is None:
                 if not self._path.exists():
@@ -103,7 +103,7 @@ class ServiceLog:
             yield from self._records(self._file)
             if not self._was_rotated():
                 return
-            yield from self._records(self._file)  # written between the read and the rotation
+            yield from self._records(self._file)  # these were written between the last read and the rotation
             self.close()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class ServiceLog:
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(self._file.fileno()))
         except FileNotFoundError:
-            return False  # renamed, and the new one is not there yet
+            return False  # it was renamed, and the new file is not there yet
 
     def _records(self, file: BufferedReader) -> Iterator[Record]:
         lines: list[bytes] = []
@@ -141,10 +141,9 @@ class ServiceLog:
 
 
 def time_of(line: bytes, now: datetime) -> str:
-    """`yyyymmdd hh:mm:ss.uuuuuu` of the first line of a record, in local time; "" for a continuation line.
+    """Return `yyyymmdd hh:mm:ss.uuuuuu` of the first line of a record, in local time; "" for a continuation line.
 
-    A line of klog has no year: it gets the newest one that makes it no later than tomorrow.
-    """
+    A line of klog has no year: it gets the newest year that makes it no later than tomorrow."""
     if found := _HEADER.match(line):
         moment = found[1].decode()
         tomorrow = now + timedelta(days=1)

@@ -1,4 +1,4 @@
-"""`bulkhead status`: prints the state of the agent, once or again and again, or waits until the node is ready."""
+"""`bulkhead status` prints the state of the agent, once or repeatedly, or waits until the node is ready."""
 
 import dataclasses
 import time
@@ -13,12 +13,12 @@ from services.cli.terminal.table import (
     duration,
     paint,
     screen,
-    shortened,
+    shorten_text,
     size,
     table,
     terminal_height,
     terminal_width,
-    wrapped,
+    wrap_text,
 )
 from services.report.node import ProcessRow, Report
 from services.report.pod_rows import PodRow, one_line
@@ -27,9 +27,9 @@ from shared.text.plain_text import plain
 
 Write = Callable[[str], None]
 READY, FAILED, NOT_READY = 0, 1, 3  # exit codes
-_MAX_SHOWN_PODS = 20  # pods that a terminal shows: the verdict above them stays in sight
-INTERVAL = 2.0  # seconds between two reports of --watch
-_BEAT = 1.0  # seconds; without a beat, --wait-ready looks again this often
+_MAX_SHOWN_PODS = 20  # of pods in a terminal, so that the verdict above them stays visible
+INTERVAL_SECONDS = 2.0  # between two reports of --watch
+_LOOK_SECONDS = 1.0  # between two looks of --wait-ready when no beat arrives
 
 
 def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, out: Write, err: Write) -> int:
@@ -45,11 +45,11 @@ def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, 
                     _watch(agent, form, out)
                 found = agent.report()
                 while found.problems and (left := deadline - time.monotonic()) > 0:
-                    agent.client.wait_for_beat(lambda beat: True, min(_BEAT, left))
+                    agent.client.wait_for_beat(lambda beat: True, min(_LOOK_SECONDS, left))
                     found = agent.report()
         except OperatorError as error:
-            if (left := deadline - time.monotonic()) > 0:  # it may be about to start
-                time.sleep(min(_BEAT, left))
+            if (left := deadline - time.monotonic()) > 0:  # an agent that cannot be asked may be about to start
+                time.sleep(min(_LOOK_SECONDS, left))
                 continue
             err(str(error))
             return FAILED
@@ -59,27 +59,26 @@ def show_status(run_dir: str, form: str, watch: bool, wait_ready: float | None, 
 
 
 def status_lines(found: Report, form: str, width: int, colour: Paint, earlier: Report | None = None) -> list[str]:
-    """Return the report in one form. `width`: columns of the terminal, 0 = any. The share of a CPU is that since the
-    `earlier` report, without one since the start of the process.
-    """
+    """Return the lines of the report in one form. `width`: columns of the terminal, 0 = any. The share of a CPU is that
+    since the `earlier` report, otherwise that since the start of the process."""
     if form in ("json", "yaml"):
         return [dump(as_data(found), form)]
     lines = _head(found, width, colour)
     lines += ["", *_processes(found, width, colour, earlier)]
     troubles = [one_line(f"{row.service}: {line}") for row in found.processes for line in row.troubles]
     if troubles:
-        lines += ["", colour.bad("troubles"), *(f"  {part}" for line in troubles for part in wrapped(line, width, 2))]
+        lines += ["", colour.bad("troubles"), *(f"  {part}" for line in troubles for part in wrap_text(line, width, 2))]
     lines += ["", *_streams(found, form == "wide", width)]
     return [*lines, "", *_pods(found, form == "wide", width)]
 
 
 def as_data(found: Report) -> dict[str, Any]:
-    """Return the report as JSON data; `ready` is the answer in short."""
+    """Return the report as JSON data; its `ready` summarizes it."""
     return {"ready": not found.problems} | dataclasses.asdict(found)
 
 
 def pod_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
-    """Return a table of pods, and what each waits for, which is not cut. `now`: wall-clock seconds."""
+    """Return a table of pods with what each waits for, which is never cut. `now`: wall-clock seconds."""
     header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "WAITS FOR"]
     cells = [
         [
@@ -93,13 +92,13 @@ def pod_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
         ]
         for row in rows
     ]
-    if 0 < width < 80:  # the namespace, the restarts and the age make room
+    if 0 < width < 80:  # in a narrow terminal namespace, restarts and age are left out
         header, cells = _without(header, cells, (0, 4, 5))
     return table(header, cells, width, wraps=True)
 
 
 def age_of(row: PodRow, now: float) -> float | None:
-    """Return seconds since the pod was taken on, None = not known. `now`: wall-clock seconds."""
+    """Return the age of the pod in seconds since the agent accepted it, None = not known. `now`: wall-clock seconds."""
     try:
         return now - datetime.fromisoformat(row.started).timestamp()
     except ValueError:
@@ -119,25 +118,25 @@ def _watch(agent: Agent, form: str, out: Write) -> NoReturn:
         earlier = found
         height = terminal_height() if form in ("text", "wide") else 0
         out(screen(lines, height) if height else "\n".join(lines))
-        time.sleep(INTERVAL)
+        time.sleep(INTERVAL_SECONDS)
 
 
 def _head(found: Report, width: int, colour: Paint) -> list[str]:
     verdict = colour.bad("not ready") if found.problems else colour.good("ready")
     lines = [f"node {found.node}: {verdict}"]
     for line in found.problems:
-        first, *rest = wrapped(one_line(line), width, 2)
+        first, *rest = wrap_text(one_line(line), width, 2)
         lines += [colour.bad("! ") + first, *(f"  {part}" for part in rest)]
     if found.standalone:
         lines.append("API server: none, the node runs alone")
     else:
-        lines.append(shortened(one_line(f"API server: {found.api_server.removeprefix('API server ')}"), width))
+        lines.append(shorten_text(one_line(f"API server: {found.api_server.removeprefix('API server ')}"), width))
         lines.append(f"lease renewed: {duration(found.lease_age)} ago" if found.lease_age is not None else "lease: -")
     runtime = found.runtime
     state = "ready" if runtime.ready and runtime.network_ready else "not ready"
     state = state if runtime.reachable else "not reachable"
     named = f" ({runtime.name} {runtime.version})" if runtime.name else ""
-    lines.append(shortened(one_line(f"runtime: {state if runtime.known else 'not known'}{named}"), width))
+    lines.append(shorten_text(one_line(f"runtime: {state if runtime.known else 'not known'}{named}"), width))
     return lines
 
 
@@ -170,7 +169,7 @@ def _process_cells(row: ProcessRow, earlier: ProcessRow | None) -> list[str]:
 
 
 def _share(row: ProcessRow, earlier: ProcessRow | None) -> str:
-    """Return percent of one CPU."""
+    """Return the share of one CPU, in percent."""
     if row.cpu_seconds is None or row.age is None:
         return "-"
     used, passed = row.cpu_seconds, row.age
@@ -185,7 +184,7 @@ def _streams(found: Report, wide: bool, width: int) -> list[str]:
         if not stale:
             return [f"streams: {len(found.streams)}, none stale"]
         return [f"streams: {len(stale)} stale"] + [
-            shortened(f"  {row.name}: stale in {', '.join(row.stale_in)}", width) for row in stale
+            shorten_text(f"  {row.name}: stale in {', '.join(row.stale_in)}", width) for row in stale
         ]
     rows = [
         [
@@ -211,10 +210,10 @@ def _stream_state(stale: tuple[str, ...], incomplete: tuple[str, ...], followers
 
 def _pods(found: Report, wide: bool, width: int) -> list[str]:
     counts = ", ".join(f"{count} {state}" for state, count in found.pods_by_state.items())
-    lines = [shortened(plain(f"pods: {len(found.pods)}" + (f" ({counts})" if counts else "")), width)]
+    lines = [shorten_text(plain(f"pods: {len(found.pods)}" + (f" ({counts})" if counts else "")), width)]
     shown = found.pods if wide else tuple(row for row in found.pods if row.waits_for)
     if not shown:
         return lines
     most = len(shown) if wide or not width else _MAX_SHOWN_PODS
     more = f"{len(shown) - most} more pods wait (bulkhead pods lists them)" if len(shown) > most else ""
-    return lines + pod_table(shown[:most], width, time.time()) + ([shortened(more, width)] if more else [])
+    return lines + pod_table(shown[:most], width, time.time()) + ([shorten_text(more, width)] if more else [])

@@ -1,4 +1,4 @@
-"""`bulkhead explain -f`: prints the lines of a pod's story as they are written."""
+"""`bulkhead explain -f` prints the lines of a pod's story as they are written."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +26,6 @@ def follow_story(directory: Path, story: Story, out: Callable[[str], None]) -> N
 
 
 def _after(lines: list[Line], printed: list[Line]) -> list[Line]:
-    """Return the lines behind the newest printed one; all where it had to make room."""
+    """Return the lines after the newest printed one; all lines if that one was dropped from the story."""
     newest = next((number for number in range(len(lines), 0, -1) if printed and lines[number - 1] == printed[-1]), 0)
     return lines[newest:]

@@ -1,8 +1,7 @@
-"""`bulkhead support-bundle`: one archive with what is needed to find a fault from elsewhere, without secrets.
+"""`bulkhead support-bundle` writes one archive with what is needed to find a fault from elsewhere, without secrets.
 
-A part that cannot be read is a line in `problems.txt`, so that a broken agent still has a bundle. Every part passes
-`masking`; files of credentials are not read.
-"""
+A part that cannot be read becomes a line in `problems.txt`, so that a broken agent still has a bundle. Every part
+passes through `masking`; files of credentials are not read."""
 
 import dataclasses
 import io
@@ -21,7 +20,7 @@ from bus.messages.debugging import GetStacks, Stacks
 from bus.messages.services import SERVICES
 from services.cli.agent.events import events_of_agent
 from services.cli.agent.local_agent import Agent, local_agent
-from services.cli.agent.local_server import answer
+from services.cli.agent.local_server import open_answer
 from services.cli.agent.status import as_data, status_lines
 from services.cli.config.masking import MASK, without_credentials
 from services.cli.config.show import masked
@@ -32,20 +31,18 @@ from shared.errors import OperatorError
 from shared.story.files import directory_of, read_conditions
 
 Write = Callable[[str], None]
-Part = tuple[str, Callable[[], str]]  # name in the archive, and what reads it
+Part = tuple[str, Callable[[], str]]  # the name in the archive, and the function that reads the part
 
 MAX_ARCHIVE_BYTES = 20 << 20  # of the archive
-_MAX_TEXT_BYTES = (
-    19 << 20
-)  # bytes of all parts before compression, which never makes them larger than the archive may be
-_MAX_LOG_BYTES = 1 << 20  # bytes of each log, the newest
+_MAX_TEXT_BYTES = 19 << 20  # all parts before compression, which never makes them larger than the archive may be
+_MAX_LOG_BYTES = 1 << 20  # the newest bytes of each log
 _MAX_STORIES_BYTES = 4 << 20
 _MAX_PART_BYTES = 2 << 20
 _LOGS = (*SERVICES, "supervisord", "bulkhead-supervisord", "containerd")  # other programs may log to the same directory
 _URL, _URL_FLAG = "staticPodURL", "manifest-url"
-_STACKS = 5.0  # seconds that a process has to show its stacks
-_LEVEL = 3  # of gzip: a tenth of the time of its default, for text that is a fifth larger
-_OVERHEAD = 2048  # bytes of an entry beside its content
+_STACKS_SECONDS = 5.0  # that a process has to show its stacks
+_GZIP_LEVEL = 3  # of gzip: it takes a tenth of the default's time, and the text becomes a fifth larger
+_ENTRY_OVERHEAD_BYTES = 2048  # of an entry besides its content
 
 
 def make_bundle(run_dir: str, file: str, out: Write, err: Write) -> int:
@@ -63,7 +60,7 @@ def make_bundle(run_dir: str, file: str, out: Write, err: Write) -> int:
 
 
 def parts(agent: Agent) -> Iterator[Part]:
-    """What the bundle has, the most important first: later parts are left out where there is no more room."""
+    """Yield the parts of the bundle, the most important first: later parts are left out when the archive is full."""
     config = load_effective(agent.run_dir)
     yield "versions.txt", _versions
     yield "status.txt", lambda: "\n".join(status_lines(agent.report(), "wide", 0, Paint(False)))
@@ -120,19 +117,19 @@ def _write(path: Path, directory: str, found: Iterator[Part]) -> None:
     try:
         with (
             os.fdopen(descriptor, "wb") as file,
-            tarfile.open(fileobj=file, mode="w:gz", compresslevel=_LEVEL) as archive,
+            tarfile.open(fileobj=file, mode="w:gz", compresslevel=_GZIP_LEVEL) as archive,
         ):
             for name, read in found:
                 try:
                     text = without_credentials(read())
-                except Exception as error:  # a broken agent still has a bundle
+                except Exception as error:  # a broken agent still gets a bundle
                     problems.append(f"{name}: {type(error).__name__}: {error}")
                     continue
                 content = text.encode("utf-8", "backslashreplace")
                 if len(content) > _MAX_PART_BYTES:
                     problems.append(f"{name}: {len(content)} bytes, of which the first {_MAX_PART_BYTES} are here")
                     content = content[:_MAX_PART_BYTES]
-                if (left := left - len(content) - _OVERHEAD) < 0:
+                if (left := left - len(content) - _ENTRY_OVERHEAD_BYTES) < 0:
                     problems.append(f"{name} and what follows: left out, the bundle is full")
                     break
                 _add(archive, f"{directory}/{name}", content)
@@ -164,10 +161,10 @@ def _stacks(agent: Agent, service: str) -> Callable[[], str]:
     def read() -> str:
         agent.require(service)
         question = Question(service, GetStacks(), Stacks)
-        answer = agent.client.ask([question], _STACKS).get(question)
-        if not isinstance(answer, Stacks):
+        open_answer = agent.client.ask([question], _STACKS_SECONDS).get(question)
+        if not isinstance(open_answer, Stacks):
             raise agent.silence_of(service)
-        return f"{answer.threads}\n\n{answer.tasks}\n"
+        return f"{open_answer.threads}\n\n{open_answer.tasks}\n"
 
     return read
 
@@ -185,7 +182,7 @@ def _end_of(path: Path, most: int) -> Callable[[], str]:
 
 def _metrics(run_dir: str) -> str:
     content = b""
-    with answer(run_dir, "/metrics", ()) as blocks:
+    with open_answer(run_dir, "/metrics", ()) as blocks:
         for block in blocks:
             content += block
             if len(content) > _MAX_PART_BYTES:
@@ -194,7 +191,8 @@ def _metrics(run_dir: str) -> str:
 
 
 def _changed_and_size(path: Path) -> tuple[float, int]:
-    """When the file was changed (seconds since the epoch), and its bytes; zeros for one that was removed meanwhile."""
+    """Return when the file was changed (seconds since the epoch) and its size in bytes; zeros for a file that was
+    removed meanwhile."""
     try:
         found = path.stat()
     except FileNotFoundError:

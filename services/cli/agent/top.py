@@ -1,4 +1,4 @@
-"""`bulkhead top`: CPU and memory of the node, its pods and containers, as pleg reads them; once or again and again."""
+"""`bulkhead top` prints CPU and memory of the node, its pods and containers as pleg reads them, once or repeatedly."""
 
 import dataclasses
 import os
@@ -13,10 +13,11 @@ from services.cli.terminal.table import screen, size, table, terminal_height, te
 from shared.errors import OperatorError
 
 Write = Callable[[str], None]
-INTERVAL = 2.0  # seconds between two readings of --watch
-_TIMEOUT = 10.0  # seconds that pleg has for a reading of every cgroup
-_AGE = 1.0  # seconds that a reading may be old
-_SAMPLE = 1.1  # seconds between two readings where pleg has no CPU of pods: it computes rates over five and more
+INTERVAL_SECONDS = 2.0  # between two readings of --watch
+_TIMEOUT_SECONDS = 10.0  # that pleg has for a reading of every cgroup
+_MAX_AGE_SECONDS = 1.0  # the greatest age of a reading
+# Between two readings when pleg has no CPU of pods yet, because it computes rates over five seconds and more.
+_SAMPLE_SECONDS = 1.1
 
 
 def show_usage(
@@ -32,7 +33,7 @@ def show_usage(
     def reading(agent: Agent) -> list[str]:
         found = _reading(agent, pod, namespace)
         if lacks_cpu(found):
-            time.sleep(_SAMPLE)
+            time.sleep(_SAMPLE_SECONDS)
             found = with_cpu(found, _reading(agent, pod, namespace))
         if form != "text":
             return [dump(dataclasses.asdict(found), form)]
@@ -42,10 +43,10 @@ def show_usage(
         with local_agent(run_dir) as agent:
             show(reading(agent))
             while watch:
-                time.sleep(INTERVAL)
+                time.sleep(INTERVAL_SECONDS)
                 try:
                     show(reading(agent))
-                except OperatorError as error:  # pleg restarts: the next reading may succeed
+                except OperatorError as error:  # pleg may be restarting: the next reading may succeed
                     err(str(error))
     except OperatorError as error:
         err(str(error))
@@ -53,10 +54,9 @@ def show_usage(
     return 0
 
 
-def chosen(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage:
-    """Return the reading with only the pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and
-    `namespace` mean. Raises OperatorError where `pod` is given and there is none. `node`: its name.
-    """
+def choose_pods(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage:
+    """Return the reading with only the pods that match `pod` (name, namespace/name, UID, name in a manifest; "" = any)
+    and `namespace`. Raises OperatorError where `pod` is given and no pod matches. `node`: its name."""
     space, _, name = pod.rpartition("/")
     space = space or namespace
     here = [one for one in found.pods if not space or one.namespace == space]
@@ -71,7 +71,7 @@ def chosen(found: FoundUsage, pod: str, namespace: str, node: str) -> FoundUsage
 
 
 def lacks_cpu(found: FoundUsage) -> bool:
-    """Return whether no pod has a CPU usage, which needs two readings; false without pods."""
+    """Return whether pods lack a CPU usage, which needs two readings; false without pods."""
     known = [pod.cgroup.cpu_nanocores for pod in found.pods if pod.cgroup]
     return bool(known) and all(one is None for one in known)
 
@@ -103,9 +103,8 @@ def _with_cpu(before: CgroupUsage | None, after: CgroupUsage | None, seconds: fl
 
 
 def usage_lines(found: FoundUsage, containers: bool, width: int, cores: int) -> list[str]:
-    """Return the node, then the pods with the highest CPU usage first; percent are of the node's capacity. `cores`: of
-    the node.
-    """
+    """Return the lines for the node, and then for the pods, the highest CPU usage first. Percentages are of the node's
+    capacity. `cores`: those of the node."""
     capacity = 1e9 * cores, found.node.memory_capacity
 
     def cells(usage: CgroupUsage | None) -> list[str]:
@@ -120,7 +119,8 @@ def usage_lines(found: FoundUsage, containers: bool, width: int, cores: int) -> 
 
 
 def _cells(usage: CgroupUsage | None, nanocores: float, memory: int | None) -> list[str]:
-    """CPU in thousandths of a core, the working set, each with its percentage; `-` for what is not known yet."""
+    """Return the cells of a row: CPU in thousandths of a core and the working set, each with its percentage; `-` for
+    what is not known yet."""
     if usage is None:
         return ["-"] * 4
     cpu, used = usage.cpu_nanocores, usage.memory_working_set
@@ -137,13 +137,13 @@ def _percent(used: int | None, capacity: float | None) -> str:
 
 
 def _reading(agent: Agent, pod: str, namespace: str) -> FoundUsage:
-    return chosen(_usage(agent), pod, namespace, agent.config.node_name)
+    return choose_pods(_usage(agent), pod, namespace, agent.config.node_name)
 
 
 def _usage(agent: Agent) -> FoundUsage:
     agent.require("pleg")
-    question = Question("pleg", GetUsage(max_age_seconds=_AGE), FoundUsage)
-    answer = agent.client.ask([question], _TIMEOUT).get(question)
+    question = Question("pleg", GetUsage(max_age_seconds=_MAX_AGE_SECONDS), FoundUsage)
+    answer = agent.client.ask([question], _TIMEOUT_SECONDS).get(question)
     if isinstance(answer, FoundUsage):
         return answer
     if isinstance(answer, Refusal):

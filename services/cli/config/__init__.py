@@ -1,1 +1,1 @@
-"""The kubelet configuration of this machine: found, checked, shown and compared (`bulkhead config`)."""
+"""Finds, checks, shows and compares the kubelet configuration of this machine (`bulkhead config`)."""

@@ -1,7 +1,6 @@
-"""`bulkhead config check`: prints every problem of a configuration, with the line of the file.
+"""`bulkhead config check` prints every problem of a configuration with the line of the file.
 
-Reads the files again for the lines it quotes; never quotes a line that may hold the value of a URL header.
-"""
+It reads the files again to quote lines, and never quotes a line that may hold the value of a URL header."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -20,8 +19,8 @@ from shared.config.resolve import Resolved
 
 Write = Callable[[str], None]
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")
-_HEADERS = "header"  # staticPodURLHeader, also misspelt
-_MAX_LINE_CHARACTERS = 100  # characters of a line that are shown
+_HEADERS = "header"  # a part of staticPodURLHeader that also matches misspelt keys
+_MAX_LINE_CHARACTERS = 100  # of a line that are shown
 _USUAL_ROOT = "/var/lib/kubelet"
 
 
@@ -30,11 +29,16 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
     resolved: Resolved | None = None
     try:
         resolved = evaluate(arguments())
-        found = [*resolved.found, *_unused(resolved), *_kubeconfig_problems(resolved), *_certificate_problems(resolved)]
+        found = [
+            *resolved.found,
+            *_find_unused(resolved),
+            *_kubeconfig_problems(resolved),
+            *_certificate_problems(resolved),
+        ]
         found += _root_directory_warnings(resolved)
     except ConfigurationRefusedError as error:
         found = list(error.findings)
-    found = sorted(map(_strictly, found), key=lambda finding: position(finding.place))
+    found = sorted(map(_as_error, found), key=lambda finding: position(finding.place))
     bad = any(finding.severity == ERROR for finding in found)
     quotes = QuotableLines()
     if form != "text":
@@ -51,12 +55,12 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Writ
     if resolved is not None and resolved.without_effect:
         out(f"note: accepted, but without effect yet: {', '.join(resolved.without_effect)}")
     if not bad and resolved is not None:
-        out(f"{resolved.config.config_file or 'the flags'}: good{_beside(resolved)}")
+        out(f"{resolved.config.config_file or 'the flags'}: good{_checked_besides(resolved)}")
     return int(bad)
 
 
-def _beside(resolved: Resolved) -> str:
-    """Return what was checked beside the configuration file, in brackets; "" = nothing."""
+def _checked_besides(resolved: Resolved) -> str:
+    """Return in brackets what was checked besides the configuration file; "" = nothing."""
     config = resolved.config
     flags = len(config.given_flags.keys() - {"config"})
     checked = [f"{flags} flag{'s' * (flags > 1)}"] if flags and config.config_file else []
@@ -67,7 +71,7 @@ def _beside(resolved: Resolved) -> str:
     return f" (with {', '.join(checked)})" if checked else ""
 
 
-def _unused(resolved: Resolved) -> Iterable[Finding]:
+def _find_unused(resolved: Resolved) -> Iterable[Finding]:
     """Return a note for each key or flag that was given and has no effect."""
     for key in resolved.without_effect:
         what = "accepted, but without effect yet"
@@ -109,8 +113,8 @@ def _root_directory_warnings(resolved: Resolved) -> Iterable[Finding]:
         yield Finding(WARNING, "", what, "leave it out, unless this node has no such pods", "--root-dir")
 
 
-def _strictly(finding: Finding) -> Finding:
-    """Return a finding that the kubelet only logs as an error."""
+def _as_error(finding: Finding) -> Finding:
+    """Return a finding as an error although the kubelet only logs it."""
     if finding.severity not in (STRICT, DANGER):
         return finding
     message = f"{finding.message}; the kubelet would start all the same, and at most log it"
@@ -133,19 +137,19 @@ def finding_data(finding: Finding, quotes: "QuotableLines") -> dict[str, Any]:
 
 
 def position(place: str) -> tuple[str, int, int]:
-    """Return file, line and column of a place; line and column are 0 where it has none."""
+    """Return file, line and column of a place; line and column are 0 where the place has none."""
     match = _PLACE.fullmatch(place)
     return (match[1], int(match[2]), int(match[3])) if match else (place, 0, 0)
 
 
 class QuotableLines:
-    """The lines of configuration files that may be shown."""
+    """Has the lines of configuration files that may be shown."""
 
     def __init__(self) -> None:
         self._files: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str:
-        """Return the line (from 1); "" where there is none, or where it may hold a secret."""
+        """Return the line with this number (from 1); "" where there is none, or where it may hold a secret."""
         if number and file not in self._files:
             text = read_text(file, Findings(), file) or ""
             self._files[file] = _without_secrets(text, file)
@@ -153,7 +157,7 @@ class QuotableLines:
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def shown(self, place: str) -> list[str]:
-        """Return the line of this place and a caret under the column, or nothing where there is no line."""
+        """Return the line of this place with a caret below the column; nothing where there is no line."""
         file, number, column = position(place)
         line = "".join(c if c.isprintable() else " " for c in self.line(file, number))
         if not line.strip():
@@ -164,14 +168,14 @@ class QuotableLines:
 
 
 def _without_secrets(text: str, file: str) -> list[str]:
-    """Return the lines as an editor counts them; those of URL headers are empty, as they may hold credentials."""
+    """Return the lines as an editor counts them. Those of URL headers are empty, because they may hold credentials."""
     lines = re.split(r"\r\n|[\n\r\x85\u2028\u2029]", text)
     if _HEADERS not in text.lower():
         return lines
     findings = Findings()
     documents = read_documents(text, file, findings)
     hidden = [span for document in documents for span in document.secret_lines]
-    if findings.found:  # not read to its end
+    if findings.found:  # the file was not read to its end
         first = next(number for number, line in enumerate(lines, start=1) if _HEADERS in line.lower())
         hidden.append((first, len(lines)))
     return [

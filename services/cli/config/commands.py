@@ -1,4 +1,5 @@
-"""`bulkhead config` and the commands below it: names, options and exit codes. Each imports its code when it runs."""
+"""Declares `bulkhead config` and the commands below it: names, options and exit codes. Each imports its code when it
+runs."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +23,7 @@ class KubeletFlagsCommand(click.Command):
     """A command whose arguments are kubelet flags, which a shell completes."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Called by click for the options in the help: those that are split from the kubelet's here."""
+        """Write the options into the help, for click: those that this command takes before the kubelet's are parsed."""
         with formatter.section("Options"):
             formatter.write_dl(
                 [
@@ -36,7 +37,7 @@ class KubeletFlagsCommand(click.Command):
             )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list["CompletionItem"]:
-        """Called by click for a word that begins with a dash."""
+        """Complete a word that begins with a dash, for click."""
         from click.shell_completion import CompletionItem
 
         from shared.config.flag_table import FLAGS
@@ -46,7 +47,7 @@ class KubeletFlagsCommand(click.Command):
 
 
 def complete_file(_context: click.Context, _parameter: click.Parameter, typed: str) -> list["CompletionItem"]:
-    """Called by click for a word that begins with no dash: the shell completes the name of a file."""
+    """Complete a word that begins with no dash, for click: the shell completes the name of a file."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(typed, type="file")]
@@ -106,7 +107,8 @@ def _run(
     *,
     takes_defaults: bool = True,
 ) -> None:
-    """`takes_defaults`: where no configuration is found, the defaults are used."""
+    """Run `command` on the configuration of these flags. `takes_defaults`: where no configuration is found, the
+    defaults are used."""
     if {"--help", "-h"} & set(given):
         click.echo(context.get_help())
         return
@@ -115,16 +117,16 @@ def _run(
     except ConfigurationRefusedError as error:
         write_error(str(error))
         sys.exit(_WRONG_USAGE)
-    if flags and not flags[0].startswith("-"):  # the file alone, as kubectl users expect
+    if flags and not flags[0].startswith("-"):  # a file alone, as kubectl users expect
         flags[0] = f"--config={flags[0]}"
 
     def arguments() -> list[str]:
         if flags:
             return flags
-        from services.cli.config.found_configuration import found_arguments
+        from services.cli.config.found_configuration import find_machine_arguments
 
         try:
-            found = found_arguments()
+            found = find_machine_arguments()
         except OperatorError as error:
             raise ConfigurationRefusedError((str(error),)) from error
         if found.is_default and not takes_defaults:

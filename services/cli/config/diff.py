@@ -1,9 +1,8 @@
-"""`bulkhead config diff`: the effective values in which two configurations differ, with their origins and what a reload
-costs.
+"""`bulkhead config diff` prints the effective values in which two configurations differ, with their origins and what a
+reload costs.
 
-Which services restart is the table of `shared.config.readers`, by which the agent itself reloads; what becomes of
-running pods is that of `shared.config.pod_costs`.
-"""
+Which services restart is decided by the table in `shared.config.readers`, which the agent uses for its own reloads, and
+what happens to running pods by the table in `shared.config.pod_costs`."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bus.messages.services import SERVICES
-from services.cli.config.found_configuration import running_configuration
+from services.cli.config.found_configuration import read_running_configuration
 from services.cli.config.show import leaves, masked, own_flags
 from services.cli.terminal.output import dump
 from shared.agent.places import find_places
@@ -28,14 +27,14 @@ from shared.model.schema import MapOf
 
 Write = Callable[[str], None]
 SAME, DIFFERENT, REFUSED = 0, 1, 2  # exit codes, as those of diff
-RUNNING = "running"  # in place of a file: the configuration in force
-CHANGED = "changed"  # in place of a value that is not shown
+RUNNING = "running"  # given in place of a file: the configuration in force
+CHANGED = "changed"  # shown in place of a secret value
 _ABSENT = "not set"
 
 
 @dataclass(frozen=True)
 class Side:
-    """One configuration. `values`: by dotted key or flag, each with its origin."""
+    """One configuration. `values`: each value with its origin, by dotted key or flag."""
 
     values: dict[str, tuple[Any, str]]
     config: EffectiveConfig
@@ -43,8 +42,8 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One value. `services` restart for it at a reload; `fixed`: a reload refuses it; `pods`: what becomes of running
-    pods, a PodEffect, and `pods_note` in one phrase."""
+    """One value that differs. `services`: those that restart for it at a reload. `fixed`: a reload refuses it. `pods`:
+    what happens to running pods, a PodEffect; `pods_note` says it in one phrase."""
 
     name: str
     old: Any
@@ -96,18 +95,18 @@ def _side(name: str, flags: Sequence[str]) -> Side:
     if name != RUNNING:
         resolved = evaluate([*flags, f"--config={name}"])
         values = {".".join(path): (value, str(origin)) for path, value, origin in _leaves_of(resolved)}
-        return Side(values | _flags_of(resolved), _placeless(resolved.config))
+        return Side(values | _flags_of(resolved), _without_file(resolved.config))
     run_dir = find_places().run_dir
-    config = running_configuration(run_dir)
+    config = read_running_configuration(run_dir)
     if config is None:
         raise ConfigurationRefusedError((f"{run_dir}: no agent runs (start it, or name two files)",))
     document = masked(config.document)
     in_force = {name: (value, "in force") for name, value in settings(document)}
-    return Side(in_force | _flags_of(evaluate(list(flags))), _placeless(config))
+    return Side(in_force | _flags_of(evaluate(list(flags))), _without_file(config))
 
 
-def _placeless(config: EffectiveConfig) -> EffectiveConfig:
-    """Return the configuration without the name of its file: the new file takes the place of the old one."""
+def _without_file(config: EffectiveConfig) -> EffectiveConfig:
+    """Return the configuration without the name of its file, because the new file replaces the old one."""
     return replace(config, config_file="", given_flags={})
 
 
@@ -120,7 +119,8 @@ def _flags_of(resolved: Resolved) -> dict[str, tuple[Any, str]]:
 
 
 def settings(document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield dotted key and value of every value that is set in an effective configuration; of a map each entry."""
+    """Yield dotted key and value of every value that is set in an effective configuration; for a map, those of each
+    entry."""
     for one in FIELDS:
         value = value_of(document, one.key)
         if isinstance(one.schema, MapOf) and value:
@@ -145,7 +145,8 @@ def _difference(name: str, before: tuple[Any, str], after: tuple[Any, str], cost
 
 
 def _concerns(cost: str, name: str) -> bool:
-    """Return whether the change of a setting is that of the value, of one inside it, or of one that it is in."""
+    """Return whether the change of a setting concerns this value: the setting is the value, is inside it, or contains
+    it."""
     return cost == name or cost.startswith(f"{name}.") or name.startswith(f"{cost}.")
 
 
@@ -171,7 +172,7 @@ def _text(found: Sequence[Difference], restarted: Collection[str]) -> Iterator[s
 
 
 def _pods(found: Sequence[Difference]) -> str:
-    """Return what becomes of the pods that run, with the names of the values that cause it."""
+    """Return what happens to the running pods, with the names of the values that cause it."""
     texts = {PodEffect.RESTART: "pods restart", PodEffect.END: "some pods end", PodEffect.EVICT: "pods may be evicted"}
     causes = {effect: [one.name for one in found if one.pods == effect] for effect in texts}
     costs = [f"{text} for {', '.join(causes[effect])}" for effect, text in texts.items() if causes[effect]]

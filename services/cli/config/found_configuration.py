@@ -1,5 +1,5 @@
-"""The kubelet flags of this machine, found without being named: those of the environment, the running agent, the args
-file, or a systemd unit; and where they were found."""
+"""Finds the kubelet flags of this machine: those of the environment, the running agent, the args file, or a systemd
+unit. Says where they were found."""
 
 import os
 import shlex
@@ -21,26 +21,26 @@ UNITS = ("bulkhead.service", "kubelet.service")
 
 @dataclass(frozen=True)
 class FoundArguments:
-    """Flags, and in one phrase where they come from."""
+    """Flags, with one phrase about where they come from."""
 
     arguments: list[str]
     origin: str
-    is_default: bool = False  # nothing was found: these are the defaults
+    is_default: bool = False  # no flags were found, so the defaults are used
 
 
-def found_arguments() -> FoundArguments:
+def find_machine_arguments() -> FoundArguments:
     """Return the flags with which the agent of this machine runs or would be started. Raises OperatorError for a file
     that cannot be read.
     """
     places = find_places()
     if "KUBELET_ARGS" in os.environ:
         return FoundArguments(find_arguments(places), "the flags in KUBELET_ARGS")
-    if (config := running_configuration(places.run_dir)) is not None:
-        return FoundArguments(given_arguments(config), f"the flags of the running agent ({places.run_dir})")
-    return flags_of_unit(UNITS[0]) or _of_args_file(places) or flags_of_unit(UNITS[1]) or _defaults(places)
+    if (config := read_running_configuration(places.run_dir)) is not None:
+        return FoundArguments(list_given_arguments(config), f"the flags of the running agent ({places.run_dir})")
+    return read_unit_flags(UNITS[0]) or _of_args_file(places) or read_unit_flags(UNITS[1]) or _defaults(places)
 
 
-def running_configuration(run_dir: str) -> EffectiveConfig | None:
+def read_running_configuration(run_dir: str) -> EffectiveConfig | None:
     """Return the configuration in force of the agent with this run directory; None = none runs, or it cannot be
     read."""
     if process_of(run_dir, "bootstrap").holder is None:
@@ -51,7 +51,7 @@ def running_configuration(run_dir: str) -> EffectiveConfig | None:
         return None
 
 
-def given_arguments(config: EffectiveConfig) -> list[str]:
+def list_given_arguments(config: EffectiveConfig) -> list[str]:
     """Return the flags with which a configuration was evaluated, without those whose values are secret."""
     arguments = []
     for name, text in config.given_flags.items():
@@ -68,10 +68,9 @@ def _of_args_file(places: AgentPaths) -> FoundArguments | None:
     return FoundArguments(find_arguments(places), f"the flags in {places.args_file}")
 
 
-def flags_of_unit(name: str) -> FoundArguments | None:
-    """Return the flags of an installed unit; None = there is none, it has no flags, or systemd does not run this
-    machine. Raises OperatorError where systemd does not answer: the defaults would not be those of this node.
-    """
+def read_unit_flags(name: str) -> FoundArguments | None:
+    """Return the flags of an installed unit; None = there is no unit, it has no flags, or systemd does not run this
+    machine. Raises OperatorError where systemd does not answer: using the defaults would be wrong for this node."""
     if not control.is_booted():
         return None
     try:

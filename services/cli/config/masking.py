@@ -1,4 +1,4 @@
-"""Masks what looks like a credential in a text: private keys, tokens, and values of names such as password. Pure.
+"""Masks what looks like a credential in a text: private keys, tokens, and the values of names such as password. Pure.
 
 Each pattern takes time linear in the text, which a pod may have written.
 """
@@ -7,11 +7,12 @@ import re
 
 MASK = "<masked>"
 
-# JSON in a string of JSON has a backslash before each quote, and more of them the deeper it is.
+# JSON inside a string of JSON has a backslash before each quote, and more of them at each further level.
 _QUOTE = r"""(?: \\{0,15} ["'] )?"""
 _OBJECT = rf"(?! {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_QUOTE} (?-i:[a-z0-9-]{{1,63}}/[a-z0-9.-]{{1,253}}) (?![\w+/=]) )"
 _NAMES = r"password | passwd | (?: secret|access|api|account|shared|ssh )[_-]?key | client-key-data | auth[_-]?token"
-# Ends of names. A name that is `key` alone is one of a label; `secret=namespace/name` is a Kubernetes object.
+# These end the names of credentials. A name that is just `key` belongs to a label; `secret=namespace/name` is a
+# Kubernetes object.
 _ENDS = (
     rf"token | secret {_OBJECT} | [_-]key | (?: private|encryption|signing )key | passphrase | credentials?"
     r" | pwd(?!=/) | (?<![a-z0-9])pass"
@@ -21,21 +22,22 @@ _IN_QUOTES = r""" (?P<open> \\{0,15} ["'] ) ) (?: (?! (?<!\\) (?P=open) ) . )+""
 _BARE = (
     r"""(?! (?: true|false|null|none|nil ) \b | <masked> | [{\[|>] ) (?: [^\s"',;&\\] | \\+ (?!["'\\abfnrtvx0-9u]) )+"""
 )
-# A value after `(open) (name):` begins a structure of JSON or YAML, which is looked into.
+# A value after `(open) (name):` that begins a structure of JSON or YAML is searched in turn.
 _NO_STRUCTURE = r"""(?! [{\[] \s{0,40} \\{0,15} (?: ["'\]}] | $ ) )"""
 _BLOCK = rf"""(?: -[ ] )? [\w.-]{{0,64}} (?: {_NAMES} | {_ENDS} ) : [ ]{{1,4}} [|>][-+\d]{{0,2}} ) [ ]{{0,4}}"""
 _FLAG = rf"(?<![\w-]) --?[\w-]{{0,64}} (?: {_NAMES} | {_ENDS} )"
 _WORDS = (
-    r"(?! (?: is|are|was|to|and|or|not|in|of|for|with|from|has|must|needs|cannot|file ) \b )"  # after a flag in prose
+    # These words follow a flag's name in prose.
+    r"(?! (?: is|are|was|to|and|or|not|in|of|for|with|from|has|must|needs|cannot|file ) \b )"
 )
 
-# Each form of a credential, and what replaces it.
+# Each pattern matches one form of a credential; the text beside it replaces the match.
 _PATTERNS = (
-    # PEM, with line breaks as they are or escaped; its base64, which begins otherwise for a certificate.
+    # PEM, with real or escaped line breaks, or its base64. A certificate begins otherwise.
     (re.compile(r"-----BEGIN ([A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
     (re.compile(r"LS0tLS1CRUdJTiB[^D\W_](?:[\w+/=]|\s{1,40}(?=[\w+/]{60}))*"), MASK),
     (re.compile(r"(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), MASK),  # a JSON web token
-    # The base64 of a docker configuration, by how it begins and by the key that it has in a Secret.
+    # The base64 of a docker configuration, recognized by its beginning, or by its key in a Secret.
     (
         re.compile(
             r"(?<![\w+/])(?:eyJhdXRo|eyAiYXV0aHMi|ewogImF1dGhz|ewogICJhdXRo|ewogICAgImF1dGhz|ewoJImF1dGhz)[\w+/=]*"
@@ -48,7 +50,7 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # Of clouds and forges, by how they begin; a bootstrap token.
+    # Tokens of clouds and forges, recognized by their beginnings, and bootstrap tokens.
     (re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"), MASK),
     (
         re.compile(
@@ -68,14 +70,14 @@ _PATTERNS = (
         rf"\1{MASK}",
     ),
     (re.compile(r"""(?i)\b((?:set-)?cookie\\{0,15}["']?:[ \t]{0,4}\\{0,15}["']?)[^\s"'\\][^\r\n"']*"""), rf"\1{MASK}"),
-    # A password in a URL, also without a user, and with an `@` in it.
+    # A password in a URL, also without a user, or with an `@` in the password.
     (re.compile(r"(?i)(://[^\s/:@]{0,256}:)[^\s/\"'<>]{1,1024}(@)"), rf"\1{MASK}\2"),
     (re.compile(r"(://)[^\s/:@?#\"'<>]{16,256}(@)"), rf"\1{MASK}\2"),  # a token in place of the user
     (
         re.compile(r"(?i)([?&][\w.-]{0,32}(?:token|signature|sig|secret|key|credential)=)[^\s\"'&#]+"),
         rf"\1{MASK}",
-    ),  # a parameter of a URL that permits to read it
-    # A block of YAML, of lines that are indented further, also in a string of JSON.
+    ),  # a parameter of a URL that grants access to it
+    # A block of YAML: the lines that are indented further, also inside a string of JSON.
     (
         re.compile(rf"""(?imx) ( ^ ([ \t]{{0,64}}) {_BLOCK} (?: \n (?: \2 [ \t] [^\n]* | (?=\n) ) )+"""),
         rf"\1 {MASK}",
@@ -86,7 +88,8 @@ _PATTERNS = (
         ),
         rf"\1 {MASK}",
     ),
-    # In quotes: to the next quote with as many backslashes before it, for one with more is part of the value.
+    # A quoted value. It ends at the next quote with as many backslashes before it; a quote with more backslashes is
+    # part of it.
     (
         re.compile(rf"""(?ix) ( (?: {_NAMES} | {_ENDS} ) {_QUOTE} \s{{0,4}} [=:] \s{{0,4}} {_IN_QUOTES}"""),
         rf"\1{MASK}",
@@ -100,7 +103,7 @@ _PATTERNS = (
         rf"\1{MASK}",
     ),
     (re.compile(rf"""(?ix) ( (?: {_ENDS} ) = ) {_BARE}"""), rf"\1{MASK}"),
-    # A line of YAML, also of YAML in a string of JSON. In prose a colon after `secret` or `token` begins a message.
+    # A line of YAML, also inside a string of JSON. In prose, a colon after `secret` or `token` begins a message.
     (
         re.compile(
             rf"""(?imx) ( (?: ^ | \\n ) [ \t]{{0,64}} (?: -[ ] )?
@@ -124,7 +127,7 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # A flag and its value, as two words or two strings of a list, also of YAML.
+    # A flag and its value, as two words, or as two strings of a list in JSON or YAML.
     (
         re.compile(
             rf"""(?ix) ( {_FLAG} (?: [ ]{{1,4}} | \\{{0,15}}["'] ,? \s{{0,40}} )
@@ -147,7 +150,7 @@ _PATTERNS = (
         ),
         rf"\1{MASK}",
     ),
-    # Of an image registry in a docker configuration: the base64 of user and password.
+    # The login for an image registry in a docker configuration: the base64 of user and password.
     (re.compile(r"""(?x) ( (?<![\w-]) auth \\{0,15}["'] \s{0,4} : \s{0,4} \\{0,15}["'] ) [\w+/=]{8,}"""), rf"\1{MASK}"),
     (re.compile(r"""(?m)^([ \t]{0,64}auth:[ ]{1,4}["']?)[\w+/]{8,}={0,2}(?=["']?[ \t]*$)"""), rf"\1{MASK}"),
 )

@@ -1,4 +1,4 @@
-"""`bulkhead config show`: prints the effective configuration, each value with its origin, without credentials."""
+"""`bulkhead config show` prints the effective configuration, each value with its origin, without credentials."""
 
 import json
 import re
@@ -20,7 +20,7 @@ _HEADERS, _URL = "staticPodURLHeader", "staticPodURL"
 _EVICTION_HARD, _NO_THRESHOLDS = "evictionHard", "not set, which in a file is an empty mapping"
 _KIND = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
 _TWO_ESCAPES = re.compile(r"\\ud[89ab]\w\w\\ud[c-f]\w\w")
-_COLUMN = 64  # of the origins
+_ORIGIN_COLUMN = 64  # the column in which origins begin
 _NOT_SHOWN = ("help", "version")
 _PLACES = {"root-dir": "root_dir", "cert-dir": "cert_dir", "run-dir": "run_dir", "log-dir": "log_dir"}
 
@@ -41,7 +41,7 @@ def show_configuration(arguments: Callable[[], list[str]], form: str, out: Write
         return 0
     lines = _yaml_lines(resolved, document) if form == "yaml" else _text_lines(resolved, document)
     for text, origin in lines:
-        out(f"{text:{_COLUMN}}  # {origin}" if origin else text)
+        out(f"{text:{_ORIGIN_COLUMN}}  # {origin}" if origin else text)
     return 0
 
 
@@ -56,7 +56,7 @@ def masked(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def leaves(layers: Layers, document: dict[str, Any]) -> Iterator[tuple[list[str], Any, Origin]]:
-    """Yield path, value and origin of every value that is set; of a map each entry."""
+    """Yield path, value and origin of every value that is set; for a map, those of each entry."""
     for one in FIELDS:
         value = value_of(document, one.key)
         if value is None:
@@ -70,7 +70,8 @@ def leaves(layers: Layers, document: dict[str, Any]) -> Iterator[tuple[list[str]
 
 
 def own_flags(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
-    """Yield name, value and origin of the flags without a key; those without effect only where they were given."""
+    """Yield name, value and origin of the flags that have no key. Those without effect are shown only where they were
+    given."""
     for name, flag in FLAGS.items():
         given = name in resolved.flags.own
         if flag.key or name in _NOT_SHOWN or not (flag.acts or given):
@@ -89,7 +90,7 @@ def _text_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[
 
 
 def _yaml_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield a KubeletConfiguration with the same effect; origins and flags are comments."""
+    """Yield the lines of a KubeletConfiguration with the same effect; origins and flags are comments."""
     for name, text in sorted(_KIND.items()):
         yield f"{name}: {text}", ""
     tree: dict[str, Any] = {}
@@ -98,7 +99,7 @@ def _yaml_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[
         for name in path[:-1]:
             inner = inner.setdefault(name, {})
         inner[path[-1]] = (value, origin)
-    if _EVICTION_HARD not in tree:  # without the key, a file has the default thresholds
+    if _EVICTION_HARD not in tree:  # in a file without this key the default thresholds apply
         tree[_EVICTION_HARD] = ({}, _NO_THRESHOLDS)
     yield from _yaml_tree(tree, "")
     for name, value, where in own_flags(resolved):
@@ -117,7 +118,7 @@ def _yaml_tree(tree: dict[str, Any], indent: str) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(value: Any) -> str:
-    """Return the value as JSON, with surrogate pairs as one character, as YAML needs it."""
+    """Return the value as JSON. Surrogate pairs become one character, as YAML needs it."""
     return _TWO_ESCAPES.sub(lambda two: str(json.loads(f'"{two[0]}"')), json.dumps(value))
 
 

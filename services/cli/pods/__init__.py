@@ -1,1 +1,2 @@
-"""The pods of this node: listed, described, applied and deleted, their logs, a command in a container."""
+"""Lists, describes, applies and deletes the pods of this node, shows their logs, and runs commands in their
+containers."""

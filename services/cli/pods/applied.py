@@ -1,8 +1,7 @@
-"""`bulkhead pods apply`, `list` and `delete`: sends manifests to the agent of this machine, which keeps them.
+"""`bulkhead pods apply`, `list` and `delete` submit manifests to the agent of this machine, which keeps them.
 
-Speaks HTTP over the Unix socket of the run directory. Splits files into documents and sends ConfigMaps and Secrets
-before the pods that name them; what a document may contain is decided by the agent.
-"""
+They speak HTTP over the Unix socket of the run directory. Files are split into documents, and ConfigMaps and Secrets
+are sent before the pods that name them. The agent decides what a document may contain."""
 
 import http.client
 import json
@@ -20,8 +19,8 @@ from shared.agent.apply_api import MAX_APPLIED_BYTES, PATH, SOCKET
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8, plain
 
-_SECONDS = 30.0  # until an answer
-_ORDER = {"ConfigMap": 0, "Secret": 1}  # all else follows
+_SECONDS = 30.0  # until an answer arrives
+_ORDER = {"ConfigMap": 0, "Secret": 1}  # all other kinds follow
 
 Write = Callable[[str], None]
 
@@ -41,7 +40,8 @@ def apply_files(run_dir: str, files: Sequence[str], namespace: str, out: Write, 
 def delete_applied(
     run_dir: str, files: Sequence[str], names: Sequence[str], namespace: str, out: Write, err: Write
 ) -> int:
-    """Remove what the files name, and each `kind/name`, or name of a pod. Return the exit code."""
+    """Remove the objects that the files name, and those named by `kind/name`, or by the name of a pod. Return the exit
+    code."""
     named = [tuple(name.split("/", 1)) if "/" in name else ("pod", name) for name in names]
     try:
         for text in (namespace, *names):
@@ -63,7 +63,7 @@ def delete_applied(
 
 
 def list_applied(run_dir: str, namespace: str, form: str, out: Write, err: Write) -> int:
-    """Print what was applied, of one namespace or, for "", of all. Return the exit code."""
+    """Print the applied objects of one namespace, "" = all. Return the exit code."""
     try:
         with _Api(run_dir) as api:
             listed = api.send("GET", PATH)
@@ -103,11 +103,11 @@ def _send_all(run_dir: str, requests: Iterable[tuple[str, str, Document | None, 
 
 
 class _RefusedError(Exception):
-    """The agent refuses one request; `str()` is its message."""
+    """The agent has refused one request; `str()` is its message."""
 
 
 class _Api:
-    """One connection to the agent's socket."""
+    """A connection to the agent's socket."""
 
     def __init__(self, run_dir: str) -> None:
         self._path = Path(run_dir) / SOCKET
@@ -122,9 +122,10 @@ class _Api:
         self._connection.close()
 
     def send(self, method: str, path: str, document: Document | None = None) -> Document:
-        """Return the answer's object. Raises _RefusedError, or OperatorError where there is no answer."""
+        """Send a request, and return the object in the answer. Raises _RefusedError, or OperatorError where there is no
+        answer."""
         body = None if document is None else json.dumps(document, ensure_ascii=False).encode()
-        # The agent would end the connection without reading the objects that follow.
+        # A larger body is not sent: the agent would end the connection without reading the objects that follow.
         if body is not None and len(body) > MAX_APPLIED_BYTES:
             raise _RefusedError(f"larger than the {MAX_APPLIED_BYTES} bytes an object may have")
         try:
@@ -141,7 +142,7 @@ class _Api:
 
 
 def _connected(path: Path) -> socket.socket:
-    """Raises OperatorError."""
+    """Return the connection, and open it where needed. Raises OperatorError."""
     try:
         return connect(path, _SECONDS)
     except OSError as error:

@@ -1,5 +1,5 @@
-"""The commands of `bulkhead` about pods and containers: names, options and exit codes. Each imports its code when it
-runs."""
+"""Declares the commands of `bulkhead` about pods and containers: names, options and exit codes. Each imports its code
+when it runs."""
 
 import sys
 from math import ceil
@@ -33,10 +33,10 @@ files_option = click.option(
 
 
 class PodsGroup(click.Group):
-    """Without a command of its own it is `list`."""
+    """Runs `list` when it is given no command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Return the remaining words, as click does."""
+        """Parse the arguments for click, and return the remaining words."""
         own = {*self.commands, *ctx.help_option_names}
         return super().parse_args(ctx, args if args and args[0] in own else [_DEFAULT, *args])
 

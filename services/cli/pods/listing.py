@@ -1,4 +1,5 @@
-"""`bulkhead pods` and `bulkhead describe`: the pods of this node from the agent's streams, also without a cluster."""
+"""`bulkhead pods` and `bulkhead describe` show the pods of this node from the agent's streams, also without a
+cluster."""
 
 import dataclasses
 import time
@@ -6,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bus.messages.event import KEPT
-from services.cli.agent.events import event_lines, events_of_agent, note_about
+from services.cli.agent.events import absence_note, event_lines, events_of_agent
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.agent.status import age_of, pod_table
 from services.cli.terminal.output import dump
@@ -26,7 +27,7 @@ def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err
     """Print a row for each pod, or of those that `pod` names. Return the exit code."""
     try:
         with local_agent(run_dir) as agent:
-            found = matching_pods(agent, pod, namespace)
+            found = find_pods(agent, pod, namespace)
             silent = [service for service in agent.silent if service != "podsync"]
     except OperatorError as error:
         err(str(error))
@@ -35,7 +36,7 @@ def list_pods(run_dir: str, pod: str, namespace: str, form: str, out: Write, err
     if not all(facts.status_known for _, facts in found):
         err(_WITHOUT_PODSYNC)
     if silent:
-        err(note_about(silent, "facts about pods"))
+        err(absence_note(silent, "facts about pods"))
     if form in ("json", "yaml"):
         out(dump([dataclasses.asdict(row) for row in rows], form))
     elif rows:
@@ -50,7 +51,7 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
     """Print everything the streams have of one pod; as json or yaml the Pod with its present status."""
     try:
         with local_agent(run_dir) as agent:
-            row, facts = one_pod(agent, pod, namespace)
+            row, facts = find_pod(agent, pod, namespace)
             if not facts.status_known:
                 err(_WITHOUT_PODSYNC)
             if form != "text":
@@ -61,18 +62,18 @@ def describe_pod(run_dir: str, pod: str, namespace: str, form: str, out: Write, 
                 return 0
             events, silent = events_of_agent(agent)
             if silent:
-                err(note_about(silent))
+                err(absence_note(silent))
             events = [one for one in events if one.get("uid") == row.uid or _named(one, row)]
     except OperatorError as error:
         err(str(error))
         return 1
     for line in _description(row, facts, events):
-        out(plain(line))  # an image, for one, may have any characters
+        out(plain(line))  # some values, such as an image, may contain any characters
     return 0
 
 
 def wide_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
-    """Return a table with age, address, source and UID; `now`: wall-clock seconds."""
+    """Return a table of pods with age, address, source and UID; `now`: wall-clock seconds."""
     header = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "SOURCE", "UID", "WAITS FOR"]
     cells = [
         [
@@ -92,8 +93,8 @@ def wide_table(rows: Sequence[PodRow], width: int, now: float) -> list[str]:
     return table(header, cells, width, wraps=True)
 
 
-def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, PodFacts]]:
-    """Return the pods that `pod` (name, namespace/name, UID, name in a manifest; "" = any) and `namespace` mean.
+def find_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, PodFacts]]:
+    """Return the pods that match `pod` (name, namespace/name, UID, name in a manifest; "" = any) and `namespace`.
 
     Raises OperatorError where `pod` is given and there is none.
     """
@@ -118,9 +119,9 @@ def matching_pods(agent: Agent, pod: str, namespace: str) -> list[tuple[PodRow, 
     return found
 
 
-def one_pod(agent: Agent, pod: str, namespace: str) -> tuple[PodRow, PodFacts]:
-    """Return the one pod that is meant. Raises OperatorError for none or several."""
-    found = matching_pods(agent, pod, namespace)
+def find_pod(agent: Agent, pod: str, namespace: str) -> tuple[PodRow, PodFacts]:
+    """Return the one pod that matches. Raises OperatorError for none or several."""
+    found = find_pods(agent, pod, namespace)
     if len(found) > 1:
         names = ", ".join(f"{row.namespace}/{row.name} ({row.uid})" for row, _ in found[:5])
         raise OperatorError(f"{pod!r} means {len(found)} pods: {names}", remedy="name the namespace or the UID")
@@ -134,7 +135,7 @@ def _named(event: dict[str, Any], row: PodRow) -> bool:
 def _description(row: PodRow, facts: PodFacts, events: list[dict[str, Any]]) -> Iterator[str]:
     status = facts.status.get("status") or {}
     spec = (facts.desired.get("pod") or {}).get("spec") or {}
-    width = max(terminal_width() - len("  "), 0)  # of what is indented; 0 = any
+    width = max(terminal_width() - len("  "), 0)  # the width of indented text; 0 = any
     yield f"{row.namespace}/{row.name}"
     for name, value in (
         ("UID", row.uid),

@@ -1,12 +1,12 @@
-"""`bulkhead logs POD`: the log of a container, as `kubectl logs` shows it, from the agent itself."""
+"""`bulkhead logs POD` shows the log of a container as `kubectl logs` does, from the agent itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from services.cli.agent.local_agent import local_agent
-from services.cli.agent.local_server import Query, answer
-from services.cli.pods.listing import one_pod
+from services.cli.agent.local_server import Query, open_answer
+from services.cli.pods.listing import find_pod
 from services.cli.terminal.output import write_bytes
 from services.report.pod_rows import PodFacts, container_names, default_container
 from shared.errors import OperatorError
@@ -16,7 +16,7 @@ Write = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """Which part of the log. `tail`: lines; `since`: seconds, 0 = all."""
+    """The part of the log to show. `tail`: lines; `since`: seconds, 0 = all."""
 
     container: str = ""
     follow: bool = False
@@ -38,11 +38,11 @@ def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, e
     try:
         with local_agent(run_dir) as agent:
             directory = agent.run_dir
-            row, facts = one_pod(agent, pod, namespace)
+            row, facts = find_pod(agent, pod, namespace)
             agent.require("server")
-        container = chosen_container(facts, options.container, err)
+        container = choose_container(facts, options.container, err)
         path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, container))
-        with answer(directory, f"/containerLogs/{path}", options.query()) as blocks:
+        with open_answer(directory, f"/containerLogs/{path}", options.query()) as blocks:
             for block in blocks:
                 write_bytes(block)
     except OperatorError as error:
@@ -51,9 +51,8 @@ def show_pod_logs(run_dir: str, pod: str, namespace: str, options: LogOptions, e
     return 0
 
 
-def chosen_container(facts: PodFacts, wanted: str, err: Write) -> str:
-    """Return the container that is meant; where the pod has several and none is named, a note names the one that is
-    taken.
+def choose_container(facts: PodFacts, wanted: str, err: Write) -> str:
+    """Return the container to show. Where the pod has several and none is named, a note names the one that was chosen.
 
     Raises OperatorError for one that the pod does not have.
     """

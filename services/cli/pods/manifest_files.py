@@ -1,5 +1,5 @@
-"""Reads the files that a command is given: YAML or JSON, several documents, items of lists, standard input; within
-limits."""
+"""Reads the files that a command is given: YAML or JSON, several documents, items of lists, standard input. Limits
+their sizes."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,13 +15,13 @@ Document = dict[str, Any]
 
 
 def read_files(files: Sequence[str], most_bytes: int = MAX_FILE_BYTES) -> Iterator[Document]:
-    """The documents of all files ("-" = standard input), items of lists included. `most_bytes`: of one file, and of
-    what the aliases in it expand to. Raises OperatorError."""
+    """Yield the documents of all files ("-" = standard input), items of lists included. `most_bytes`: the limit of one
+    file, and of its content with aliases expanded. Raises OperatorError."""
     return (document for file in files for document in read_manifest_file(file, most_bytes))
 
 
 def read_manifest_file(file: str, most_bytes: int = MAX_FILE_BYTES) -> Iterator[Document]:
-    """The documents of one file, as `read_files`. Raises OperatorError."""
+    """Yield the documents of one file, as `read_files` does. Raises OperatorError."""
     try:
         content = _read(file, most_bytes)
         limits = Limits(depth=100, values=most_bytes, characters=most_bytes)

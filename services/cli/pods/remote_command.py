@@ -1,4 +1,4 @@
-"""`bulkhead exec`: runs a command in a container, over the agent's WebSocket; with -t on a terminal of its own."""
+"""`bulkhead exec` runs a command in a container over the agent's WebSocket; -t gives it a terminal."""
 
 import asyncio
 import json
@@ -20,17 +20,17 @@ import aiohttp
 
 from services.cli.agent.local_agent import local_agent
 from services.cli.agent.local_server import Query
-from services.cli.pods.listing import one_pod
+from services.cli.pods.listing import find_pod
 from services.cli.pods.local_websocket import local_websocket
-from services.cli.pods.logs import chosen_container
+from services.cli.pods.logs import choose_container
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8
 
 Write = Callable[[str], None]
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _RESIZE, _CLOSE = b"\x00", 1, 2, 3, b"\x04", b"\xff"
-_BLOCK = 32 << 10  # bytes of standard input in one message
-_NO_EXIT_CODE = 1  # exit code where the command has none
+_BLOCK_BYTES = 32 << 10  # of standard input in one message
+_NO_EXIT_CODE = 1  # the exit code where the command has none
 
 
 def run_in_container(
@@ -46,20 +46,20 @@ def run_in_container(
 ) -> int:
     """Run the command and return its exit code; 1 = it did not run."""
     try:
-        if not all(map(is_utf8, command)):  # CRI has no other text; yarl would leave these bytes out
+        if not all(map(is_utf8, command)):  # CRI can transport no other text; yarl would leave these bytes out
             raise OperatorError("the command is not UTF-8 text", remedy="pass it on standard input")
         with local_agent(run_dir) as agent:
             directory = agent.run_dir
-            row, facts = one_pod(agent, pod, namespace)
+            row, facts = find_pod(agent, pod, namespace)
             agent.require("server")
-        chosen = chosen_container(facts, container, err)
+        chosen = choose_container(facts, container, err)
         path = "/".join(quote(part, safe="") for part in (row.namespace, row.name, chosen))
         if terminal and not sys.stdin.isatty():
             err("standard input is no terminal: -t has no effect")
             terminal = False
         wanted = {"input": stdin, "output": True, "error": not terminal, "tty": terminal}
         query = [("command", word) for word in command] + [(name, "1") for name, on in wanted.items() if on]
-        # Without input the keys stay those of this terminal: Ctrl-C then ends this command.
+        # Without input, the keys still belong to this terminal: Ctrl-C then ends this command.
         with _ended_by_ctrl_c(), _raw_terminal() if terminal and stdin else nullcontext():
             status = asyncio.run(run(directory, f"/exec/{path}", query, stdin=stdin, terminal=terminal))
         code, message = outcome(status)
@@ -72,7 +72,7 @@ def run_in_container(
 
 
 def outcome(status: bytes) -> tuple[int, str]:
-    """Exit code and error line of a session, from its status document; b"" = it broke off."""
+    """Return exit code and error line of a session from its status document; b"" = the session broke off."""
     if not status:
         return _NO_EXIT_CODE, "the connection ended before the command (bulkhead logs --service server)"
     try:
@@ -109,11 +109,11 @@ async def run(run_dir: str, path: str, query: Query, *, stdin: bool, terminal: b
 
 
 def _copy_input(socket: aiohttp.ClientWebSocketResponse, loop: asyncio.AbstractEventLoop) -> None:
-    """Send standard input, a block when the one before is sent, then its end. Runs in a thread that ends with the
+    """Send standard input, each block after the one before is sent, then its end. Runs in a thread that ends with the
     process."""
     descriptor = sys.stdin.fileno()
     with suppress(OSError, RuntimeError, CancelledError):  # the session has ended
-        while data := os.read(descriptor, _BLOCK):
+        while data := os.read(descriptor, _BLOCK_BYTES):
             asyncio.run_coroutine_threadsafe(socket.send_bytes(_STDIN + data), loop).result()
         asyncio.run_coroutine_threadsafe(socket.send_bytes(_CLOSE + _STDIN), loop).result()
 
@@ -129,7 +129,7 @@ def _write(descriptor: int, data: bytes) -> None:
         while data:
             data = data[os.write(descriptor, data) :]
     except BrokenPipeError:
-        raise  # `| head`: click ends the process without a message
+        raise  # as with `| head`; click then ends the process without a message
     except OSError as error:
         remedy = "write it elsewhere"
         raise OperatorError(f"cannot be written: {error.strerror}", where="the output", remedy=remedy) from error
@@ -137,14 +137,14 @@ def _write(descriptor: int, data: bytes) -> None:
 
 @contextmanager
 def _ended_by_ctrl_c() -> Iterator[None]:
-    """Ctrl-C ends this process also while its output is not read: the handler of the event loop would only cancel the
-    task that waits for it."""
+    """Let Ctrl-C end this process also while nobody reads its output: the handler of the event loop would only cancel
+    the task that waits for it."""
 
     def interrupted(_number: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else it is ignored
+    if before is signal.default_int_handler:  # else the signal is ignored
         signal.signal(signal.SIGINT, interrupted)
     try:
         yield
@@ -154,7 +154,7 @@ def _ended_by_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Keys go to the command as they are typed; the terminal is as before at the end."""
+    """Pass keys to the command as they are typed; restore the terminal at the end."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))

@@ -1,1 +1,1 @@
-"""`bulkhead preflight`: whether this agent would run the pods of the node. Changes nothing."""
+"""`bulkhead preflight` examines whether this agent would run the pods of the node. Changes nothing."""

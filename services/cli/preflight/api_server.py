@@ -23,32 +23,32 @@ from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from shared.kube.environment_proxy import UnsupportedProxyError, proxy_of_environment
 from shared.model.objects import Object
 
-PAGE = 250  # pods of one answer
+PAGE_PODS = 250  # pods in one answer
 _MAX_PAGES = 20
-_MAX_ANSWER_BYTES = 64 << 20  # bytes of one answer
+_MAX_ANSWER_BYTES = 64 << 20  # of one answer
 _CONNECTION = re.compile(r"^<?[\w.]*Connection\w*[^:]*?(?:\(.*?\)|at 0x[0-9a-f]+>): ")
-_EXTRA_SECONDS = 0.5  # seconds after the deadline in which urllib3 itself notices it, and names the reason
-_MESSAGE = 500  # characters of a message of the API server that are shown
-_LINE = 200  # characters of an error that are shown
+_EXTRA_SECONDS = 0.5  # after the deadline, in which urllib3 itself notices it and names the reason
+_MAX_MESSAGE_CHARACTERS = 500  # of a message of the API server that are shown
+_MAX_ERROR_CHARACTERS = 200  # of an error that are shown
 
 
 class ReadError(Exception):
-    """There is no usable answer; `str()` is one line. `code`: of HTTP, 0 = none."""
+    """There is no usable answer; `str()` is one line. `code`: the HTTP status, 0 = none."""
 
     def __init__(self, text: str, code: int = 0) -> None:
-        super().__init__(" ".join(text.split())[:_LINE])
+        super().__init__(" ".join(text.split())[:_MAX_ERROR_CHARACTERS])
         self.code = code
 
 
 class ApiServer:
     """A connection to `server`. `deadline`: CLOCK_MONOTONIC seconds at which every request has ended. `direct`: no
-    proxy is between, whatever the environment has, as for a server of this machine."""
+    proxy is used, whatever the environment says, as for a server on this machine."""
 
     def __init__(self, server: str, credentials: ResolvedCredentials, deadline: float, *, direct: bool = False) -> None:
         self._server, self._credentials, self._deadline, self._direct = server, credentials, deadline, direct
 
     def __enter__(self) -> Self:
-        if self._credentials.insecure_skip_tls_verify:  # which the kubeconfig has, or this command for a kubelet
+        if self._credentials.insecure_skip_tls_verify:  # set in the kubeconfig, or by this command for a kubelet
             urllib3.disable_warnings(InsecureRequestWarning)
         options: dict[str, Any] = {"retries": False, "ssl_context": _tls(self._credentials)}
         if self._credentials.tls_server_name:
@@ -60,7 +60,7 @@ class ApiServer:
             self._pools = urllib3.ProxyManager(proxy, **options) if proxy else urllib3.PoolManager(**options)
         except UnsupportedProxyError as error:
             raise ReadError(f"cannot be reached: {error}") from None
-        except (HTTPError, ValueError) as error:  # the URL itself may have a password
+        except (HTTPError, ValueError) as error:  # the error may quote the URL, which may contain a password
             raise ReadError("is behind a proxy that cannot be used: its URL must begin with http://") from error
         return self
 
@@ -68,7 +68,7 @@ class ApiServer:
         self._pools.clear()
 
     def version(self) -> str:
-        """Return the `gitVersion`. Raises ReadError."""
+        """Return the `gitVersion` of the API server. Raises ReadError."""
         return str(self.get("/version").get("gitVersion") or "")
 
     def node(self, name: str) -> Object:
@@ -77,7 +77,7 @@ class ApiServer:
 
     def pods(self, node: str) -> list[Object]:
         """Return the pods that are bound to the node, at most 5000. Raises ReadError."""
-        query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PAGE)}
+        query = {"fieldSelector": f"spec.nodeName={node}", "limit": str(PAGE_PODS)}
         found: list[Object] = []
         for _ in range(_MAX_PAGES):
             page = self.get(f"/api/v1/pods?{urlencode(query)}")
@@ -86,7 +86,7 @@ class ApiServer:
             if not following:
                 return found
             query["continue"] = str(following)
-        raise ReadError(f"there are more than {_MAX_PAGES * PAGE} pods")
+        raise ReadError(f"there are more than {_MAX_PAGES * PAGE_PODS} pods")
 
     def volume_of(self, namespace: str, claim: str) -> Object | None:
         """Return the spec of the PersistentVolume that the claim is bound to; None = it is bound to none. Raises
@@ -108,7 +108,8 @@ class ApiServer:
             except Exception as error:
                 ended.append(error)
 
-        # urllib3 bounds the time between two pieces of an answer: a server that sends one byte at a time takes hours.
+        # The read has a deadline as a whole, because urllib3 bounds only the time between two pieces of an answer: a
+        # server that sends one byte at a time would take hours.
         reading = threading.Thread(target=read, name=f"GET {path}", daemon=True)
         reading.start()
         reading.join(max(self._deadline - time.monotonic(), 0.0) + _EXTRA_SECONDS)
@@ -165,7 +166,7 @@ def items_of(listed: Object) -> list[Object]:
 
 
 def _tls(credentials: ResolvedCredentials) -> ssl.SSLContext:
-    """As the agent's own connections have it (`shared.kube.connection`). Raises ReadError."""
+    """Return the TLS context, as the agent's own connections have it (`shared.kube.connection`). Raises ReadError."""
     try:
         context = ssl.create_default_context(cadata=credentials.ca or None)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -183,7 +184,7 @@ def _tls(credentials: ResolvedCredentials) -> ssl.SSLContext:
 
 @contextmanager
 def _in_memory(text: str) -> Iterator[str]:
-    """The path of a file in memory with this text."""
+    """Yield the path of a file in memory with this text."""
     file = os.memfd_create("credential", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(file), "wb") as opened:
@@ -194,7 +195,8 @@ def _in_memory(text: str) -> Iterator[str]:
 
 
 def _cause(error: BaseException) -> str:
-    """Return the innermost reason; urllib3 puts the URL and an object's address in front."""
+    """Return the innermost reason of the error, without the URL and the object's address that urllib3 puts before
+    it."""
     reason = getattr(error, "reason", None)
     while isinstance(reason, BaseException) and (inner := getattr(reason, "reason", None)) is not None:
         reason = inner
@@ -203,6 +205,6 @@ def _cause(error: BaseException) -> str:
 
 def _message(content: bytes) -> str:
     try:
-        return str(json.loads(content)["message"])[:_MESSAGE]
+        return str(json.loads(content)["message"])[:_MAX_MESSAGE_CHARACTERS]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return content[:_LINE].decode("utf-8", "replace")
+        return content[:_MAX_ERROR_CHARACTERS].decode("utf-8", "replace")

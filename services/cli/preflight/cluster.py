@@ -7,8 +7,8 @@ from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from services.cli.preflight.api_server import ApiServer, ReadError, items_of
 from services.cli.preflight.findings import Finding, Section, Severity
-from services.cli.preflight.pod_files import static_pods
-from services.cli.preflight.skew import skew
+from services.cli.preflight.pod_files import read_static_pods
+from services.cli.preflight.skew import skew_finding
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object, namespace
 from shared.podspec.references import claim_name
@@ -19,8 +19,8 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
 
 @dataclass(frozen=True, kw_only=True)
 class NodePods:
-    """The pods of the node. `origin`: where they were read, "" = nowhere; `claims`: by namespace/name, the specs of the
-    PersistentVolumes that claims of the pods are bound to; `node`: the Node, {} = it was not read."""
+    """The pods of the node. `origin`: where they were read, "" = nowhere. `claims`: by namespace/name, the spec of the
+    PersistentVolume that a claim of the pods is bound to. `node`: the Node, {} = it was not read."""
 
     pods: tuple[Object, ...] = ()
     origin: str = ""
@@ -43,7 +43,7 @@ def read_cluster(config: EffectiveConfig, timeout: float) -> NodePods:
         what = "no kubeconfig is configured: the node runs alone"
         found = NodePods(findings=(Finding(section=Section.CLUSTER, severity=Severity.NOTE, what=what),))
     if not found.origin:
-        found = _from_kubelet(config, credentials, time.monotonic() + timeout, found)
+        found = _read_kubelet(config, credentials, time.monotonic() + timeout, found)
     if not found.origin:
         found = _from_files(config, found)
     return found
@@ -66,7 +66,7 @@ def _from_api_server(
     found = NodePods(findings=findings)
     try:
         with ApiServer(server, credentials, deadline) as api:
-            release = skew(api.version())
+            release = skew_finding(api.version())
             found = replace(found, findings=(*findings, replace(release, where=server)))
             found = _with_node(found, api, config.node_name)
             pods = api.pods(config.node_name)
@@ -93,7 +93,7 @@ def _with_node(found: NodePods, api: ApiServer, name: str) -> NodePods:
 
 
 def _with_claims(found: NodePods, api: ApiServer) -> NodePods:
-    """Read what the claims of the pods are bound to; a claim that cannot be read is a finding, once."""
+    """Read the volumes of the pods' claims. A claim that cannot be read becomes one finding."""
     wanted: dict[tuple[str, str], None] = {}
     for pod in found.pods:
         volumes = (pod.get("spec") or {}).get("volumes") or ()
@@ -104,7 +104,7 @@ def _with_claims(found: NodePods, api: ApiServer) -> NodePods:
             volume = api.volume_of(space, claim)
         except ReadError as error:
             if error.code == 404:
-                continue  # the pod waits for it under any kubelet
+                continue  # the pod waits for this claim under any kubelet
             what = f"the claim cannot be read: {error}"
             finding = _finding(Severity.WARNING, what, f"{space}/{claim}", "its type of volume is not checked")
             return replace(found, claims=claims, findings=(*found.findings, finding))
@@ -116,12 +116,14 @@ def _with_claims(found: NodePods, api: ApiServer) -> NodePods:
     return replace(found, claims=claims)
 
 
-def _from_kubelet(
+def _read_kubelet(
     config: EffectiveConfig, credentials: ResolvedCredentials | None, deadline: float, found: NodePods
 ) -> NodePods:
-    """From the read-only port, else from the other one with the client certificate of the kubeconfig."""
+    """Read the pods from the kubelet's read-only port, else from its other port with the client certificate of the
+    kubeconfig."""
     host = _ANYWHERE.get(config.address, config.address)
-    # The serving pair of a kubelet is usually signed by itself. A token is not sent to what cannot be verified.
+    # A kubelet's serving certificate is usually self-signed, so it is not verified. A token is not sent to what cannot
+    # be verified.
     anonymous = ResolvedCredentials(server="", insecure_skip_tls_verify=True)
     servers = [(f"http://{host}:{config.read_only_port}", anonymous)] if config.read_only_port else []
     if config.enable_server and credentials is not None and credentials.certificate:
@@ -142,7 +144,7 @@ def _from_files(config: EffectiveConfig, found: NodePods) -> NodePods:
     what = "the node's pods could not be read"
     remedy = "start the kubelet, or name the pods with --pods (kubectl get pods -A -o yaml --field-selector …)"
     if config.static_pod_path:
-        pods, findings = static_pods(config.static_pod_path, config.node_name)
+        pods, findings = read_static_pods(config.static_pod_path, config.node_name)
         found = replace(found, pods=tuple(pods), findings=(*found.findings, *findings))
         found = replace(found, origin=config.static_pod_path)
         what = "only static pods are known: the node's other pods could not be read"

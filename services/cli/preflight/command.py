@@ -1,4 +1,4 @@
-"""The command `bulkhead preflight`: its options and exit codes."""
+"""Declares the command `bulkhead preflight`: its options and exit codes."""
 
 import sys
 

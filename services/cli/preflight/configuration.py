@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from services.cli.config.found_configuration import found_arguments
+from services.cli.config.found_configuration import find_machine_arguments
 from services.cli.preflight.findings import Finding, Section, Severity
 from services.cli.systemd import control
 from services.cli.systemd.command_line import unit_variables, use_places_of
-from services.cli.systemd.expansion import expanded, references
+from services.cli.systemd.expansion import expand_words, referenced_names
 from services.cli.systemd.unit import ServiceUnit
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
@@ -20,20 +20,20 @@ from shared.config.readers import GATE_READERS
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 
-_TIMEOUT = 10.0  # seconds
+_TIMEOUT_SECONDS = 10.0  # that systemd has to answer
 _SHELLS = frozenset(("sh", "bash", "dash", "ash", "busybox"))
 _DEFAULTS = {field.key: field.default for field in FIELDS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The flags that were found and what came out of them; `resolved` None = the configuration cannot be used."""
+    """The flags that were found, and the configuration that they give; `resolved`: None = it cannot be used."""
 
     resolved: Resolved | None
     findings: tuple[Finding, ...]
 
 
-def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _TIMEOUT) -> Configuration:
+def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _TIMEOUT_SECONDS) -> Configuration:
     """Evaluate these flags, else those of the unit, else those that `bulkhead config check` finds. `timeout`: seconds
     that systemd has."""
     findings: list[Finding] = []
@@ -52,20 +52,19 @@ def read_configuration(unit: str, flags: tuple[str, ...], timeout: float = _TIME
 
 
 def _arguments(unit: str, flags: tuple[str, ...], timeout: float) -> tuple[list[str], list[Finding]]:
-    """Return the flags, and where they are from. Raises OperatorError."""
+    """Return the flags, and a finding that says where they come from. Raises OperatorError."""
     if flags:
         return list(flags), [_finding(Severity.OK, "the flags of this command line are checked")]
-    arguments, findings = _of_unit(unit, timeout)
+    arguments, findings = _unit_flags(unit, timeout)
     if arguments is None:
-        found = found_arguments()
+        found = find_machine_arguments()
         return found.arguments, [*findings, _finding(Severity.NOTE, f"checked instead: {found.origin}")]
     return arguments, findings
 
 
-def _of_unit(name: str, timeout: float) -> tuple[list[str] | None, list[Finding]]:
-    """Return the flags of the unit, whose directories are used from then on; None = there is none, or it has no
-    command. Raises OperatorError, also where systemd does not answer: the defaults would not be those of this node.
-    """
+def _unit_flags(name: str, timeout: float) -> tuple[list[str] | None, list[Finding]]:
+    """Return the flags of the unit, and use its directories from then on; None = there is no unit, or it has no
+    command. Raises OperatorError, also where systemd does not answer: the defaults would be wrong for this node."""
     if not control.is_booted():
         return None, [_finding(Severity.WARNING, "systemd does not run this machine", name)]
     unit = control.read_unit(name, timeout)
@@ -73,11 +72,11 @@ def _of_unit(name: str, timeout: float) -> tuple[list[str] | None, list[Finding]
         return None, unit_findings(unit, {})
     variables = unit_variables(unit)
     use_places_of(unit)
-    return expanded(unit.words, variables), unit_findings(unit, variables)
+    return expand_words(unit.words, variables), unit_findings(unit, variables)
 
 
 def unit_findings(unit: ServiceUnit, variables: Mapping[str, str]) -> list[Finding]:
-    """Return what is remarkable in the unit. `variables`: those that it has. Pure."""
+    """Return what an operator should know about the unit. `variables`: the unit's variables. Pure."""
     name, state = unit.name, f"{unit.active_state} ({unit.sub_state})"
     if unit.load_state != "loaded" or not unit.commands:
         absent = unit.load_state == "not-found"
@@ -95,8 +94,8 @@ def unit_findings(unit: ServiceUnit, variables: Mapping[str, str]) -> list[Findi
     if PurePath(unit.program).name in _SHELLS:
         what = "its command is a shell: the flags of the kubelet in it are not known"
         found.append(_finding(Severity.PROBLEM, what, name, "start the kubelet without a shell"))
-    unset = [variable for variable in dict.fromkeys(references(unit.words)) if variable not in variables]
-    if unset and not unit.environment_files:  # those of kubeadm need not set all
+    unset = [variable for variable in dict.fromkeys(referenced_names(unit.words)) if variable not in variables]
+    if unset and not unit.environment_files:  # kubeadm's files need not set all variables
         found.append(_finding(Severity.NOTE, f"nothing sets {', '.join(unset)}", name))
     return found
 
@@ -109,7 +108,8 @@ def _converted(found: ConfigurationFinding) -> Finding:
 
 
 def _without_effect(resolved: Resolved) -> list[Finding]:
-    """Keys with another value than the default are warnings; a flag without effect is a note."""
+    """Return a finding for each setting without effect: a warning for a key with another value than its default, a note
+    for a flag."""
     findings = []
     for key in resolved.without_effect:
         what = "is accepted, but without effect yet"

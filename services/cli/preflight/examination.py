@@ -1,9 +1,8 @@
-"""`bulkhead preflight`: whether this agent would run the pods of the node, found out before anything is changed.
+"""`bulkhead preflight` finds out whether this agent would run the pods of the node, before anything is changed.
 
-Runs the checks beside each other, each in a thread with a deadline, and puts their findings together; what does not
-answer is a finding. Writes nothing. `findings`, `pod_verdicts` and `skew` are pure; each other module reads one thing.
-`bulkhead takeover` uses `examine` too.
-"""
+The checks run at the same time, each in a thread with a deadline; a check that does not end is a finding. Nothing is
+written. `findings`, `pod_verdicts` and `skew` are pure; each other module reads one thing. `bulkhead takeover` calls
+`examine`, too."""
 
 import threading
 import time
@@ -16,7 +15,7 @@ from services.cli.preflight.cluster import read_cluster
 from services.cli.preflight.configuration import read_configuration
 from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity
 from services.cli.preflight.machine import disk_findings, machine_findings, port_findings, running_agent
-from services.cli.preflight.pod_files import named_pods
+from services.cli.preflight.pod_files import read_named_pods
 from services.cli.preflight.pod_verdicts import NodeSupport, verdicts
 from services.cli.preflight.runtime import runtime_findings
 from shared.agent.places import find_places
@@ -26,14 +25,14 @@ from shared.host.device_checkpoint import DeviceCheckpoint
 from shared.model.objects import Object
 
 T = TypeVar("T")
-_EXTRA_SECONDS = 5.0  # seconds that a check may take beyond the time of its own requests
+_EXTRA_SECONDS = 5.0  # that a check may take beyond the time of its own requests
 _ORDER = {section: number for number, section in enumerate(Section)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is examined. `unit`: of systemd; `flags`: of a kubelet, in place of the unit's; `pods`: a file or directory
-    in place of the node's own pods, "-" = standard input; `timeout`: seconds of each check."""
+    """What to examine. `unit`: the systemd unit; `flags`: those of a kubelet, in place of the unit's; `pods`: a file or
+    directory in place of the node's own pods, "-" = standard input; `timeout`: seconds of each check."""
 
     unit: str = "kubelet.service"
     flags: tuple[str, ...] = ()
@@ -89,7 +88,7 @@ def examine(options: Options) -> Report:
 
 @dataclass(frozen=True, kw_only=True)
 class _PodsRead:
-    """`node`: the Node, {} = not known."""
+    """The pods that were read. `node`: the Node, {} = not known."""
 
     pods: tuple[Object, ...] = ()
     origin: str = ""
@@ -101,7 +100,7 @@ class _PodsRead:
 def _pods(options: Options, config: EffectiveConfig | None) -> _PodsRead:
     pods: list[Object] = []
     if options.pods:
-        pods, named = named_pods(options.pods)
+        pods, named = read_named_pods(options.pods)
         origin = "standard input" if options.pods == "-" else options.pods
         return _PodsRead(pods=tuple(pods), origin=origin, findings=tuple(named), devices=_devices())
     if config is None:
@@ -146,7 +145,7 @@ class _Check(Generic[T]):
         self._thread.start()
 
     def result(self, timeout: float) -> _Done[T]:
-        """Return what it found within `timeout` seconds."""
+        """Return what the check found within `timeout` seconds."""
         self._thread.join(max(timeout, 0.0))
         if self._thread.is_alive():
             what = f"the check of {self._what} did not end in time"

@@ -1,4 +1,4 @@
-"""What preflight finds: findings by section, one verdict for each pod, and the exit code. Pure."""
+"""Defines what preflight reports: findings by section, one verdict for each pod, and the exit code. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,7 +29,7 @@ class Section(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One line: what, where, remedy. The texts may quote a file or a pod, with control characters."""
+    """A finding in one line: what, where, remedy. The texts may quote a file or a pod, with control characters."""
 
     section: Section
     severity: Severity
@@ -41,16 +41,16 @@ class Finding:
 class Verdict(StrEnum):
     """What becomes of a pod under this agent."""
 
-    RUNS = "runs"  # one that runs now keeps running
+    RUNS = "runs"  # it runs now and keeps running
     RESTARTS = "restarts"  # a static pod: this agent gives it another UID
-    WITHOUT = "runs without"  # some field has no effect
+    WITHOUT = "runs without"  # some field of the pod has no effect
     CANNOT = "cannot run yet"
     ENDED = "has ended"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodVerdict:
-    """The verdict on one pod. `reasons`: the fields that are not supported; `running`: it runs now."""
+    """The verdict on one pod. `reasons`: the fields that are not supported; `running`: the pod runs now."""
 
     namespace: str
     name: str
@@ -70,17 +70,17 @@ class Report:
 
     @property
     def problems(self) -> int:
-        """How many findings and pods keep the agent from taking over."""
+        """The number of findings and pods that keep the agent from taking over."""
         return self._count(Severity.PROBLEM) + sum(pod.verdict is Verdict.CANNOT for pod in self.pods)
 
     @property
     def warnings(self) -> int:
-        """How many findings and pods an operator should look at."""
+        """The number of findings and pods that an operator should look at."""
         return self._count(Severity.WARNING) + sum(pod.verdict is Verdict.WITHOUT for pod in self.pods)
 
     @property
     def can_take_over(self) -> bool:
-        """There is no problem."""
+        """Whether there is no problem."""
         return not self.problems
 
     def _count(self, severity: Severity) -> int:

@@ -1,4 +1,4 @@
-"""What this machine is: rights, systemd, kernel, cgroups, swap, ports, disk, and an agent that runs. Reads only."""
+"""Examines this machine: rights, systemd, kernel, cgroups, swap, ports, disk, and an agent that runs. Only reads."""
 
 import os
 import platform
@@ -16,14 +16,15 @@ from shared.host.listening_sockets import listening, owner_of
 from shared.model.eviction import threshold_amount
 
 _NEEDED = frozenset(("cpu", "memory", "pids"))
-_PINNING = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static"}  # which bind containers by a cpuset
+# These bind containers to CPUs and memory nodes by a cpuset.
+_PINNING = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static"}
 _MIN_FREE_BYTES = 64 << 20
 _MIN_FREE_INODES = 1000
-_KUBELET = "kubelet"  # the name of the process, of the Go kubelet and of ours
+_KUBELET = "kubelet"  # the name of the process, both of the Go kubelet and of ours
 
 
 def machine_findings(config: EffectiveConfig | None) -> list[Finding]:
-    """Rights, systemd, kernel, cgroups and swap. `config`: None = it cannot be used."""
+    """Yield findings about rights, systemd, kernel, cgroups and swap. `config`: None = it cannot be used."""
     facts = read_host_facts()
     found = []
     if os.geteuid():
@@ -44,7 +45,8 @@ def machine_findings(config: EffectiveConfig | None) -> list[Finding]:
 
 
 def cgroup_findings(hierarchies: Hierarchies, document: dict[str, Any]) -> list[Finding]:
-    """Return which version there is, and the controllers that are missing. `document`: the effective configuration."""
+    """Return findings about the version of cgroups and about missing controllers. `document`: the effective
+    configuration."""
     if hierarchies.unified is not None:
         version, there = "v2", controllers_of(hierarchies.unified)
     else:
@@ -70,7 +72,7 @@ def _kernel() -> Finding:
 
 
 def running_agent(run_dir: str) -> list[Finding]:
-    """An agent that holds the locks of the run directory."""
+    """Return a finding where an agent holds the locks of the run directory."""
     holder = process_of(run_dir, "bootstrap").holder
     if holder is None:
         return []
@@ -79,7 +81,7 @@ def running_agent(run_dir: str) -> list[Finding]:
 
 
 def port_findings(config: EffectiveConfig) -> list[Finding]:
-    """Return who holds the ports of the configuration; the running kubelet may."""
+    """Return a finding for each configured port that another process holds; the running kubelet may hold them."""
     wanted = [("port", config.port)] if config.enable_server else []
     wanted += [("readOnlyPort", config.read_only_port), ("healthzPort", config.healthz_port)]
     wanted.append(("--node-page-port", config.node_page_port))
@@ -111,7 +113,7 @@ def _name_of(pid: int) -> str:
 
 
 def disk_findings(config: EffectiveConfig) -> list[Finding]:
-    """Room for the agent's files, and whether the threshold of eviction is reached."""
+    """Yield findings about the room for the agent's files, and about a threshold of eviction that is met."""
     places = {"root directory": config.root_dir, "run directory": config.run_dir, "logs": config.log_dir}
     return [finding for what, path in places.items() for finding in _room(what, path, config)]
 

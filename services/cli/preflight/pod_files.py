@@ -10,13 +10,13 @@ from shared.errors import OperatorError
 from shared.model.objects import Object
 from shared.podspec.static_pod import InvalidPod, static_pod
 
-_MAX_FILES = 1000  # of a directory
+_MAX_FILES = 1000  # in one directory
 _MAX_PODS = 5000
 
 Found = tuple[list[Object], list[Finding]]
 
 
-def named_pods(place: str) -> Found:
+def read_named_pods(place: str) -> Found:
     """Return the pods of a file, of every file of a directory, or of standard input ("-"), items of lists included."""
     pods: list[Object] = []
     findings: list[Finding] = []
@@ -28,7 +28,7 @@ def named_pods(place: str) -> Found:
         found, wrong = _documents(file)
         findings += wrong
         for document in found:
-            if document.get("kind", "Pod") == "Pod":  # an item of a PodList of the API has no kind
+            if document.get("kind", "Pod") == "Pod":  # an item of a PodList from the API has no kind
                 pods.append(document)
             else:
                 what = f"holds an object of kind {str(document.get('kind'))[:80]}, which is no pod"
@@ -38,7 +38,7 @@ def named_pods(place: str) -> Found:
     return pods[:_MAX_PODS], findings
 
 
-def static_pods(place: str, node_name: str) -> Found:
+def read_static_pods(place: str, node_name: str) -> Found:
     """Return the static pods of a file or directory, as this agent would run them; what is no pod is a finding."""
     pods: list[Object] = []
     findings: list[Finding] = []
@@ -49,7 +49,7 @@ def static_pods(place: str, node_name: str) -> Found:
     for file in files:
         found, wrong = _documents(file)
         findings += wrong
-        for document in found[:1]:  # the kubelet reads the first document of a file
+        for document in found[:1]:  # of a file the kubelet reads only the first document
             try:
                 pods.append(static_pod(document, node_name=node_name, source="file", origin=file))
             except InvalidPod as error:
@@ -58,7 +58,7 @@ def static_pods(place: str, node_name: str) -> Found:
 
 
 def _files(place: str) -> list[str]:
-    """Raises OSError."""
+    """Return the files of a directory, or the file itself. Raises OSError."""
     if place == "-" or not Path(place).is_dir():
         return [place]
     names = sorted(entry.name for entry in os.scandir(place) if not entry.name.startswith(".") and entry.is_file())
@@ -66,7 +66,7 @@ def _files(place: str) -> list[str]:
 
 
 def _documents(file: str) -> tuple[list[Object], list[Finding]]:
-    """Return the objects of one file."""
+    """Return the objects of one file, and findings about what is none."""
     try:
         if file != "-" and not stat.S_ISREG(Path(file).stat().st_mode):
             return [], [_problem(file, "is no regular file")]

@@ -1,4 +1,4 @@
-"""What becomes of each pod of the node under this agent. Pure."""
+"""Decides what becomes of each pod of the node under this agent. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ _MAX_REASONS = 20  # of one pod
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSupport:
-    """What the verdicts depend on beside the pod. `devices`: resources that device plugins provide; `claims`: by
+    """What verdicts depend on besides the pod. `devices`: resources that device plugins provide; `claims`: by
     namespace/name, the spec of the PersistentVolume that a claim is bound to."""
 
     devices: Collection[str] = ()
@@ -27,12 +27,12 @@ class NodeSupport:
 
 
 def verdicts(pods: Iterable[Object], node: NodeSupport) -> tuple[PodVerdict, ...]:
-    """One for each pod. `pods`: any JSON objects, as a file or an API has them."""
+    """Return a verdict for each pod. `pods`: any JSON objects, as a file or an API has them."""
     return tuple(verdict_on(pod, node) for pod in pods)
 
 
 def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
-    """Return the verdict on one pod. `given` is left as it is."""
+    """Return the verdict on one pod. `given` is not changed."""
     pod, errors = plain_copy(given)
     if errors := errors or type_errors(pod):
         field_path, _, text = errors[0].partition(": ")
@@ -41,7 +41,7 @@ def verdict_on(given: Object, node: NodeSupport) -> PodVerdict:
     phase = str(_object(pod.get("status")).get("phase") or "")
     if phase in ("Succeeded", "Failed"):
         return _named(pod, Verdict.ENDED, running=False)
-    if not uid(pod):  # a manifest: the API server has not given it its defaults
+    if not uid(pod):  # a manifest, for which the API server has not set defaults
         apply_defaults(pod)
     found = unsupported(pod, node.devices, static_cpus=node.static_cpus, static_memory=node.static_memory)
     reasons = (*found, *_of_claims(pod, node.claims))[:_MAX_REASONS]

@@ -1,4 +1,4 @@
-"""Asks the container runtime: is it there, is it ready, which cgroup driver it has. Reads only."""
+"""Asks the container runtime whether it is ready and which cgroup driver it uses. Only reads."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ _STARTS = "containerd starts with the agent (embeddedContainerd)"
 
 
 def runtime_findings(config: EffectiveConfig, timeout: float) -> list[Finding]:
-    """Return the findings, within about `timeout` seconds."""
+    """Return the findings about the runtime, within about `timeout` seconds."""
     if config.embedded_containerd is not None:
         return [_finding(Severity.OK, _STARTS)]
     return asyncio.run(_asked(config, timeout))
@@ -41,7 +41,8 @@ async def _asked(config: EffectiveConfig, timeout: float) -> list[Finding]:
 
 
 def _driver(reported: str | None, config: EffectiveConfig) -> list[Finding]:
-    """Return whether the runtime and the configuration name the same cgroup driver; that of the runtime is used."""
+    """Return a finding where the runtime and the configuration name different cgroup drivers; that of the runtime is
+    used."""
     if reported is None:
         what = f"does not report its cgroup driver; the configuration has {config.cgroup_driver}"
         return [_finding(Severity.NOTE, what, remedy="see that both are the same")]

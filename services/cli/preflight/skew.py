@@ -1,15 +1,16 @@
-"""Whether this agent's release may be used with an API server of another one (the skew policy of Kubernetes). Pure."""
+"""Decides whether this agent's release may be used with an API server of another release (the skew policy of
+Kubernetes). Pure."""
 
 import re
 
 from services.cli.preflight.findings import Finding, Section, Severity
 from shared.version import KUBERNETES_VERSION
 
-OLDER_BY = 3  # minor releases that a kubelet may be older than the API server; it may never be newer
-TESTED = "1.20"  # of the API server that the tests run with
+MAX_OLDER_MINORS = 3  # by which a kubelet may be older than the API server; it may never be newer
+TESTED = "1.20"  # the version of the API server that the tests use
 
 
-def skew(git_version: str) -> Finding:
+def skew_finding(git_version: str) -> Finding:
     """Return the finding for an API server of this `gitVersion`, such as v1.36.2."""
     release = re.match(r"v?(\d{1,4})\.(\d{1,4})", git_version)
     shown = git_version[:40]
@@ -19,8 +20,8 @@ def skew(git_version: str) -> Finding:
     ours = tuple(int(part) for part in KUBERNETES_VERSION.split("."))
     theirs = (int(release[1]), int(release[2]))
     what = f"is {shown}; this agent behaves as a kubelet {KUBERNETES_VERSION}"
-    if theirs[0] != ours[0] or theirs[1] > ours[1] + OLDER_BY:
-        remedy = f"a kubelet may be at most {OLDER_BY} minor releases older than the API server"
+    if theirs[0] != ours[0] or theirs[1] > ours[1] + MAX_OLDER_MINORS:
+        remedy = f"a kubelet may be at most {MAX_OLDER_MINORS} minor releases older than the API server"
         return Finding(section=Section.CLUSTER, severity=Severity.WARNING, what=what, remedy=remedy)
     if theirs < ours:
         remedy = f"Kubernetes supports no kubelet that is newer; this agent is tested with {TESTED}"

@@ -1,4 +1,4 @@
-"""The report of preflight as text lines and as JSON data. Pure."""
+"""Forms the report of preflight as lines of text and as JSON data. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -19,7 +19,7 @@ _STATIC = "a static pod: this agent gives it another UID"
 
 
 def report_text(report: Report, paint: Paint) -> Iterator[str]:
-    """Lines without control characters: sections of findings, the pods, and the conclusion."""
+    """Yield lines without control characters: sections of findings, the pods, and the conclusion."""
     if report.node:
         yield plain(f"preflight of node {report.node}")
     for section in Section:
@@ -39,7 +39,7 @@ def report_text(report: Report, paint: Paint) -> Iterator[str]:
 
 
 def finding_line(finding: Finding) -> str:
-    """Where, what, and the remedy in parentheses."""
+    """Return the line of a finding: where, what, and the remedy in parentheses."""
     line = ": ".join(part for part in (finding.where, finding.what) if part)
     return line + (f" ({finding.remedy})" if finding.remedy else "")
 
@@ -68,7 +68,7 @@ def _reason(reason: dict[str, Any]) -> dict[str, str]:
 
 
 def _pod_lines(pod: PodVerdict) -> Iterator[str]:
-    """One line, and one more for each further reason."""
+    """Yield one line for the pod, and one for each further reason."""
     named = f"{pod.namespace}/{pod.name}"
     verdict = "keeps running" if pod.verdict is Verdict.RUNS and pod.running else pod.verdict.value
     first = f"{verdict:<14} {named}"

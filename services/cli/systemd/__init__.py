@@ -1,1 +1,1 @@
-"""Units of systemd for the commands of the operator: what systemd has loaded, and what it would start."""
+"""Reads systemd units for the operator's commands: what systemd has loaded, and what it would start."""

@@ -1,16 +1,16 @@
-"""The variables and flags with which systemd starts a kubelet's unit. They decide which directories its agent has, and
-not the shell of a command that looks at it."""
+"""Reads the variables and flags with which systemd starts a kubelet's unit. They, and not the shell of this command,
+decide which directories the agent has."""
 
 import glob
 import os
 
-from services.cli.systemd.expansion import assignments, expanded, variables_of
+from services.cli.systemd.expansion import expand_words, read_assignments, variables_of
 from services.cli.systemd.unit import EnvironmentFile, ServiceUnit
 from shared.agent.places import PLACE_VARIABLES
 from shared.errors import OperatorError
 from shared.text.plain_text import is_utf8
 
-_MAX_FILE_BYTES = 1 << 20  # bytes of an environment file; systemd reads longer ones
+_MAX_FILE_BYTES = 1 << 20  # of an environment file; systemd reads longer ones
 
 
 def unit_variables(unit: ServiceUnit) -> dict[str, str]:
@@ -23,12 +23,12 @@ def unit_variables(unit: ServiceUnit) -> dict[str, str]:
 
 
 def unit_flags(unit: ServiceUnit) -> list[str]:
-    """Return the words after the unit's program, as the program gets them. Raises OperatorError."""
-    return expanded(unit.words, unit_variables(unit))
+    """Return the words after the unit's program, as the program receives them. Raises OperatorError."""
+    return expand_words(unit.words, unit_variables(unit))
 
 
 def use_places_of(unit: ServiceUnit) -> None:
-    """Set the variables of this process that decide where an agent has its directories to those of the unit. Raises
+    """Set the variables of this process that decide where an agent has its directories, as the unit has them. Raises
     OperatorError."""
     variables = unit_variables(unit)
     for name in PLACE_VARIABLES:
@@ -62,7 +62,8 @@ def _text(path: str, unit: str) -> str:
     """Return the text; bytes of a comment that are not UTF-8 are lone surrogates. Raises OSError, ValueError for what
     systemd refuses, and OperatorError for what is not read to its end.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is empty
+    # A pipe without a writer then reads as empty.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         content = file.read(_MAX_FILE_BYTES + 1) or b""
     if len(content) > _MAX_FILE_BYTES:
@@ -71,7 +72,7 @@ def _text(path: str, unit: str) -> str:
     if b"\0" in content:
         raise ValueError("it has a zero byte")
     text = content.decode(errors="surrogateescape")
-    if not text.isascii() and any(not is_utf8(name + value) for name, value in assignments(text)):
+    if not text.isascii() and any(not is_utf8(name + value) for name, value in read_assignments(text)):
         raise ValueError("it is not UTF-8 text")
     return text
 

@@ -1,5 +1,7 @@
-"""systemd on this machine: the properties of a unit over its bus (busctl keeps words apart, systemctl show does not), a
-reload, a restart, and the journal of a unit."""
+"""Controls systemd on this machine: reads a unit's properties, reloads, restarts, and reads the journal of a unit.
+
+The properties are read over the bus with busctl, because `systemctl show` does not keep the words of a command
+apart."""
 
 import json
 import string
@@ -11,10 +13,10 @@ from typing import Any
 from services.cli.systemd.unit import ServiceUnit, unit_of
 from shared.errors import OperatorError
 
-BOOTED = Path("/run/systemd/system")  # as sd_booted(3)
-TIMEOUT = 90.0  # seconds of one call; a daemon-reload of a busy machine takes some
-_JOURNAL = 10.0  # seconds to read it
-_LINES = 50  # of the journal
+BOOTED = Path("/run/systemd/system")  # sd_booted(3) tests the same directory
+TIMEOUT_SECONDS = 90.0  # of one call; a daemon-reload of a busy machine takes some
+_JOURNAL_SECONDS = 10.0  # to read the journal
+_JOURNAL_LINES = 50  # of the journal
 _BUS = "org.freedesktop.systemd1"
 _KEPT = frozenset(string.ascii_letters + string.digits)
 
@@ -24,7 +26,7 @@ def is_booted() -> bool:
     return BOOTED.is_dir()
 
 
-def read_unit(name: str, timeout: float = TIMEOUT) -> ServiceUnit:
+def read_unit(name: str, timeout: float = TIMEOUT_SECONDS) -> ServiceUnit:
     """Return the unit as systemd has loaded it; a name without a type is that of a service. Raises OperatorError."""
     name = name if "." in name else f"{name}.service"
     answer = _run(
@@ -45,27 +47,27 @@ def object_path(unit: str) -> str:
 
 
 def reload() -> None:
-    """systemctl daemon-reload. Raises OperatorError."""
+    """Run `systemctl daemon-reload`. Raises OperatorError."""
     _run("systemctl", "daemon-reload")
 
 
 def restart(unit: str) -> None:
-    """Request a restart, also of a unit that systemd gave up on, and do not wait for it. Raises OperatorError."""
+    """Request a restart of the unit, also after systemd gave up on it, and do not wait for it. Raises OperatorError."""
     _run("systemctl", "reset-failed", unit, fails=False)
     _run("systemctl", "restart", "--no-block", unit)
 
 
-def journal(unit: str, since: float) -> list[str]:
-    """Return the newest lines of the unit since then (wall seconds), without their times. Raises OperatorError."""
-    wanted = (f"--unit={unit}", f"--since=@{int(since)}", f"--lines={_LINES}")
-    return _run("journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_JOURNAL).splitlines()
+def read_journal(unit: str, since: float) -> list[str]:
+    """Return the newest lines of the unit since `since` (wall seconds), without their times. Raises OperatorError."""
+    wanted = (f"--unit={unit}", f"--since=@{int(since)}", f"--lines={_JOURNAL_LINES}")
+    return _run("journalctl", *wanted, "--output=cat", "--no-pager", "--quiet", timeout=_JOURNAL_SECONDS).splitlines()
 
 
 def _named(command: Sequence[str]) -> str:
     return " ".join([command[0], *[word for word in command[1:] if not word.startswith("-")][:1]])
 
 
-def _run(*command: str, fails: bool = True, timeout: float = TIMEOUT, remedy: str = "") -> str:
+def _run(*command: str, fails: bool = True, timeout: float = TIMEOUT_SECONDS, remedy: str = "") -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, check=False, timeout=timeout, encoding="utf-8", errors="replace",

@@ -1,15 +1,15 @@
-"""A unit as systemd has loaded it, from the properties that it has on its bus. Pure."""
+"""Describes a unit as systemd has loaded it, from the properties that it has on systemd's bus. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_UNEXPANDED = "no-env-expand"  # ExecStart=:program
+_UNEXPANDED = "no-env-expand"  # systemd's name for the prefix in ExecStart=:program
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentFile:
-    """One EnvironmentFile=. `path` may have the wildcards of a shell; `optional`: it need not be there."""
+    """One EnvironmentFile=. `path` may have the wildcards of a shell; `optional`: the file may be absent."""
 
     path: str
     optional: bool
@@ -44,18 +44,19 @@ class ServiceUnit:
 
     @property
     def program(self) -> str:
-        """The path of the program, "" = there is none."""
+        """The path of the program, "" = the unit has none."""
         return self.commands[-1][0] if self.commands else ""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words after the program."""
+        """The words after the program's path."""
         return self.commands[-1][1:] if self.commands else ()
 
 
 def unit_of(properties: Mapping[str, Any], name: str = "kubelet.service") -> ServiceUnit:
     """Return the unit from the D-Bus properties of org.freedesktop.systemd1.Unit and .Service, by name."""
-    commands = properties.get("ExecStartEx") or properties.get("ExecStart") or ()  # systemd 243 has the first
+    # Systemd has ExecStartEx from version 243 on.
+    commands = properties.get("ExecStartEx") or properties.get("ExecStart") or ()
     return ServiceUnit(
         name=name,
         load_state=str(properties.get("LoadState", "")),
@@ -92,4 +93,5 @@ def _words(command: Any) -> tuple[str, ...]:
 
 
 def _prefixes(command: Any) -> tuple[str, ...]:
-    return tuple(map(str, command[2])) if isinstance(command[2], list) else ()  # ExecStart has a boolean there
+    # In ExecStart, a boolean stands here instead of flags.
+    return tuple(map(str, command[2])) if isinstance(command[2], list) else ()

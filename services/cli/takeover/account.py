@@ -1,4 +1,4 @@
-"""What a takeover or a give-back reports: lines while it works, or one JSON object at its end."""
+"""Reports a takeover or a give-back: lines while it works, or one JSON object at its end."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,7 +20,8 @@ _RESULTS = {
 
 
 class Account:
-    """One command. `form`: text, json or yaml; `out`, `err`: write a line to standard output and standard error."""
+    """The report of one command. `form`: text, json or yaml; `out`, `err`: write a line to standard output and standard
+    error."""
 
     def __init__(self, command: str, out: Write, err: Write, form: str = "text") -> None:
         self._command, self._out, self._err, self._form = command, out, err, form
@@ -37,34 +38,35 @@ class Account:
         return self._form == "text"
 
     def show(self, lines: Iterable[str]) -> None:
-        """The report of preflight, which may have colours and is not among the lines of the object."""
+        """Write the report of preflight. It may have colours, and is not part of the object."""
         if self._is_text:
             for line in lines:
                 self._out(line)
 
     def line(self, text: str) -> None:
-        """A step that begins, a note or a conclusion. Control characters are escaped: it may quote a log."""
+        """Report a step that begins, a note or a conclusion. Control characters are escaped, because the text may quote
+        a log."""
         self._lines.append(plain(text))
         if self._is_text:
             self._out(self._lines[-1])
 
     def problem(self, text: str) -> None:
-        """Why something is not done or has failed; the same for control characters."""
+        """Report why something is not done or has failed. Control characters are escaped."""
         self._problems.append(plain(text))
         if self._is_text:
             self._err(self._problems[-1])
 
     def ended(self, outcome: Outcome) -> None:
-        """How the operation ended."""
+        """Note how the operation ended."""
         self._seconds = outcome.seconds
 
     def compared(self, before: int, change: Change) -> None:
-        """What became of the containers. `before`: how many ran."""
+        """Note what became of the containers. `before`: how many ran."""
         restarted, ended = list(change.restarted), list(change.ended)
         self._containers = {"before": before, "kept": change.kept, "restartedPods": restarted, "endedPods": ended}
 
     def finish(self, code: int) -> int:
-        """Write the object, where no lines were written. Return the exit code `code`."""
+        """Write the object if no lines were written. Return the exit code `code`."""
         if not self._is_text:
             self._out(dump(self._data(code), self._form))
         return code

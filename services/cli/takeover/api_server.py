@@ -1,4 +1,4 @@
-"""The Node as the API server has it, read with the kubelet's own kubeconfig: works whichever kubelet runs."""
+"""Reads the Node from the API server with the kubelet's own kubeconfig, which works whichever kubelet runs."""
 
 import time
 from contextlib import suppress
@@ -13,7 +13,7 @@ from services.bootstrap.adapters.resolved_credentials import ResolvedCredentials
 from services.cli.preflight.api_server import ApiServer, ReadError
 from shared.errors import OperatorError
 
-TIMEOUT = 20.0  # seconds of one request
+TIMEOUT_SECONDS = 20.0  # of one request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,10 @@ def node_ready(kubeconfig: str, name: str) -> NodeReady:
         changed = Path(kubeconfig).stat().st_mtime_ns
     credentials = _credentials(kubeconfig, changed)
     try:
-        with ApiServer(credentials.server, credentials, time.monotonic() + TIMEOUT) as api:
+        with ApiServer(credentials.server, credentials, time.monotonic() + TIMEOUT_SECONDS) as api:
             return ready_of(api.node(name))
     except ReadError as error:
-        if error.code == 401:  # they have ended
+        if error.code == 401:  # the credentials have expired
             _credentials.cache_clear()
         if not error.code:
             raise OperatorError(str(error), where="the API server") from error
@@ -46,9 +46,8 @@ def node_ready(kubeconfig: str, name: str) -> NodeReady:
 
 @lru_cache(maxsize=1)
 def _credentials(kubeconfig: str, _changed: int) -> ResolvedCredentials:
-    """Return the credentials of a kubeconfig that was changed at this moment. A child resolves them, which takes a
-    while, and a takeover asks often. They stay in memory. Raises OperatorError.
-    """
+    """Return the credentials of a kubeconfig, whose last change was at `_changed`. They stay in memory, because a
+    takeover asks often and the child that resolves them takes a while. Raises OperatorError."""
     report = resolve_in_child(kubeconfig)
     if report.material is None:
         raise OperatorError(report.problems[0] if report.problems else f"{kubeconfig}: has no credentials")

@@ -1,5 +1,5 @@
-"""The commands of `bulkhead` that exchange the kubelet of a node: options and exit codes. Each imports its code when it
-runs."""
+"""Declares the commands of `bulkhead` that exchange the kubelet of a node: options and exit codes. Each imports its
+code when it runs."""
 
 import sys
 
@@ -8,14 +8,14 @@ import click
 from services.cli.agent.options import output_option, run_dir_option
 from services.cli.terminal.output import write, write_error, write_error_if_possible, write_if_possible
 
-_TIMEOUT = 60.0  # seconds
+_TIMEOUT_SECONDS = 60.0  # the default of --timeout
 
 
 @click.command(short_help="Run Bulkhead in place of this node's kubelet.")
 @run_dir_option
 @click.option("--dry-run", is_flag=True, help="Show the checks and each step, and change nothing.")
 @click.option(
-    "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT, show_default=True, metavar="SECONDS",
+    "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT_SECONDS, show_default=True, metavar="SECONDS",
     help="How long the node may take to be ready after the restart, before the takeover is rolled back.",
 )  # fmt: skip
 @click.option(
@@ -55,7 +55,7 @@ def takeover(
 @click.command("give-back", short_help="Run the node's own kubelet again, after a takeover.")
 @run_dir_option
 @click.option(
-    "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT, show_default=True, metavar="SECONDS",
+    "--timeout", type=click.FloatRange(5, 3600), default=_TIMEOUT_SECONDS, show_default=True, metavar="SECONDS",
     help="How long the kubelet may take to be ready after the restart.",
 )  # fmt: skip
 @output_option("text", "json", "yaml")

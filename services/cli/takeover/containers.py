@@ -1,4 +1,4 @@
-"""The containers of the node before, during and after a switch: read from the runtime itself, compared without it."""
+"""Reads the containers of the node from the runtime before, during and after a switch, and compares them."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from shared.cri.interface import RuntimeCallError
 from shared.errors import OperatorError
 from shared.model.runtime import ContainerState
 
-TIMEOUT = 20.0  # seconds for one look at the runtime
+TIMEOUT_SECONDS = 20.0  # for one look at the runtime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What became of the containers that ran before. `restarted`: pods in which another container runs now, or that are
+    """What became of the containers that ran before. `restarted`: pods that now run another container, or will be
     started again; `ended`: the other pods in which a container has ended."""
 
     kept: int
@@ -28,7 +28,7 @@ def running_containers(endpoint: str) -> tuple[SeenContainer, ...]:
     try:
         return asyncio.run(_running(endpoint))
     except TimeoutError:
-        what = f"has not answered within {TIMEOUT:.0f} s"
+        what = f"has not answered within {TIMEOUT_SECONDS:.0f} s"
     except RuntimeCallError as error:
         what = f"does not answer: {error}"
     raise OperatorError(what, where=f"the container runtime at {endpoint}", remedy="systemctl status containerd")
@@ -50,9 +50,9 @@ def compare(
 
 
 async def _running(endpoint: str) -> tuple[SeenContainer, ...]:
-    runtime = runtime_at(endpoint, TIMEOUT)
+    runtime = runtime_at(endpoint, TIMEOUT_SECONDS)
     try:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             pods = await runtime.observe()
     finally:
         await runtime.close()

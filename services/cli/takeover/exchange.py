@@ -41,7 +41,7 @@ from services.cli.takeover.node import SystemdNode, Target, describe, running_ku
 from services.cli.takeover.operation import DONE, INTERRUPTED, REFUSED, ROLLED_BACK, Operation, Outcome
 from services.cli.takeover.plan import Intent, Kubelet, Step, intent_after, steps_of
 from services.cli.takeover.prerequisites import Found, check_takeover, configuration, kubelet_unit, preflight_problems
-from services.cli.takeover.record import Record, RecordFile, held_lock
+from services.cli.takeover.record import Record, RecordFile, hold_lock
 from services.cli.takeover.unit import DROP_IN, DROP_INS, UNIT, loaded_kubelet
 from services.cli.terminal.table import paint
 from shared.agent.places import find_places
@@ -51,14 +51,15 @@ from shared.errors import OperatorError
 Write = Callable[[str], None]
 STATE = Path("/var/lib/bulkhead")
 _PROGRAM = "kubelet"
-_PREFLIGHT = 60.0  # seconds of each check
+_PREFLIGHT_SECONDS = 60.0  # of each check
 _FILE = DROP_INS / f"{UNIT}.d" / DROP_IN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a takeover is given. `timeout`: seconds that the node has to be ready; `run_dir`: "" = that of the unit;
-    `needs_api_server`: Ready is to be seen in the cluster; `ignore_preflight`: its problems do not count."""
+    """The options of a takeover. `timeout`: seconds that the node has to become ready. `run_dir`: "" = that of the
+    unit. `needs_api_server`: the API server must show the node as Ready. `ignore_preflight`: preflight's problems do
+    not count."""
 
     timeout: float = 60.0
     run_dir: str = ""
@@ -74,12 +75,12 @@ def take_over(options: Options, account: Account, *, dry_run: bool = False) -> i
         if dry_run:
             account.is_dry_run = True
             return account.finish(_show_plan(unit, options, account))
-        with held_lock(STATE):
+        with hold_lock(STATE):
             return account.finish(_take_over(unit, options, account))
     except OperatorError as error:
         account.problem(str(error))
     except OSError as error:
-        if dry_run and isinstance(error, BrokenPipeError):  # `| head`
+        if dry_run and isinstance(error, BrokenPipeError):  # as with `| head`
             raise
         account.problem(f"{error.filename or STATE}: {error.strerror} (nothing was changed)")
     except KeyboardInterrupt:
@@ -92,9 +93,9 @@ def give_back(timeout: float, run_dir: str, account: Account) -> int:
     """Run the unit's own kubelet again. Return the exit code (`operation`)."""
     try:
         unit = kubelet_unit()
-        with suppress(OperatorError):  # the way back does not depend on them, and _give_back reports it
+        with suppress(OperatorError):  # the way back does not depend on them, and _give_back reports the error
             use_places_of(unit)
-        with held_lock(STATE):
+        with hold_lock(STATE):
             return account.finish(_give_back(unit, timeout, run_dir, account))
     except OperatorError as error:
         account.problem(str(error))
@@ -119,16 +120,16 @@ def _take_over(unit: ServiceUnit, options: Options, account: Account) -> int:
     unfinished = record if record is not None and not record.done else None
     if unfinished and intent_after(unfinished.intent, Intent.TAKEOVER) is Intent.ROLL_BACK:
         out(f"the last takeover failed ({unfinished.reason}) and is not rolled back yet: this is done now")
-        node = SystemdNode(_target_of_the_own(unit, run_dir, out), file)
+        node = SystemdNode(_own_target(unit, run_dir, out), file)
         _end_with_ctrl_c()
         outcome = Operation(node, unfinished, timeout, out).roll_back(unfinished.reason)
         account.ended(outcome)
         return _rolled_back(outcome, err)
     loaded = loaded_kubelet(unit, program) is Kubelet.BULKHEAD
     begun = bool(unfinished) or loaded or _FILE.exists()
-    found = _begun(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
+    found = _unfinished_takeover(unit) if begun else _checked(unit, run_dir, needs_api_server=needs_api_server)
     if not begun and not found.problems and not options.ignore_preflight:
-        problems = preflight_problems(examine(Preflight(timeout=_PREFLIGHT)), needs_api_server=needs_api_server)
+        problems = preflight_problems(examine(Preflight(timeout=_PREFLIGHT_SECONDS)), needs_api_server=needs_api_server)
         found = replace(found, problems=tuple(problems))
     if found.problems or found.config is None:
         for line in found.problems:
@@ -142,7 +143,8 @@ def _take_over(unit: ServiceUnit, options: Options, account: Account) -> int:
     first = Record(intent=Intent.TAKEOVER, step=Step.WRITE, words=_words(unit), containers=found.containers)
     if loaded and record:
         first = record
-    elif record and _is_replaced(unit):  # by a Bulkhead of another directory: the words are not the kubelet's own
+    # The drop-in belongs to a Bulkhead of another directory: the words are not the kubelet's own.
+    elif record and _is_replaced(unit):
         first = replace(first, words=record.words)
     needs = needs_api_server and bool(found.config.kubeconfig)
     target = Target(program=program, config=found.config, run_dir=_run_dir(run_dir), needs_api_server=needs)
@@ -155,7 +157,7 @@ def _take_over(unit: ServiceUnit, options: Options, account: Account) -> int:
             err(outcome.line)
             return outcome.code
         return _rolled_back(outcome, err)
-    compared = _compared(first, found.config, account, _static_pods(run_dir))
+    compared = _comparison_phrase(first, found.config, account, _static_pods(run_dir))
     out(f"Bulkhead runs as {UNIT}, {'Ready' if needs else 'ready'}{_after(outcome)}; {compared}")
     out("bulkhead status shows the agent, bulkhead give-back returns to the unit's own kubelet")
     return DONE
@@ -177,14 +179,14 @@ def _give_back(unit: ServiceUnit, timeout: float, run_dir: str, account: Account
         return REFUSED
     try:
         unit_variables(unit)
-    except OperatorError as error:  # Bulkhead would be stopped, and the kubelet not started
+    except OperatorError as error:  # Bulkhead would be stopped, and the kubelet could not start
         err(str(error))
         err(f"nothing was changed: {UNIT} is as it was")
         return REFUSED
-    target = _target_of_the_own(unit, run_dir, out)
+    target = _own_target(unit, run_dir, out)
     first = record or Record(intent=Intent.GIVE_BACK, step=Step.REMOVE, words=_words(unit))
     if running_kubelet(unit, program) is Kubelet.BULKHEAD and target.config:
-        with suppress(OperatorError):  # the runtime may be the reason
+        with suppress(OperatorError):  # the runtime may be the reason for the give-back
             first = replace(first, containers=running_containers(target.config.container_runtime_endpoint))
     _end_with_ctrl_c()
     account.node = target.config.node_name if target.config else ""
@@ -194,13 +196,13 @@ def _give_back(unit: ServiceUnit, timeout: float, run_dir: str, account: Account
         err(outcome.line)
         return outcome.code
     ready = "Ready" if target.needs_api_server else "running"
-    compared = _compared(first, target.config, account) if target.config else "containers are not compared"
+    compared = _comparison_phrase(first, target.config, account) if target.config else "containers are not compared"
     out(f"{UNIT} runs its own kubelet again, {ready}{_after(outcome)}; {compared}")
     return DONE
 
 
-def _target_of_the_own(unit: ServiceUnit, run_dir: str, out: Write) -> Target:
-    """Return the unit's own kubelet, which has to work also where Bulkhead refuses its configuration."""
+def _own_target(unit: ServiceUnit, run_dir: str, out: Write) -> Target:
+    """Return the unit's own kubelet as the target. It must work also where Bulkhead refuses the configuration."""
     config, needs = None, False
     try:
         config = configuration(unit)
@@ -213,7 +215,7 @@ def _target_of_the_own(unit: ServiceUnit, run_dir: str, out: Write) -> Target:
 
 
 def _words(unit: ServiceUnit) -> tuple[str, ...]:
-    """Return those of the unit's ExecStart=; of a unit without one, which a begun takeover may meet, none."""
+    """Return the words of the unit's ExecStart=; none for a unit without one, which an unfinished takeover may meet."""
     return (unit.program, *unit.words)
 
 
@@ -231,8 +233,8 @@ def _checked(unit: ServiceUnit, run_dir: str, *, needs_api_server: bool) -> Foun
     return check_takeover(unit, our_program(), _run_dir(run_dir), directories, needs_api_server=needs_api_server)
 
 
-def _begun(unit: ServiceUnit) -> Found:
-    """A takeover that was begun or done is not refused: the loop leads it to an end."""
+def _unfinished_takeover(unit: ServiceUnit) -> Found:
+    """Return what is known of a takeover that was begun or done. It is not refused, because the loop completes it."""
     config = configuration(unit)
     containers = running_containers(config.container_runtime_endpoint)
     return Found(unit=unit, config=config, containers=containers)
@@ -240,7 +242,7 @@ def _begun(unit: ServiceUnit) -> Found:
 
 def _show_plan(unit: ServiceUnit, options: Options, account: Account) -> int:
     out, err = account.line, account.problem
-    report = examine(Preflight(timeout=_PREFLIGHT))
+    report = examine(Preflight(timeout=_PREFLIGHT_SECONDS))
     account.node, account.preflight = report.node, report_data(report)
     account.show((*report_text(report, paint()), ""))
     found = _checked(unit, options.run_dir, needs_api_server=options.needs_api_server)
@@ -275,7 +277,7 @@ def _counted(found: Found) -> str:
 
 
 def _static_pods(run_dir: str) -> frozenset[str]:
-    """Namespace and name of the pods that Bulkhead has from manifests."""
+    """Return namespace and name of the pods that Bulkhead has from manifests."""
     try:
         with local_agent(run_dir) as agent:
             return frozenset(f"{row.namespace}/{row.name}" for row in agent.pods()[0] if row.source in ("file", "http"))
@@ -283,8 +285,10 @@ def _static_pods(run_dir: str) -> frozenset[str]:
         return frozenset()
 
 
-def _compared(record: Record, config: EffectiveConfig, account: Account, static: frozenset[str] = frozenset()) -> str:
-    """Return one phrase about the containers that ran before."""
+def _comparison_phrase(
+    record: Record, config: EffectiveConfig, account: Account, static: frozenset[str] = frozenset()
+) -> str:
+    """Return a phrase that says what became of the containers that ran before."""
     try:
         change = compare(record.containers, running_containers(config.container_runtime_endpoint), static)
     except OperatorError as error:
@@ -307,11 +311,13 @@ def _run_dir(given: str) -> str:
 
 
 def _end_with_ctrl_c() -> None:
-    """A closed terminal and SIGTERM roll back as Ctrl-C does; a signal that is ignored, as under nohup, stays so."""
+    """Let a closed terminal and SIGTERM roll back as Ctrl-C does. A signal that is ignored, as under nohup, stays
+    ignored."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        for each in numbers:  # the end of a session sends two of them, and the second would end what the first began
+        # A session that ends sends two of these signals, and the second one would end what the first one began.
+        for each in numbers:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 

@@ -1,7 +1,6 @@
-"""The node of a takeover on this machine: files, systemd, the two kubelets, runtime and API server.
+"""Acts on this machine for a takeover: files, systemd, the two kubelets, runtime and API server.
 
-What a kubelet has reached shows only where it is asked, so the loop asks again every `INTERVAL`.
-"""
+Nothing reports what a kubelet has reached, so the loop asks again every `INTERVAL_SECONDS`."""
 
 import http.client
 import os
@@ -25,16 +24,16 @@ from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
-INTERVAL = 0.25  # seconds
-_HEALTHZ = 2.0  # seconds
-_NAMED = 3  # containers of one line
+INTERVAL_SECONDS = 0.25  # seconds
+_HEALTHZ_SECONDS = 2.0  # to ask the kubelet's healthz
+_MAX_NAMED_CONTAINERS = 3  # containers named in one line
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The node's kubelet and what replaces it. `program`: the path of Bulkhead's kubelet; `config`: the effective
-    configuration of the unit's flags, None = Bulkhead refuses it; `needs_api_server`: Ready is to be seen in the
-    cluster."""
+    """The node's kubelet and what replaces it. `program`: the path of Bulkhead's kubelet. `config`: the effective
+    configuration of the unit's flags, None = Bulkhead refuses it. `needs_api_server`: the API server must show the node
+    as Ready."""
 
     program: str
     config: EffectiveConfig | None
@@ -44,14 +43,14 @@ class Target:
 
 
 class SystemdNode:
-    """What `operation` acts on."""
+    """The real node on which `operation` acts."""
 
     def __init__(self, target: Target, record: RecordFile) -> None:
         self._target, self._record = target, record
-        self._restarted = 0.0  # wall seconds of the newest restart; 0 = an earlier command did it
+        self._restarted = 0.0  # wall seconds of the newest restart; 0 = an earlier command requested it
 
     def observe(self, record: Record, *, restarted: bool) -> Observed:
-        """Files, systemd and, where the wanted kubelet runs, what the node lacks."""
+        """Return the state of files and systemd and, where the wanted kubelet runs, what the node lacks."""
         target = self._target
         unit = control.read_unit(UNIT)
         text = _text(target.drop_in)
@@ -86,7 +85,7 @@ class SystemdNode:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         try:
             write_atomically(path, drop_in_text(self._target.program, record.words[1:]).encode(), 0o644)
-        except BaseException:  # also Ctrl-C, after which there is no drop-in to remove
+        except BaseException:  # also Ctrl-C: the caller removes no drop-in that was not written
             remove_unfinished(path)
             if created:
                 path.parent.rmdir()
@@ -94,40 +93,40 @@ class SystemdNode:
         sync_directory(path.parent.parent)
 
     def remove(self) -> None:
-        """Remove the drop-in, and its directory where that is empty then."""
+        """Remove the drop-in, and its directory if that is then empty."""
         path = self._target.drop_in
         path.unlink(missing_ok=True)
         remove_unfinished(path)
         sync_directory(path.parent)
         try:
             path.parent.rmdir()
-        except OSError:  # the operator's own drop-ins are in it
+        except OSError:  # the operator has drop-ins of their own in it
             return
         sync_directory(path.parent.parent)
 
     def reload(self) -> None:
-        """systemctl daemon-reload."""
+        """Run `systemctl daemon-reload`."""
         control.reload()
 
     def restart(self) -> None:
-        """systemctl restart."""
+        """Request a restart of the unit."""
         self._restarted = time.time()
         control.restart(UNIT)
 
     def now(self) -> float:
-        """CLOCK_MONOTONIC."""
+        """Return the seconds of CLOCK_MONOTONIC."""
         return time.monotonic()
 
     def wait(self) -> None:
-        """Until the next look."""
-        time.sleep(INTERVAL)
+        """Wait until the next look."""
+        time.sleep(INTERVAL_SECONDS)
 
     def describe(self, step: Step) -> str:
-        """Return the step as an operator would do it."""
+        """Return the step in the words of an operator."""
         return describe(step, self._target.drop_in)
 
     def evidence(self, record: Record) -> list[str]:
-        """Return the state of the unit, and what the kubelet that is waited for logged last."""
+        """Return the state of the unit, and what the wanted kubelet logged last."""
         try:
             unit = control.read_unit(UNIT)
         except OperatorError as error:
@@ -138,7 +137,7 @@ class SystemdNode:
         return evidence(unit, UNIT, of_agent, self._restarted or unit.main_started)
 
     def ignore_interrupts(self) -> None:
-        """A roll-back is not interrupted."""
+        """Ignore Ctrl-C from now on: a roll-back is not interrupted."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
 
@@ -148,7 +147,7 @@ class SystemdNode:
                 found = agent.report()
                 problems = [line for line in found.problems if self._target.needs_api_server or not _of_cluster(line)]
                 if problems:
-                    return problems[:_NAMED]
+                    return problems[:_MAX_NAMED_CONTAINERS]
                 if self._target.needs_api_server and found.lease_age is None:
                     return ["the lease is not renewed yet"]
                 unknown = self._not_recognised(agent, record)
@@ -157,18 +156,18 @@ class SystemdNode:
         return unknown or self._not_ready(unit)
 
     def _not_recognised(self, agent: Agent, record: Record) -> list[str]:
-        """Return containers from before the switch that run, and that no pod's status names."""
+        """Return the containers from before the switch that run and are in the status of no pod."""
         streams = agent.streams("pods.status", "runtime.pods")
         known = {one for status in (streams["pods.status"] or {}).values() for one in status.get("container_ids") or ()}
-        if not self._target.needs_api_server:  # pods of an API server that is away have no status yet
+        if not self._target.needs_api_server:  # while the API server is away, its pods have no status yet
             pods = (streams["runtime.pods"] or {}).values()
             known |= {one["id"] for pod in pods for one in pod.get("containers") or ()}
         running = {one.id for one in running_containers(agent.config.container_runtime_endpoint)}
         lost = [f"{one.pod}/{one.name}" for one in record.containers if one.id in running - known]
         if not lost:
             return []
-        more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        return [f"containers that are not recognised: {', '.join(sorted(lost)[:_NAMED])}{more}"]
+        more = f" and {len(lost) - _MAX_NAMED_CONTAINERS} more" if len(lost) > _MAX_NAMED_CONTAINERS else ""
+        return [f"containers that are not recognised: {', '.join(sorted(lost)[:_MAX_NAMED_CONTAINERS])}{more}"]
 
     def _lacks_under_own(self, unit: ServiceUnit, record: Record) -> list[str]:
         if (unit.active_state, unit.sub_state) != ("active", "running"):
@@ -181,9 +180,8 @@ class SystemdNode:
         return self._not_ready(unit, may_be_away=record.intent is Intent.ROLL_BACK)
 
     def _not_ready(self, unit: ServiceUnit, *, may_be_away: bool = False) -> list[str]:
-        """Return whether the main process itself has written a Node that is Ready. `may_be_away`: the API server, whose
-        outage may be the reason for a roll-back.
-        """
+        """Return what the node lacks until the main process itself has written a Node that is Ready. `may_be_away`: the
+        API server may be unreachable, because its outage may be the reason for a roll-back."""
         config = self._target.config
         if config is None or not self._target.needs_api_server:
             return []
@@ -197,7 +195,7 @@ class SystemdNode:
 
 
 def describe(step: Step, drop_in: Path) -> str:
-    """Return the step as an operator would do it."""
+    """Return the step in the words of an operator."""
     match step:
         case Step.WRITE:
             return f"write {drop_in}"
@@ -211,9 +209,9 @@ def describe(step: Step, drop_in: Path) -> str:
 
 
 def running_kubelet(unit: ServiceUnit, program: str) -> Kubelet:
-    """Return which kubelet is the unit's main process. Bulkhead's is a script: its path is the interpreter's argument.
-    One of another directory is neither ours nor the unit's own: both a takeover and a give-back restart it.
-    """
+    """Return which kubelet is the unit's main process. Bulkhead's is a script, whose path is the interpreter's
+    argument. A Bulkhead of another directory is neither ours nor the unit's own: both a takeover and a give-back
+    restart it."""
     if not unit.main_pid:
         return Kubelet.NONE
     try:
@@ -244,7 +242,7 @@ def _text(path: Path) -> str | None:
 
 def _is_healthy(address: str, port: int) -> bool:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
-    connection = http.client.HTTPConnection(host, port, timeout=_HEALTHZ)
+    connection = http.client.HTTPConnection(host, port, timeout=_HEALTHZ_SECONDS)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == http.client.OK

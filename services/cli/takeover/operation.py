@@ -1,7 +1,7 @@
-"""The loop of a takeover and of a give-back: observe, choose the next step, save it, do it; rolls back what fails.
+"""Runs the loop of a takeover and of a give-back: observes, chooses the next step, saves it and does it; rolls back
+what fails.
 
-`Node` is what it acts on: systemd and the kubelets of this machine, or a simulated node.
-"""
+`Node` is what the loop acts on: systemd and the kubelets of this machine, or a simulated node."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,8 +16,8 @@ from shared.process.crash import crash_point
 Write = Callable[[str], None]
 DONE, REFUSED, ROLLED_BACK, INCOMPLETE, INTERRUPTED = 0, 1, 3, 4, 130  # exit codes
 
-MIN_WAIT_SECONDS = 120.0  # seconds that the unit's own kubelet has in a roll-back, and an earlier kubelet for its end
-MAX_RELOADS = 3  # of one direction: some units show NeedDaemonReload= after each of them
+MIN_WAIT_SECONDS = 120.0  # for the unit's own kubelet in a roll-back, and for an earlier kubelet to end
+MAX_RELOADS = 3  # in one direction: some units show NeedDaemonReload= after each reload
 
 
 class Node(Protocol):
@@ -27,7 +27,7 @@ class Node(Protocol):
         """Return the node at this moment, with the intent of the record."""
 
     def save(self, record: Record) -> None:
-        """Save the record; it lasts from then on."""
+        """Save the record durably."""
 
     def forget(self) -> None:
         """Remove the record."""
@@ -39,16 +39,16 @@ class Node(Protocol):
         """Remove the drop-in."""
 
     def reload(self) -> None:
-        """systemd reads its files again."""
+        """Let systemd read its files again."""
 
     def restart(self) -> None:
         """Request a restart of the unit."""
 
     def now(self) -> float:
-        """CLOCK_MONOTONIC."""
+        """Return the seconds of CLOCK_MONOTONIC."""
 
     def wait(self) -> None:
-        """Wait until it is worth to observe again."""
+        """Wait until another observation is worthwhile."""
 
     def describe(self, step: Step) -> str:
         """Return the step with the names of this node."""
@@ -57,7 +57,7 @@ class Node(Protocol):
         """Return what shows why the wanted kubelet is not ready, one line each. Raises nothing."""
 
     def ignore_interrupts(self) -> None:
-        """From now on Ctrl-C does not end this process."""
+        """Ignore Ctrl-C in this process from now on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +74,15 @@ class Operation:
 
     def __init__(self, node: Node, record: Record, timeout: float, out: Write) -> None:
         self._node, self._record, self._timeout, self._out = node, record, timeout, out
-        self._began: float | None = None  # of the newest restart
-        self._was_done = record.done  # by an earlier command
+        self._began: float | None = None  # the time of the newest restart
+        self._was_done = record.done  # an earlier command completed the takeover
 
     def take_over(self) -> Outcome:
-        """Carry out the takeover, or what is left of it; roll back where it fails. One that an earlier command has
-        completed is not rolled back: the node may lack something, as its API server, that no roll-back brings.
+        """Carry out the takeover, or the rest of it; roll back where it fails. A takeover that an earlier command
+        completed is not rolled back: what the node lacks, such as its API server, no roll-back would bring.
 
         A Bulkhead of an earlier, killed command that is not ready is started again: it has the variables and flags of
-        that time, and its services may wait out the back-off of a fault that was corrected since."""
+        that time, and its services may still back off from a fault that was corrected since."""
         try:
             reason = self._reach(Intent.TAKEOVER)
             if not reason:
@@ -116,7 +116,7 @@ class Operation:
         return Outcome(code=code, line=reason, seconds=self._seconds())
 
     def give_back(self) -> Outcome:
-        """Return to the unit's own kubelet, as asked."""
+        """Return to the unit's own kubelet at the operator's request."""
         try:
             failed = self._reach(Intent.GIVE_BACK)
             if not failed:
@@ -137,7 +137,7 @@ class Operation:
         return Outcome(code=code, line=line, seconds=self._seconds())
 
     def _reach(self, intent: Intent) -> str:
-        """Do the steps. Return "", or why the intent is not reached."""
+        """Do the steps until the intent is reached. Return "", or why it is not."""
         node, restarted = self._node, False
         self._began = None
         timeout = max(self._timeout, MIN_WAIT_SECONDS) if intent is Intent.ROLL_BACK else self._timeout
@@ -157,7 +157,7 @@ class Operation:
         while True:
             seen = node.observe(self._record, restarted=restarted)
             if reloads >= MAX_RELOADS:
-                seen = replace(seen, reload_needed=False)  # what systemd has loaded decides
+                seen = replace(seen, reload_needed=False)  # what counts is what systemd has loaded
             if seen.ending and self._began is not None:  # the time of the wanted kubelet has not begun
                 deadline = max(deadline, min(node.now(), self._began + MIN_WAIT_SECONDS) + timeout)
             late = node.now() >= deadline
@@ -183,7 +183,7 @@ class Operation:
             crash_point(f"takeover.acted.{step.name}")
 
     def _save(self, record: Record) -> None:
-        """A roll-back goes on where its step cannot be saved: the disk may be the reason for it."""
+        """Save the record. A roll-back continues where that fails, because the disk may be the reason for it."""
         try:
             self._node.save(record)
         except OSError:

@@ -1,14 +1,15 @@
-"""The next step of a takeover, a roll-back or a give-back, from the intent and what systemd and the node show. Pure."""
+"""Decides the next step of a takeover, a roll-back or a give-back, from the intent and what systemd and the node show.
+Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Intent(StrEnum):
-    """What is to be reached, by the record."""
+    """What a command wants to reach, as the record says."""
 
     TAKEOVER = "takeover"
-    ROLL_BACK = "roll-back"  # of a takeover that failed
+    ROLL_BACK = "roll-back"  # return from a takeover that failed
     GIVE_BACK = "give-back"
 
 
@@ -17,7 +18,7 @@ class Kubelet(StrEnum):
 
     BULKHEAD = "bulkhead"
     OWN = "own"  # the one that the unit's own files name
-    NONE = "none"  # neither of both, as a Bulkhead of another directory
+    NONE = "none"  # neither of the two, such as a Bulkhead of another directory
 
 
 class Step(StrEnum):
@@ -29,20 +30,19 @@ class Step(StrEnum):
     RESTART = "systemctl restart"
     WAIT = "wait"
     DONE = "done"
-    OVERRIDDEN = "overridden"  # another drop-in of the unit names a program after ours
+    OVERRIDDEN = "overridden"  # a later drop-in of the unit names another program
     LATE = "late"  # the deadline has passed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The node at one moment.
+    """The state of the node at one moment.
 
-    `drop_in`: there is one; `current`: with the text that it should have. `reload_needed`: systemd has noticed that it
-    has loaded other texts than those of the files. It does not notice the first drop-in of a directory that did not
-    exist when it loaded the unit. `restarted`: this command has requested a restart after the newest reload.
-    `missing`: what the node still lacks with the kubelet that is to run, one line each. `ending`: systemd still waits
-    for the end of the kubelet that ran before.
-    """
+    `drop_in`: it exists; `current`: it has the text that it should have. `reload_needed`: systemd has noticed that its
+    files differ from what it has loaded. It does not notice the first drop-in of a directory that did not exist when it
+    loaded the unit. `restarted`: this command has requested a restart after the newest reload. `missing`: what the node
+    still lacks under the wanted kubelet, one line each. `ending`: systemd still waits for the end of the kubelet that
+    ran before."""
 
     drop_in: bool
     current: bool
@@ -57,10 +57,9 @@ class Observed:
 def next_step(
     intent: Intent, seen: Observed, *, late: bool, starts_again: bool = False, reload_due: bool = False
 ) -> Step:
-    """Return the step that leads from what was seen towards the intent. `late`: the deadline of the wait has passed;
-    `starts_again`: a wanted kubelet that an earlier command started is not waited for; `reload_due`: the drop-in may
-    have been written or removed after the newest daemon-reload (`may_precede_reload`).
-    """
+    """Return the step that leads from the observed state towards the intent. `late`: the deadline of the wait has
+    passed. `starts_again`: a wanted kubelet that an earlier command started is restarted instead of waited for.
+    `reload_due`: the drop-in may have been written or removed after the newest daemon-reload (`may_precede_reload`)."""
     forward = intent is Intent.TAKEOVER
     wanted = Kubelet.BULKHEAD if forward else Kubelet.OWN
     if forward and not seen.current:
@@ -72,25 +71,24 @@ def next_step(
     if seen.loaded is not wanted:
         return Step.OVERRIDDEN
     if not seen.restarted and (seen.running is not wanted or (starts_again and seen.missing)):
-        return Step.RESTART  # systemd replaces a start that is in progress
+        return Step.RESTART  # systemd then replaces a start that is in progress
     if seen.running is wanted and not seen.missing:
         return Step.DONE
     return Step.LATE if late else Step.WAIT
 
 
 def may_precede_reload(step: Step) -> bool:
-    """Return whether systemd may not have read the newest change of the drop-in, where `step` is the last one that a
-    killed command has saved."""
+    """Return whether systemd may not have read the newest change of the drop-in, when `step` is the last one that a
+    killed command saved."""
     return step in (Step.WRITE, Step.REMOVE, Step.RELOAD)
 
 
 def intent_after(saved: Intent | None, command: Intent) -> Intent:
-    """Return what a command does, with the intent of an unfinished record: a takeover completes a roll-back that was
-    begun.
-    """
+    """Return what a command has to reach, given the intent of an unfinished record: a takeover completes a roll-back
+    that was begun."""
     return Intent.ROLL_BACK if (saved, command) == (Intent.ROLL_BACK, Intent.TAKEOVER) else command
 
 
 def steps_of(intent: Intent) -> tuple[Step, ...]:
-    """Return the steps in order, where nothing fails."""
+    """Return the steps of an intent in order, when nothing fails."""
     return (Step.WRITE if intent is Intent.TAKEOVER else Step.REMOVE, Step.RELOAD, Step.RESTART, Step.WAIT)

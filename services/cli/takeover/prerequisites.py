@@ -1,4 +1,4 @@
-"""What must be so before a takeover or a give-back changes anything: each refusal is one line with its remedy."""
+"""Checks what a takeover or a give-back needs before it changes anything. Each refusal is one line with its remedy."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from services.cli.takeover.containers import running_containers
 from services.cli.takeover.node import running_kubelet
 from services.cli.takeover.plan import Kubelet
 from services.cli.takeover.record import SeenContainer
-from services.cli.takeover.unit import UNIT, refusals
+from services.cli.takeover.unit import UNIT, list_refusals
 from services.report.processes import process_of
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
@@ -24,17 +24,18 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 from shared.text.plain_text import plain
 
-_VERSION = 20.0  # seconds that `kubelet --version` has
-_SPACE = 64 << 20  # bytes that must be free where the agent writes: records, logs, compiled modules
+_VERSION_SECONDS = 20.0  # for `kubelet --version`
+_MIN_FREE_BYTES = 64 << 20  # that must be free where the agent writes records, logs and compiled modules
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What the checks have read. `problems`: one line each, why nothing is changed; `notes`: what else to know."""
+    """What the checks have read. `problems`: the reasons to change nothing, one line each; `notes`: what else to
+    know."""
 
     unit: ServiceUnit
     config: EffectiveConfig | None
-    version: str = ""  # of the unit's program
+    version: str = ""  # the version of the unit's program
     containers: tuple[SeenContainer, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ class _Findings:
 
 
 def kubelet_unit() -> ServiceUnit:
-    """Return the kubelet's unit. Raises OperatorError: not root, no systemd."""
+    """Return the kubelet's unit. Raises OperatorError where this user is not root, or systemd does not run."""
     if os.geteuid() != 0:
         raise OperatorError("needs root", where="exchanging the kubelet", remedy="run it with sudo")
     if not control.is_booted():
@@ -72,7 +73,7 @@ def check_takeover(unit: ServiceUnit, program: str, run_dir: str, directories: t
                    needs_api_server: bool) -> Found:  # fmt: skip
     """Read what a takeover depends on. `program`: Bulkhead's kubelet; `directories`: where files will be written."""
     seen = _Findings()
-    seen.problems += refusals(unit, program, time.time())
+    seen.problems += list_refusals(unit, program, time.time())
     if not os.access(program, os.X_OK):
         seen.problems.append(f"{program} is not there or not executable (install Bulkhead again)")
     if seen.problems:
@@ -110,9 +111,8 @@ def check_takeover(unit: ServiceUnit, program: str, run_dir: str, directories: t
 
 
 def preflight_problems(report: Report, *, needs_api_server: bool) -> list[str]:
-    """Return one line for each problem that `bulkhead preflight` found. Without an API server, those of reading it do
-    not count.
-    """
+    """Return one line for each problem that `bulkhead preflight` found. Without an API server, the problem that it
+    cannot be read does not count."""
     uncounted = () if needs_api_server else (Section.CLUSTER, Section.PODS)
     lines = [
         finding_line(finding)
@@ -127,14 +127,14 @@ def preflight_problems(report: Report, *, needs_api_server: bool) -> list[str]:
 
 
 def _version(program: str, seen: _Findings) -> str:
-    """Return what the program prints as its version; a program that cannot be run is a problem."""
+    """Return what the program prints as its version. A program that cannot be run is a problem."""
     try:
         done = subprocess.run(
-            [program, "--version"], capture_output=True, check=False, timeout=_VERSION, text=True, errors="replace",
-            stdin=subprocess.DEVNULL,
+            [program, "--version"], capture_output=True, check=False, timeout=_VERSION_SECONDS, text=True,
+            errors="replace", stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"it did not end within {_VERSION:.0f} s"
+        reason = error.strerror if isinstance(error, OSError) else f"it did not end within {_VERSION_SECONDS:.0f} s"
         seen.problems.append(f"{program} --version: {reason} (the roll-back needs a kubelet that works)")
         return ""
     lines = done.stdout.strip().splitlines()
@@ -154,8 +154,8 @@ def _check_space(directory: Path, seen: _Findings) -> None:
         return
     if found.f_flag & os.ST_RDONLY:
         seen.problems.append(f"{directory} is read-only (mount it with rw)")
-    elif found.f_bavail * found.f_frsize < _SPACE:
-        seen.problems.append(f"{directory} has less than {_SPACE >> 20} MiB free (free some space)")
+    elif found.f_bavail * found.f_frsize < _MIN_FREE_BYTES:
+        seen.problems.append(f"{directory} has less than {_MIN_FREE_BYTES >> 20} MiB free (free some space)")
     elif found.f_files and not found.f_favail:
         seen.problems.append(f"{directory} has no free inodes (remove files)")
 

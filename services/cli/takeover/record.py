@@ -1,4 +1,4 @@
-"""The record of a takeover on disk, and the lock that one command at a time holds."""
+"""Keeps the record of a takeover on disk, and the lock that only one command can hold."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from services.cli.takeover.plan import Intent, Step
 from shared.errors import OperatorError
 from shared.files.atomic import remove_unfinished, sync_directory, write_atomically
 
-_MAX_RECORD_BYTES = 8 << 20  # bytes of a record that are read
+_MAX_RECORD_BYTES = 8 << 20  # of a record that are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,9 +28,9 @@ class SeenContainer:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """`step` is the one that was to be done next when it was saved; `done`: the intent is reached, which only a
-    takeover keeps. `words`: those of the unit's own ExecStart=, `words[0]` is its program. `reason`: why it is rolled
-    back."""
+    """The record of a takeover. `step`: the step that was next when the record was saved. `done`: the intent is
+    reached, which only a takeover keeps. `words`: those of the unit's own ExecStart=; `words[0]` is its program.
+    `reason`: why it is rolled back."""
 
     intent: Intent
     step: Step
@@ -42,7 +42,7 @@ class Record:
 
 
 class RecordFile:
-    """The record below `directory`."""
+    """The record's file below `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -57,7 +57,7 @@ class RecordFile:
             return None
         except OSError as error:
             raise OperatorError(f"cannot be read: {error.strerror}", where=str(self.path)) from error
-        except (ValueError, RecursionError) as error:  # msgspec.DecodeError is a ValueError, as what is not UTF-8
+        except (ValueError, RecursionError) as error:  # msgspec raises a ValueError, as does text that is not UTF-8
             remedy = f"remove it and {self.path.parent.name}'s drop-in, if any"
             raise OperatorError(f"is damaged: {error}", where=str(self.path), remedy=remedy) from error
 
@@ -67,7 +67,7 @@ class RecordFile:
         write_atomically(self.path, msgspec.json.encode(record))
 
     def remove(self) -> None:
-        """Remove it, and what a killed command left of it."""
+        """Remove the record, and what a killed command left of it."""
         self.path.unlink(missing_ok=True)
         if self._directory.exists():
             remove_unfinished(self.path)
@@ -75,9 +75,9 @@ class RecordFile:
 
 
 @contextmanager
-def held_lock(directory: Path) -> Iterator[None]:
-    """Hold the lock of this machine. The kernel releases that of a killed process. Raises OperatorError where another
-    command holds it, and OSError."""
+def hold_lock(directory: Path) -> Iterator[None]:
+    """Hold the lock of this machine in the block. When a process is killed, the kernel releases its lock. Raises
+    OperatorError where another command holds it, and OSError."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o755)
     path = directory / "takeover.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

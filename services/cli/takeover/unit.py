@@ -1,4 +1,4 @@
-"""The kubelet's unit as systemd has loaded it: why it cannot be taken over, and the text of the drop-in. Pure."""
+"""Decides from the kubelet's unit why it cannot be taken over, and forms the text of the drop-in. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -10,9 +10,10 @@ from services.cli.takeover.plan import Kubelet
 UNIT = "kubelet.service"
 DROP_INS = Path("/etc/systemd/system")
 DROP_IN = "90-bulkhead.conf"
-_PLAIN = re.compile(r"[\w@+=:,./${}^~-]+")  # a word that systemd reads as it is
-_STEADY = 60.0  # seconds for which a kubelet that systemd had to start again must run since
-_PREFIXES = {"privileged": "+", "no-setuid": "!", "ambient": "!!"}  # ExecStart=+program runs with other rights
+_PLAIN = re.compile(r"[\w@+=:,./${}^~-]+")  # systemd reads such a word unchanged
+_STEADY_SECONDS = 60.0  # that a kubelet must run after systemd had to start it again
+# The prefix in ExecStart=+program gives the program other rights.
+_PREFIXES = {"privileged": "+", "no-setuid": "!", "ambient": "!!"}
 _ESCAPED = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _HEAD = """\
 # Written by `bulkhead takeover`, removed by `bulkhead give-back`. It runs Bulkhead in place of the kubelet, with the
@@ -47,7 +48,7 @@ def loaded_kubelet(unit: ServiceUnit, bulkhead: str) -> Kubelet:
     return Kubelet.BULKHEAD if unit.program == bulkhead else Kubelet.OWN
 
 
-def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
+def list_refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
     """Return why this unit cannot be taken over, one line each with the remedy. `bulkhead`: the path of our program."""
     if unit.load_state != "loaded":
         remedy = "bulkhead.service runs Bulkhead on a node without a kubelet" if unit.load_state == "not-found" else (
@@ -72,7 +73,7 @@ def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
     if unit.root_directory:
         found.append(f"{UNIT} has its own root directory {unit.root_directory} (remove RootDirectory= and RootImage=)")
     if loaded_kubelet(unit, bulkhead) is Kubelet.BULKHEAD:
-        return found  # what follows is about the kubelet that a give-back returns to
+        return found  # the checks that follow are about the kubelet that a give-back returns to
     if unit.kill_mode in ("process", "none"):
         found.append(
             f"{UNIT} has KillMode={unit.kill_mode}, and its stop under Bulkhead would end what it keeps running "
@@ -83,10 +84,10 @@ def refusals(unit: ServiceUnit, bulkhead: str, wall: float) -> list[str]:
             f"{UNIT} is {unit.active_state} ({unit.sub_state}), there is no kubelet that works to return to "
             f"(journalctl -u {UNIT} shows why; repair it first)"
         )
-    elif unit.restarts and wall - unit.main_started < _STEADY:
+    elif unit.restarts and wall - unit.main_started < _STEADY_SECONDS:
         found.append(
-            f"{UNIT} has ended and was started again by systemd within the last {_STEADY:.0f} s (journalctl -u {UNIT} "
-            "shows why; if that has passed, wait a minute)"
+            f"{UNIT} has ended and was started again by systemd within the last {_STEADY_SECONDS:.0f} s "
+            f"(journalctl -u {UNIT} shows why; if that has passed, wait a minute)"
         )
     return found
 
@@ -98,9 +99,8 @@ def drop_in_text(program: str, words: Sequence[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return the word as systemd reads it back. A variable stays one: systemd expands it after it has removed the
-    quotes.
-    """
+    """Return the word quoted for systemd. A variable stays a variable, because systemd expands it after it has removed
+    the quotes."""
     if _PLAIN.fullmatch(word):
         return word
     return '"' + "".join(_ESCAPED.get(character, character) for character in word).replace("%", "%%") + '"'

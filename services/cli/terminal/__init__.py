@@ -1,1 +1,1 @@
-"""What every command writes: lines to a terminal, a pipe or a file."""
+"""Writes the output of every command to a terminal, a pipe or a file."""

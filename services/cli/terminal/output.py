@@ -1,4 +1,4 @@
-"""Writes lines to standard output and standard error: a pipe that closes ends the command, as does a full disk."""
+"""Writes lines to standard output and standard error. A closed pipe or a full disk ends the command."""
 
 import json
 import os
@@ -13,13 +13,13 @@ def write(line: str) -> None:
     """Write the line to standard output. Where that fails, as on a full disk, end the process with exit code 1."""
     try:
         click.echo(_encodable(line, sys.stdout.encoding))
-        sys.stdout.flush()  # here, where a failure can still be reported
+        sys.stdout.flush()  # flushed now, while a failure can still be reported
     except OSError as error:
         refuse_output(error)
 
 
 def write_bytes(data: bytes) -> None:
-    """Write the bytes to standard output as they are; a failure as in `write`."""
+    """Write the bytes to standard output unchanged. Where that fails, end the process as `write` does."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -30,9 +30,9 @@ def write_bytes(data: bytes) -> None:
 def refuse_output(error: OSError) -> NoReturn:
     """End the process because standard output cannot be written."""
     if isinstance(error, BrokenPipeError):
-        raise error  # `| head`: click ends the process without a message
+        raise error  # as with `| head`; click then ends the process without a message
     click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
-    os._exit(1)  # the interpreter's own end would try to write it again
+    os._exit(1)  # a normal exit would try to write the output again
 
 
 def write_error(line: str) -> None:
@@ -41,18 +41,18 @@ def write_error(line: str) -> None:
 
 
 def write_if_possible(line: str) -> None:
-    """Write the line to standard output, for a command that must not end half-way: where that fails, as in a terminal
-    that was closed or on a full disk, this line and the later ones are dropped."""
+    """Write the line to standard output, for a command that must not end half-way. Where that fails, as on a closed
+    terminal or a full disk, this line and the later ones are dropped."""
     _write_or_drop(line, sys.stdout)
 
 
 def write_error_if_possible(line: str) -> None:
-    """The same for standard error."""
+    """Write the line to standard error as `write_if_possible` does to standard output."""
     _write_or_drop(line, sys.stderr)
 
 
 def _write_or_drop(line: str, stream: TextIO | None) -> None:
-    if stream is None:  # it was closed before the start
+    if stream is None:  # it was closed before this process started
         return
     try:
         click.echo(_encodable(line, stream.encoding), file=stream)
@@ -62,17 +62,17 @@ def _write_or_drop(line: str, stream: TextIO | None) -> None:
 
 
 def drop_output() -> None:
-    """Drop what standard output still holds: the end of the process would wait for a pipe that is full, as one to a
-    pager, and report one that is closed."""
+    """Drop what standard output still holds: otherwise the end of the process would wait for a full pipe, such as one
+    to a pager, or report a closed one."""
     if sys.stdout is not None:
-        with suppress(OSError, ValueError):  # it is no file, or closed
+        with suppress(OSError, ValueError):  # standard output is no file, or is closed
             _drop(sys.stdout)
 
 
 def _drop(stream: TextIO) -> None:
     descriptor = stream.fileno()
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-    os.dup2(nowhere, descriptor)  # also for what the stream still holds
+    os.dup2(nowhere, descriptor)  # this also discards what the stream still holds
     os.close(nowhere)
 
 
@@ -88,6 +88,6 @@ def dump(data: Any, form: str) -> str:
 
 
 def _encodable(line: str, encoding: str | None) -> str:
-    """Return the line with what the terminal's encoding lacks, and lone surrogates, as escapes."""
+    """Return the line with escapes in place of lone surrogates and of what the terminal's encoding lacks."""
     used = encoding or "utf-8"
     return line.encode(used, "backslashreplace").decode(used)

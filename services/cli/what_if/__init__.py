@@ -1,1 +1,1 @@
-"""`bulkhead what-if`: what would become of the pods of files on this node. Starts nothing."""
+"""`bulkhead what-if` shows what would become of the pods of files on this node. Starts nothing."""

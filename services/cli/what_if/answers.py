@@ -1,7 +1,6 @@
-"""`bulkhead what-if`: asks podsync what would become of the pods of files, and prints it. Nothing is started.
+"""`bulkhead what-if` asks podsync what would become of the pods of files, and prints the answers. Nothing is started.
 
-podsync decides with the code that admits pods; which Secrets and ConfigMaps exist is read of sources.
-"""
+podsync decides with the code that admits pods; sources says which Secrets and ConfigMaps exist."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,9 +23,11 @@ from shared.podspec.support import unsupported
 Write = Callable[[str], None]
 
 ADMITTED, NOT_ADMITTED, WRONG_USAGE, NO_ANSWER = 0, 1, 2, 3  # exit codes
-MAX_FILE_BYTES = 16 << 20  # of one file, and of what its aliases expand to: a pod has at most 8 MiB
+MAX_FILE_BYTES = 16 << 20  # of one file, and of its content with aliases expanded; a pod has at most 8 MiB
 MAX_PODS = 500
-SECONDS = 5.0  # for an answer of podsync, which waits for the runtime and sources, and for one of sources
+TIMEOUT_SECONDS = (
+    5.0  # for an answer of podsync, which itself waits for the runtime and sources, and for an answer of sources
+)
 _OBJECTS = ("ConfigMap", "Secret", "PersistentVolumeClaim")
 _OPTIONAL = {"configMap", "secret", "configMapRef", "secretRef", "configMapKeyRef", "secretKeyRef"}
 
@@ -47,7 +48,7 @@ def print_what_if(
         return WRONG_USAGE
     try:
         with local_agent(run_dir) as agent:
-            answers = [*_answers(agent, asked, _given(documents, namespace), namespace, static=static)]
+            answers = [*_answers(agent, asked, _given_objects(documents, namespace), namespace, static=static)]
     except OperatorError as error:
         err(str(error))
         return NO_ANSWER
@@ -63,8 +64,8 @@ def print_what_if(
     return NOT_ADMITTED if verdicts & {Verdict.REJECTED, Verdict.INVALID} else NO_ANSWER
 
 
-def _given(documents: Sequence[tuple[str, Document]], namespace: str) -> set[str]:
-    """Return the objects that the files have beside the pods, as `<kind>/<namespace>/<name>`."""
+def _given_objects(documents: Sequence[tuple[str, Document]], namespace: str) -> set[str]:
+    """Return the objects that the files contain besides the pods, as `<kind>/<namespace>/<name>`."""
     found = set()
     for _, document in documents:
         metadata = document.get("metadata")
@@ -77,14 +78,14 @@ def _given(documents: Sequence[tuple[str, Document]], namespace: str) -> set[str
 def _answers(
     agent: Agent, asked: Sequence[tuple[str, Document]], given: Collection[str], namespace: str, *, static: bool
 ) -> Iterator[Answer]:
-    """Raises OperatorError where podsync does not answer."""
+    """Return podsync's answers. Raises OperatorError where podsync does not answer."""
     config = load_effective(agent.run_dir)
     alone = not config.joins_cluster
     if static and not config.static_pod_path:
         raise OperatorError("the agent has no staticPodPath", where="--static", remedy="configure it, or omit --static")
     node = NodeIdentity(name=config.node_name, root_dir=config.root_dir, static_pod_path=config.static_pod_path)
     agent.require("podsync")
-    known = agent.streams("objects.changed", timeout=SECONDS)["objects.changed"]
+    known = agent.streams("objects.changed", timeout=TIMEOUT_SECONDS)["objects.changed"]
     listening = listening_ports()
     static_cpus = config.document.get("cpuManagerPolicy") == "static"
     static_memory = config.document.get("memoryManagerPolicy") == "Static"
@@ -104,7 +105,7 @@ def _answers(
 
 def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:
     question = Question("podsync", GetPodPreview(source=found.source, pod=pod), PodPreview)
-    answer = agent.client.ask([question], SECONDS).get(question)
+    answer = agent.client.ask([question], TIMEOUT_SECONDS).get(question)
     if isinstance(answer, PodPreview):
         return answer
     if isinstance(answer, Refusal):
@@ -116,8 +117,8 @@ def _preview(agent: Agent, found: Candidate, pod: Object) -> PodPreview:
 def _references(
     pod: Object, given: Collection[str], known: Mapping[str, Mapping[str, Any]] | None, *, alone: bool
 ) -> Iterator[Reference]:
-    """What the pod names, and whether it exists. `known`: what sources has versions of, None = it did not answer. A
-    volume that no container uses is not set up, so what it names does not matter."""
+    """Yield what the pod names, and whether it exists. `known`: the objects of which sources has versions, None = it
+    did not answer. A volume that no container uses is not set up, so its objects do not matter."""
     space, used = str(pod["metadata"]["namespace"]), used_volumes(pod)
     volumes = [volume for volume in pod["spec"].get("volumes") or () if volume.get("name") in used]
     pod = {**pod, "spec": {**pod["spec"], "volumes": volumes}}
@@ -136,7 +137,7 @@ def _references(
 
 
 def optional_names(pod: Object) -> set[tuple[str, str]]:
-    """Return kind and name of the Secrets and ConfigMaps without which the pod runs, too."""
+    """Return kind and name of the Secrets and ConfigMaps without which the pod runs as well."""
     needed: set[tuple[str, Any]] = set()
     optional: set[tuple[str, Any]] = set()
     waiting: list[Any] = [pod.get("spec")]

@@ -1,8 +1,7 @@
-"""The pods of `bulkhead what-if`: from a document of a file to the pod that the agent would be given. Pure.
+"""Forms the pods of `bulkhead what-if`: from a document of a file the pod that the agent would receive. Pure.
 
-A document of the API becomes what the API server would make of it as far as that is known here: defaults, and what its
-built-in admission adds to every pod. A document for a node that runs alone becomes a static pod.
-"""
+A document of the API becomes what the API server would make of it, as far as that is known here: with defaults, and
+with what the built-in admission adds to every pod. On a node that runs alone a document becomes a static pod."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,8 +17,8 @@ from shared.podspec.schema import plain_copy, type_errors
 from shared.podspec.static_pod import InvalidPod, static_pod
 from shared.podspec.validation import validate_pod
 
-UNKNOWN_UID = "<uid>"  # of a pod that the API server has not made yet
-_TEMPLATES = {  # kind -> the fields on the way to its pod template
+UNKNOWN_UID = "<uid>"  # stands for the UID of a pod that the API server has not made yet
+_TEMPLATES = {  # by kind: the fields on the way to the pod template
     "Deployment": ("spec", "template"),
     "ReplicaSet": ("spec", "template"),
     "ReplicationController": ("spec", "template"),
@@ -49,7 +48,7 @@ _DAEMONS = (
 
 @dataclass(frozen=True, kw_only=True)
 class NodeIdentity:
-    """Of the node that is asked. `static_pod_path`: the configured directory, "" = none."""
+    """The node that is asked. `static_pod_path`: the configured directory, "" = none."""
 
     name: str
     root_dir: str
@@ -58,8 +57,8 @@ class NodeIdentity:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One pod to ask about. `owner`: `<kind> <namespace>/<name>` of the object whose template it is, "" = a Pod.
-    `invalid`: why there is no such pod, then `pod` is None. `notes`: what is assumed."""
+    """A pod to ask about. `owner`: `<kind> <namespace>/<name>` of the object whose template it is, "" = a Pod.
+    `invalid`: why the pod is invalid; `pod` is then None. `notes`: what is assumed."""
 
     file: str
     namespace: str
@@ -74,9 +73,8 @@ class Candidate:
 def candidate(
     document: Document, file: str, namespace: str, node: NodeIdentity, *, static: bool, applied: bool
 ) -> Candidate:
-    """Return the candidate of a document, whose kind is one of KINDS. `namespace`: where it names none; `static`: it is
-    a static pod; `applied`: it is one because it is applied to a node that runs alone.
-    """
+    """Return the candidate of a document, whose kind is one of KINDS. `namespace`: for a document that names none;
+    `static`: it is a static pod; `applied`: it is static because it is applied to a node that runs alone."""
     found = _pod_document(document, namespace)
     metadata, kind = found["metadata"], document.get("kind")
     name = str(metadata.get("name") or "")
@@ -104,7 +102,7 @@ def _with(base: Candidate, pod: Object, notes: tuple[str, ...]) -> Candidate:
 
 
 def _pod_document(document: Document, namespace: str) -> Document:
-    """Return the Pod of a document; of an owner its template, under the owner's name."""
+    """Return the Pod of a document; for an owner, its template under the owner's name."""
     owner = _fields(document.get("metadata"))
     template: Mapping[str, Any] = document
     for field in _TEMPLATES.get(str(document.get("kind")), ()):
@@ -122,7 +120,7 @@ def _pod_document(document: Document, namespace: str) -> Document:
 
 
 def _api_pod(document: Document, node_name: str, *, is_daemon: bool) -> Object:
-    """Raises InvalidPod."""
+    """Return the pod as the API server would make it. Raises InvalidPod."""
     if document["apiVersion"] != "v1":
         raise InvalidPod(f"invalid pod: apiVersion is {str(document['apiVersion'])[:64]!r}, must be 'v1'")
     pod, errors = plain_copy(document)
@@ -152,7 +150,8 @@ def _is_covered(one: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]
 
 
 def _add_token(pod: Object) -> None:
-    """The volume with a token of the service account that the API server adds where no container mounts one itself."""
+    """Add the volume with a token of the service account as the API server does, with a mount in each container that
+    has none at its path."""
     spec = pod["spec"]
     if spec.get("automountServiceAccountToken") is False:
         return

@@ -1,4 +1,4 @@
-"""The command `bulkhead what-if`: its options and exit codes."""
+"""Declares the command `bulkhead what-if`: its options and exit codes."""
 
 import sys
 

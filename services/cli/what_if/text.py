@@ -1,4 +1,4 @@
-"""What `bulkhead what-if` prints of one pod, as data and as text. Pure."""
+"""Forms the answer of `bulkhead what-if` about one pod, as data and as text. Pure."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Verdict(StrEnum):
 
     ADMITTED = "admitted"
     REJECTED = "rejected"
-    INVALID = "invalid"  # it is no pod: the API server, or sources, refuses it
+    INVALID = "invalid"  # the API server, or sources, refuses the document
     UNDECIDED = "undecided"  # admission waits
 
 
@@ -34,7 +34,8 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """About one pod. `preview` None = it is invalid. `unsupported`: its fields that this agent does not support."""
+    """The answer about one pod. `preview`: None = the pod is invalid. `unsupported`: its fields that this agent does
+    not support."""
 
     candidate: Candidate
     preview: PodPreview | None = None
@@ -44,7 +45,7 @@ class Answer:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict."""
+        """What becomes of the pod."""
         if self.preview is None:
             return Verdict.INVALID
         if self.preview.waits_for:

@@ -291,7 +291,7 @@ def test_a_kubeconfig_that_changes_is_read_again(server: Server, kubeconfig: str
 def test_an_api_server_that_refuses_or_hangs_is_one_line(
     server: Server, kubeconfig: str, monkeypatch: pytest.MonkeyPatch, status: int, text: str
 ) -> None:
-    monkeypatch.setattr(takeover_api_server, "TIMEOUT", WAIT_SECONDS if status else 0.5)
+    monkeypatch.setattr(takeover_api_server, "TIMEOUT_SECONDS", WAIT_SECONDS if status else 0.5)
     server.answer = lambda path, query: (status, {"message": "no"})
     with pytest.raises(OperatorError, match=text) as raised:
         node_ready(kubeconfig, "n1")

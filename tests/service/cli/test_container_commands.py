@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.cli.agent.local_server import Query, answer
+from services.cli.agent.local_server import Query, open_answer
 from services.cli.pods import remote_command
 from services.cli.pods.logs import LogOptions
 from shared.agent.places import LOCAL_SOCKET
@@ -29,7 +29,7 @@ QUERY = [("command", "cat"), ("command", "a b&c"), ("input", "1"), ("output", "1
 
 def content(run_dir: str, path: str, query: Query = ()) -> bytes:
     """A complete answer of the server with this run directory."""
-    with answer(run_dir, path, query) as blocks:
+    with open_answer(run_dir, path, query) as blocks:
         return b"".join(blocks)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.agent import local_server
-from services.cli.agent.local_server import answer
+from services.cli.agent.local_server import open_answer
 from shared.agent.places import LOCAL_SOCKET
 from shared.errors import OperatorError
 
@@ -42,7 +42,7 @@ def server(run_dir: Path, sent: bytes, *, ends: bool) -> Iterator[None]:
 
 
 def refusal(run_dir: Path) -> str:
-    with pytest.raises(OperatorError) as raised, answer(str(run_dir), "/x", ()):
+    with pytest.raises(OperatorError) as raised, open_answer(str(run_dir), "/x", ()):
         pass
     return str(raised.value)
 
@@ -52,7 +52,7 @@ def refusal(run_dir: Path) -> str:
 def test_a_refusal_that_breaks_off_is_an_error_of_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes, *, ends: bool
 ) -> None:
-    monkeypatch.setattr(local_server, "ANSWER", 0.2)
+    monkeypatch.setattr(local_server, "ANSWER_SECONDS", 0.2)
     with server(tmp_path, _REFUSAL + head, ends=ends):
         error = refusal(tmp_path)
     assert error.startswith(f"{tmp_path / LOCAL_SOCKET}: the answer broke off")

@@ -25,7 +25,7 @@ def endpoint() -> Iterator[str]:
 
 
 def test_the_containers_of_a_runtime_that_hangs_are_one_line(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover_containers, "TIMEOUT", 0.5)
+    monkeypatch.setattr(takeover_containers, "TIMEOUT_SECONDS", 0.5)
     with pytest.raises(OperatorError, match=f"the container runtime at {endpoint}") as raised:
         running_containers(endpoint)
     assert "\n" not in str(raised.value)

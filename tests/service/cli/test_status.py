@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.agent.local_agent import TIMEOUT
+from services.cli.agent.local_agent import TIMEOUT_SECONDS
 from services.cli.agent.status import READY
 from tests.service.cli.stage import Stage
 from tests.support.waits.deadline import WAIT_SECONDS
@@ -115,7 +115,7 @@ def test_a_stopped_process_is_not_waited_for(stage: Stage) -> None:
     running = sorted(duration_of_status(stage) for _ in range(8))
     stage.processes["podsync"].send_signal(signal.SIGSTOP)
     stopped = sorted(duration_of_status(stage) for _ in range(8))
-    assert stopped[1] < running[1] + 0.5 * TIMEOUT
+    assert stopped[1] < running[1] + 0.5 * TIMEOUT_SECONDS
 
 
 def duration_of_status(stage: Stage) -> float:

@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from services.cli.command import main
-from services.cli.completion import script
+from services.cli.completion import completion_script
 from shared.config.flag_table import FLAGS
 
 SHELLS = ("bash", "zsh", "fish")
@@ -20,7 +20,7 @@ SHELLS = ("bash", "zsh", "fish")
 @pytest.mark.parametrize("program", ["bulkhead", "kubelet"])
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_accepts_its_script(shell: str, program: str) -> None:
-    text = script(shell, program, main)
+    text = completion_script(shell, program, main)
     assert program in text
     if shutil.which(shell):  # bash is everywhere
         checked = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
@@ -39,7 +39,7 @@ def completed(shell_script: str, function: str, *words: str) -> list[str]:
 
 
 def test_bash_completes_the_flags_of_kubelet() -> None:
-    text = script("bash", "kubelet", main)
+    text = completion_script("bash", "kubelet", main)
     assert completed(text, "_kubelet_completion", "kubelet", "--image-credential-provider-c") == [
         "--image-credential-provider-config"
     ]
@@ -47,7 +47,7 @@ def test_bash_completes_the_flags_of_kubelet() -> None:
 
 
 def test_bash_completes_commands_options_and_the_flags_of_a_configuration() -> None:
-    text = script("bash", "bulkhead", main)
+    text = completion_script("bash", "bulkhead", main)
     assert completed(text, "_bulkhead_completion bulkhead", "bulkhead", "desc") == ["describe"]
     assert "--wait-ready" in completed(text, "_bulkhead_completion bulkhead", "bulkhead", "status", "--")
     assert "--node-ip" in completed(text, "_bulkhead_completion bulkhead", "bulkhead", "config", "check", "--node")
@@ -55,7 +55,7 @@ def test_bash_completes_commands_options_and_the_flags_of_a_configuration() -> N
 
 def test_every_flag_is_in_every_script() -> None:
     for shell in SHELLS:
-        text = script(shell, "kubelet", main)
+        text = completion_script(shell, "kubelet", main)
         assert not [name for name in FLAGS if f"--{name}" not in text and f"-l {name} " not in text]
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from bus.lock import ServiceLock
 from services.cli.command import main
 from services.cli.config import found_configuration
-from services.cli.config.found_configuration import found_arguments, given_arguments
+from services.cli.config.found_configuration import find_machine_arguments, list_given_arguments
 from services.cli.systemd import control
 from shared.config.evaluation import evaluate
 from shared.config.excerpt import CONFIG_NAME
@@ -59,16 +59,16 @@ def test_the_flags_of_a_unit_are_found(home: Path, monkeypatch: pytest.MonkeyPat
     flags = home / "flags.env"
     flags.write_text(FLAGS_FILE)
     boot(home, monkeypatch, "kubelet.service", kubeadms_unit(flags))
-    found = found_arguments()
+    found = find_machine_arguments()
     assert (found.arguments, found.origin) == (FLAGS, "the flags of kubelet.service")
     (home / "kubelet.args").write_text("--v=3\n")
-    assert found_arguments().arguments == ["--v=3"], "an args file is used before the unit of another kubelet"
+    assert find_machine_arguments().arguments == ["--v=3"], "an args file is used before the unit of another kubelet"
 
 
 def test_a_machine_without_systemd_has_the_defaults(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     boot(home, monkeypatch, "kubelet.service", kubeadms_unit())
     monkeypatch.setattr(control, "BOOTED", home / "none")
-    found = found_arguments()
+    found = find_machine_arguments()
     assert found.arguments == [] and found.origin.startswith(f"the defaults (no agent runs in {home}/run, and")
 
 
@@ -86,7 +86,7 @@ def test_flags_in_the_environment_of_the_unit_are_found(home: Path, monkeypatch:
     unit = properties(program="/opt/bulkhead/.venv/bin/kubelet", Environment=["A=b", "KUBELET_ARGS=--v=4 --port=10260"])
     boot(home, monkeypatch, "bulkhead.service", unit)
     (home / "kubelet.args").write_text("--v=3\n")
-    found = found_arguments()
+    found = find_machine_arguments()
     assert found.arguments == ["--v=4", "--port=10260"]
     assert found.origin == "the flags in KUBELET_ARGS of bulkhead.service"
 
@@ -142,9 +142,9 @@ def test_a_systemd_that_does_not_answer_is_one_line_and_not_the_defaults(
     assert answer.stderr == "busctl call: does not answer within 0 s (try again, or give flags)\n"
     program.write_text("#!/bin/sh\necho Failed to connect to bus >&2\nexit 1\n")
     with pytest.raises(OperatorError, match=r"busctl call: Failed to connect to bus .*, or give flags"):
-        found_arguments()
+        find_machine_arguments()
     monkeypatch.setattr(control, "BOOTED", home / "none")
-    assert found_arguments().is_default, "systemd does not run this machine"
+    assert find_machine_arguments().is_default, "systemd does not run this machine"
 
 
 def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +157,10 @@ def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytes
     config = evaluate([*arguments, "--register-with-taints=x=y:NoSchedule", "--feature-gates=AllAlpha=false"]).config
     (home / "run" / CONFIG_NAME).write_bytes(encode_effective(config, ""))
     (home / "kubelet.args").write_text("--v=9\n")
-    assert found_arguments().arguments == ["--v=9"], "no agent runs"
+    assert find_machine_arguments().arguments == ["--v=9"], "no agent runs"
     lock = ServiceLock(home / "run", "bootstrap")
     assert lock.try_acquire()
-    found = found_arguments()
+    found = find_machine_arguments()
     assert found.origin == f"the flags of the running agent ({home}/run)"
     assert evaluate(found.arguments).config == config
     answer = CliRunner().invoke(main, ["config", "check"])
@@ -168,10 +168,10 @@ def test_the_flags_of_the_running_agent_are_found(home: Path, monkeypatch: pytes
         f"note: without flags here, these are the flags of the running agent ({home}/run)\n"
     )
     monkeypatch.setenv("KUBELET_ARGS", "--v=1")
-    assert found_arguments().arguments == ["--v=1"]
+    assert find_machine_arguments().arguments == ["--v=1"]
 
 
 def test_secret_flags_are_not_passed_on() -> None:
     config = evaluate(["--manifest-url-header=Authorization:Bearer x", "--manifest-url=http://192.0.2.1/"]).config
-    assert given_arguments(config) == ["--manifest-url=http://192.0.2.1/"]
+    assert list_given_arguments(config) == ["--manifest-url=http://192.0.2.1/"]
     assert found_configuration.UNITS[0] == "bulkhead.service"

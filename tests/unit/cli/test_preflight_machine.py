@@ -14,7 +14,7 @@ from services.cli.preflight.configuration import read_configuration, unit_findin
 from services.cli.preflight.examination import Options, examine
 from services.cli.preflight.findings import Finding, Severity
 from services.cli.preflight.machine import cgroup_findings, disk_findings, port_findings, running_agent
-from services.cli.preflight.pod_files import named_pods, static_pods
+from services.cli.preflight.pod_files import read_named_pods, read_static_pods
 from services.cli.systemd import control
 from services.cli.systemd.unit import unit_of
 from shared.config.effective import EffectiveConfig
@@ -212,9 +212,9 @@ def test_pods_are_read_from_a_file_a_list_and_a_directory(tmp_path: Path) -> Non
     (place / "a.yaml").write_text(POD + "---\n" + POD)
     (place / "b.json").write_text('{"kind": "PodList", "items": [{"metadata": {"name": "x"}}, {"kind": "Pod"}]}')
     (place / ".hidden").write_text("kind: Pod")
-    pods, findings = named_pods(str(place))
+    pods, findings = read_named_pods(str(place))
     assert (len(pods), findings) == (4, [])
-    assert len(named_pods(str(place / "b.json"))[0]) == 2
+    assert len(read_named_pods(str(place / "b.json"))[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -228,21 +228,21 @@ def test_pods_are_read_from_a_file_a_list_and_a_directory(tmp_path: Path) -> Non
 )
 def test_a_file_without_pods_is_a_finding(content: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_text(content)
-    pods, findings = named_pods(str(tmp_path / "f"))
+    pods, findings = read_named_pods(str(tmp_path / "f"))
     assert not pods and findings[0].what.startswith(what)
 
 
 def test_a_pipe_a_missing_file_and_a_directory_without_files_do_not_hang(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert named_pods(str(tmp_path / "pipe"))[1][0].what == "is no regular file"
-    assert named_pods(str(tmp_path / "none"))[1][0].what == "cannot be read: No such file or directory"
-    assert named_pods(str(tmp_path)) == ([], [])
+    assert read_named_pods(str(tmp_path / "pipe"))[1][0].what == "is no regular file"
+    assert read_named_pods(str(tmp_path / "none"))[1][0].what == "cannot be read: No such file or directory"
+    assert read_named_pods(str(tmp_path)) == ([], [])
 
 
 def test_static_pods_are_read_as_this_agent_reads_them(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(POD)
     (tmp_path / "bad.yaml").write_text(POD.replace("image: i", "image: [i]"))
-    pods, findings = static_pods(str(tmp_path), "n1")
+    pods, findings = read_static_pods(str(tmp_path), "n1")
     assert [pod["metadata"]["name"] for pod in pods] == ["web-n1"]
     assert [finding.where for finding in findings] == [str(tmp_path / "bad.yaml")]
 

@@ -8,7 +8,7 @@ import pytest
 
 from services.cli.preflight.findings import Finding, PodVerdict, Report, Section, Severity, Verdict
 from services.cli.preflight.pod_verdicts import NodeSupport, verdict_on, verdicts
-from services.cli.preflight.skew import TESTED, skew
+from services.cli.preflight.skew import TESTED, skew_finding
 from services.cli.preflight.text import report_data, report_text
 from services.cli.terminal.table import Paint
 from shared.podspec.support import Effect
@@ -169,10 +169,10 @@ def test_five_hundred_pods_take_no_longer_than_each_of_them() -> None:
     ],
 )
 def test_the_skew_policy_permits_an_api_server_up_to_three_releases_newer(version: str, severity: Severity) -> None:
-    assert skew(version).severity is severity
+    assert skew_finding(version).severity is severity
 
 
 def test_the_api_server_of_the_tests_is_the_one_of_the_table_of_versions() -> None:
     row, *_ = (line for line in text_of("docs/versions.md").splitlines() if line.startswith("| API server |"))
     assert f"{TESTED}." in row.split("|")[3]
-    assert f"tested with {TESTED}" in skew(f"v{TESTED}.2").remedy
+    assert f"tested with {TESTED}" in skew_finding(f"v{TESTED}.2").remedy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.terminal.table import Paint, duration, paint, screen, shortened, size, table
+from services.cli.terminal.table import Paint, duration, paint, screen, shorten_text, size, table
 
 HEADER = ["NAME", "STATUS", "WAITS FOR"]
 ROWS = [["web", "Running", ""], ["a-name-of-some-length", "ImagePullBackOff", "a: " + "x" * 200]]
@@ -49,7 +49,7 @@ def test_a_screen_keeps_the_first_lines_and_counts_the_missing_ones() -> None:
 
 
 def test_a_short_text_is_not_marked() -> None:
-    assert (shortened("abc", 3), shortened("abcd", 3), shortened("abcd", 0)) == ("abc", "ab~", "abcd")
+    assert (shorten_text("abc", 3), shorten_text("abcd", 3), shorten_text("abcd", 0)) == ("abc", "ab~", "abcd")
 
 
 @pytest.mark.parametrize(

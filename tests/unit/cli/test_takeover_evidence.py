@@ -56,11 +56,11 @@ def test_before_a_service_logs_it_is_the_line_of_supervisord(tmp_path: Path) -> 
 
 def test_the_journal_is_read_where_the_agent_has_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ["I1123 07:00:00 starts", "E1123 07:00:01 kubelet.go:1] no", "Started kubelet.service"]
-    monkeypatch.setattr(control, "journal", lambda unit, since: lines)
+    monkeypatch.setattr(control, "read_journal", lambda unit, since: lines)
     state, line = evidence(UNIT, "kubelet.service", tmp_path, 1.0)
     assert state == "kubelet.service is activating (auto-restart), systemd has started it again 2 times"
     assert line == f"the last line of journalctl -u kubelet.service is: {lines[1]}"
-    monkeypatch.setattr(control, "journal", lambda unit, since: lines[2:])
+    monkeypatch.setattr(control, "read_journal", lambda unit, since: lines[2:])
     assert last_line_of_journal("kubelet.service", 1.0).text.endswith("Started kubelet.service")
 
 
@@ -75,12 +75,12 @@ def test_an_error_of_a_process_that_cannot_write_its_log_is_found_in_the_journal
         "bulkhead bootstrap: /var/log/bulkhead: cannot be written: Is a directory",
         "stops",
     ]
-    monkeypatch.setattr(control, "journal", lambda unit, since: lines)
+    monkeypatch.setattr(control, "read_journal", lambda unit, since: lines)
     assert evidence(UNIT, "kubelet.service", tmp_path, now)[1].endswith(lines[1])
-    monkeypatch.setattr(control, "journal", lambda unit, since: ["stops"])
+    monkeypatch.setattr(control, "read_journal", lambda unit, since: ["stops"])
     assert evidence(UNIT, "kubelet.service", tmp_path, now)[1].endswith("the runtime has 2 images")
     (tmp_path / "podsync.log").write_text(klog("E", now + 1, "no"))
-    monkeypatch.setattr(control, "journal", lambda unit, since: lines)
+    monkeypatch.setattr(control, "read_journal", lambda unit, since: lines)
     assert evidence(UNIT, "kubelet.service", tmp_path, now)[1].endswith("] no")
 
 
@@ -88,11 +88,11 @@ def test_a_journal_that_cannot_be_read_adds_nothing(monkeypatch: pytest.MonkeyPa
     def journal(unit: str, since: float) -> list[str]:
         raise OperatorError("is not installed", where="journalctl")
 
-    monkeypatch.setattr(control, "journal", journal)
+    monkeypatch.setattr(control, "read_journal", journal)
     assert len(evidence(UNIT, "kubelet.service", None, 1.0)) == 1
 
 
 def test_a_credential_in_the_line_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     line = "E1123 07:00:01 kubelet.go:1] Get https://registry: Authorization: Bearer abcdefgh12345678"
-    monkeypatch.setattr(control, "journal", lambda unit, since: [line])
+    monkeypatch.setattr(control, "read_journal", lambda unit, since: [line])
     assert last_line_of_journal("kubelet.service", 1.0).text.endswith("Authorization: Bearer <masked>")

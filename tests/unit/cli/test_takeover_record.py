@@ -11,7 +11,7 @@ from services.cli.takeover import unit as takeover_unit
 from services.cli.takeover.account import Account
 from services.cli.takeover.node import SystemdNode, Target
 from services.cli.takeover.plan import Intent, Step
-from services.cli.takeover.record import Record, RecordFile, SeenContainer, held_lock
+from services.cli.takeover.record import Record, RecordFile, SeenContainer, hold_lock
 from shared.errors import OperatorError
 from tests.unit.cli.systemd_bus import started_by
 from tests.unit.cli.test_takeover_unit import GOOD
@@ -62,9 +62,9 @@ def test_what_is_no_record_is_refused_in_one_line(content: bytes, tmp_path: Path
 
 def test_a_second_command_is_refused_while_the_first_holds_the_lock(tmp_path: Path) -> None:
     refused = pytest.raises(OperatorError, match="another takeover or give-back is in progress")
-    with held_lock(tmp_path), refused, held_lock(tmp_path):
+    with hold_lock(tmp_path), refused, hold_lock(tmp_path):
         pass
-    with held_lock(tmp_path):
+    with hold_lock(tmp_path):
         pass
 
 

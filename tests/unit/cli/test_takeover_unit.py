@@ -10,7 +10,7 @@ from services.cli.takeover.containers import compare
 from services.cli.takeover.node import kubelet_of
 from services.cli.takeover.plan import Kubelet
 from services.cli.takeover.record import SeenContainer
-from services.cli.takeover.unit import drop_in_text, loaded_kubelet, refusals
+from services.cli.takeover.unit import drop_in_text, list_refusals, loaded_kubelet
 from tests.unit.cli.systemd_bus import properties, started_by
 
 OURS = "/opt/bulkhead/.venv/bin/kubelet"
@@ -20,7 +20,7 @@ GOOD = properties("$KUBELET_CONFIG_ARGS", "--v=2", User="", RootDirectory="")
 
 def test_the_unit_of_kubeadm_is_accepted() -> None:
     unit = unit_of(GOOD)
-    assert refusals(unit, OURS, NOW) == []
+    assert list_refusals(unit, OURS, NOW) == []
     assert unit.commands == (("/usr/bin/kubelet", "$KUBELET_CONFIG_ARGS", "--v=2"),)
     assert loaded_kubelet(unit, OURS) is Kubelet.OWN
     assert loaded_kubelet(unit, "/usr/bin/kubelet") is Kubelet.BULKHEAD
@@ -28,13 +28,13 @@ def test_the_unit_of_kubeadm_is_accepted() -> None:
 
 def test_a_kubelet_that_systemd_had_to_start_again_is_accepted_after_a_minute() -> None:
     again = {**GOOD, "NRestarts": 3, "ExecMainStartTimestamp": (NOW - 61) * 1e6}
-    assert refusals(unit_of(again), OURS, NOW) == []
+    assert list_refusals(unit_of(again), OURS, NOW) == []
     by_hand = {**GOOD, "NRestarts": 0, "ExecMainStartTimestamp": (NOW - 1) * 1e6}
-    assert refusals(unit_of(by_hand), OURS, NOW) == []
+    assert list_refusals(unit_of(by_hand), OURS, NOW) == []
 
 
 def test_a_unit_of_type_notify_is_accepted() -> None:
-    assert refusals(unit_of({**GOOD, "Type": "notify"}), OURS, NOW) == []
+    assert list_refusals(unit_of({**GOOD, "Type": "notify"}), OURS, NOW) == []
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_unit_of_type_notify_is_accepted() -> None:
     ],
 )
 def test_a_unit_that_cannot_be_taken_over_is_refused_in_one_line(changed: dict[str, Any], text: str) -> None:
-    found = refusals(unit_of({**GOOD, **changed}), OURS, NOW)
+    found = list_refusals(unit_of({**GOOD, **changed}), OURS, NOW)
     assert len(found) == 1
     assert text in found[0]
     assert "(" in found[0]

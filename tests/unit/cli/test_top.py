@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, NodeUsage, PodUsage
-from services.cli.agent.top import chosen, lacks_cpu, usage_lines, with_cpu
+from services.cli.agent.top import choose_pods, lacks_cpu, usage_lines, with_cpu
 from shared.errors import OperatorError
 
 
@@ -68,12 +68,12 @@ def test_a_pod_is_chosen_by_its_name_its_namespace_or_the_name_of_its_manifest(
     name: str, namespace: str, expected: list[str]
 ) -> None:
     found = FoundUsage(node=NODE, pods=(PODS[0], pod("web-here", None)))
-    assert [one.name for one in chosen(found, name, namespace, "here").pods] == expected
+    assert [one.name for one in choose_pods(found, name, namespace, "here").pods] == expected
 
 
 def test_a_pod_without_usage_is_an_error() -> None:
     with pytest.raises(OperatorError, match="no usage of a pod 'none' in namespace shop"):
-        chosen(FoundUsage(node=NODE, pods=PODS), "shop/none", "", "here")
+        choose_pods(FoundUsage(node=NODE, pods=PODS), "shop/none", "", "here")
 
 
 def test_a_first_reading_lacks_the_cpu_of_all_pods() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.cli.systemd.expansion import expanded, references, split, variables_of
+from services.cli.systemd.expansion import expand_words, referenced_names, split_words, variables_of
 
 VARIABLES = {"ALL": "--a --b='c d'", "LEVEL": "2", "SPACES": " two  words ", "EMPTY": "", "Q": "it's"}
 
@@ -36,7 +36,7 @@ VARIABLES = {"ALL": "--a --b='c d'", "LEVEL": "2", "SPACES": " two  words ", "EM
     ],
 )
 def test_a_word_is_expanded(word: str, words: list[str]) -> None:
-    assert expanded([word], VARIABLES) == words
+    assert expand_words([word], VARIABLES) == words
 
 
 def test_the_words_of_kubeadms_drop_in_become_flags() -> None:
@@ -46,14 +46,17 @@ def test_the_words_of_kubeadms_drop_in_become_flags() -> None:
     ]
     variables = variables_of(["KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"], files)
     words = ["$KUBELET_KUBECONFIG_ARGS", "$KUBELET_CONFIG_ARGS", "$KUBELET_KUBEADM_ARGS", "$KUBELET_EXTRA_ARGS"]
-    assert expanded(words, variables) == [
+    assert expand_words(words, variables) == [
         "--config=/var/lib/kubelet/config.yaml",
         "--node-ip=192.0.2.1",
         "--pod-infra-container-image=pause:3.10",
         "--v",
         "2",
     ]
-    assert list(references([*words, "--v=${LEVEL}", "$$NOT", "--x=$NOT"])) == [*(word[1:] for word in words), "LEVEL"]
+    assert list(referenced_names([*words, "--v=${LEVEL}", "$$NOT", "--x=$NOT"])) == [
+        *(word[1:] for word in words),
+        "LEVEL",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_the_words_of_kubeadms_drop_in_become_flags() -> None:
     ],
 )
 def test_the_value_of_a_variable_is_split(text: str, words: list[str]) -> None:
-    assert split(text) == words
+    assert split_words(text) == words
 
 
 @pytest.mark.parametrize(
