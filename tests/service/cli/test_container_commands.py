@@ -110,8 +110,8 @@ def test_a_terminal_passes_keys_on_only_with_input(monkeypatch: pytest.MonkeyPat
     pod = SimpleNamespace(namespace=NAMESPACE, name=POD)
     agent = SimpleNamespace(run_dir="", require=lambda _: None)
     monkeypatch.setattr(remote_command, "local_agent", lambda _: nullcontext(agent))
-    monkeypatch.setattr(remote_command, "one_pod", lambda *_: (pod, None))
-    monkeypatch.setattr(remote_command, "chosen_container", lambda *_: CONTAINER)
+    monkeypatch.setattr(remote_command, "find_pod", lambda *_: (pod, None))
+    monkeypatch.setattr(remote_command, "choose_container", lambda *_: CONTAINER)
     monkeypatch.setattr(remote_command, "run", session)
     before = signal.getsignal(signal.SIGTERM)
     try:
