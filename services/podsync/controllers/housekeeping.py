@@ -12,13 +12,13 @@ from bus.messages.podsync import PodState
 from bus.stream import EventRecorder
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
-from services.podsync.adapters.logs.log_clean_up import LogCleanUp, is_ours_alone
+from services.podsync.adapters.logs.log_clean_up import LogCleanUp
 from services.podsync.controllers.image_collection import ImageCollection
 from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.controllers.process_placement import ProcessPlacement
 from services.podsync.core.images.image_collection import names_of
-from services.podsync.core.log_rotation import LogLimits, written_logs
+from services.podsync.core.log_rotation import LogLimits, is_ours_alone, written_logs
 from services.podsync.core.machine import PodSync
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import ContainerState
@@ -55,7 +55,7 @@ class Housekeeping:
         embedded = config.embedded_containerd
         self._sandbox_images = names_of(embedded.sandbox_image) if embedded is not None else set()
         self._log_interval = config.container_log_monitor_interval
-        self.cleans_logs = is_ours_alone(config)
+        self.cleans_logs = is_ours_alone(config.pod_logs_dir, embedded=config.embedded_containerd is not None)
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
 
     def start(self) -> "asyncio.Task[None]":

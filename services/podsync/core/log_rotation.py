@@ -13,6 +13,7 @@ from shared.model.runtime import Container, ContainerState
 PACKED, UNFINISHED = ".gz", ".tmp"
 _STAMP = "%Y%m%d-%H%M%S"
 _LOG = ".log"
+_OF_EVERY_KUBELET = "/var/log/pods"
 ASIDE = ".removing-"  # begins the name of a log directory that is being removed
 
 
@@ -76,6 +77,12 @@ def pod_of_directory(name: str) -> str:
     """Return the UID in the name of a pod's log directory, `<namespace>_<name>_<uid>`; "" for another name."""
     parts = name.split("_")
     return parts[2] if len(parts) == 3 and all(parts) and not name.startswith(".") else ""
+
+
+def is_ours_alone(pod_logs_dir: str, *, embedded: bool) -> bool:
+    """Return whether no other kubelet has logs in the directory of pod logs. An agent with an embedded containerd may
+    run beside a kubelet, whose logs are in the default directory."""
+    return not embedded or pod_logs_dir.rstrip("/") != _OF_EVERY_KUBELET
 
 
 def removable_directories(names: Iterable[str], known: Collection[str]) -> list[str]:

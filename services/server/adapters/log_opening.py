@@ -13,10 +13,11 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
+from services.server.core.log_source import unpacked_rotated
+
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _MAX_NAMES = 1000  # files in a log's directory that are searched for rotated ones
-_PACKED = (".gz", ".tmp")
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,13 @@ class LogFile:
         current = Path(self.path)
         with os.scandir(current.parent) as entries:
             names = [entry.name for entry in islice(entries, _MAX_NAMES)]
-        for name in sorted(names):
-            if name.startswith(f"{current.name}.") and not name.endswith(_PACKED):
-                path = current.parent / name
-                with suppress(FileNotFoundError):
-                    there = path.stat(follow_symlinks=False)
-                    another = (there.st_dev, there.st_ino) != (ended.st_dev, ended.st_ino)
-                    if another and there.st_mtime_ns > ended.st_mtime_ns:
-                        yield path
+        for name in unpacked_rotated(current.name, names):
+            path = current.parent / name
+            with suppress(FileNotFoundError):
+                there = path.stat(follow_symlinks=False)
+                another = (there.st_dev, there.st_ino) != (ended.st_dev, ended.st_ino)
+                if another and there.st_mtime_ns > ended.st_mtime_ns:
+                    yield path
 
     def _beneath(self) -> int:
         parts = Path(self.path).parts

@@ -3,6 +3,7 @@
 Decides from the pod status and what the runtime reported; opens nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from services.server.core.go_text import quote
 from shared.model.objects import Object
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
+_PACKED = (".gz", ".tmp")  # the ends of the names of rotated files that are packed, and that are being packed
 _PULL_FAILURES = {
     "ErrImagePull": "image can't be pulled",
     "ImagePullBackOff": "trying and failing to pull image",
@@ -36,6 +38,12 @@ class LogSource:
     def by_docker(self) -> bool:
         """Whether docker is the runtime, which keeps logs in a directory of its own and puts links to them."""
         return self.container_id.startswith("docker://")
+
+
+def unpacked_rotated(log: str, names: Iterable[str]) -> list[str]:
+    """Return the files among `names` that were rotated from the log and are not packed, oldest first, because podsync
+    names them by their time."""
+    return sorted(name for name in names if name.startswith(f"{log}.") and not name.endswith(_PACKED))
 
 
 def has_container(pod: Object, container: str) -> bool:

@@ -9,6 +9,7 @@ from services.podsync.core.log_rotation import (
     RotatedFiles,
     before_rotation,
     is_due,
+    is_ours_alone,
     pod_of_directory,
     removable_directories,
     removable_links,
@@ -107,3 +108,18 @@ def test_directories_of_unknown_pods_go_and_strangers_stay() -> None:
 def test_links_of_existing_containers_stay_while_their_log_is_being_rotated() -> None:
     dangling = ["web_default_app-1a2b.log", "web_default_app-3c4d.log", "other"]
     assert removable_links(dangling, {"1a2b"}) == ["web_default_app-3c4d.log"]
+
+
+@pytest.mark.parametrize(
+    ("directory", "embedded", "ours"),
+    [
+        ("/var/log/pods", False, True),
+        ("/var/log/pods", True, False),
+        ("/var/log/pods/", True, False),
+        ("/srv/logs", True, True),
+    ],
+)
+def test_logs_of_a_kubelet_beside_an_embedded_containerd_are_left_alone(
+    directory: str, embedded: bool, ours: bool
+) -> None:
+    assert is_ours_alone(directory, embedded=embedded) is ours

@@ -11,6 +11,7 @@ from services.server.core.log_source import (
     find_container,
     has_container,
     still_running,
+    unpacked_rotated,
 )
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
@@ -117,3 +118,9 @@ def test_an_instance_is_found_among_the_reported_ones() -> None:
     pod = RuntimePod(uid="u", name="p", namespace="ns", observed_at=1.0, containers=(instance,))
     assert find_container(pod, SOURCE.bare_id) is instance
     assert find_container(None, "x") is None
+
+
+def test_a_follower_goes_on_with_rotated_files_that_are_not_packed_in_the_order_of_their_time() -> None:
+    names = ["0.log", "0.log.20300102-000000", "0.log.20300101-000000", "0.log.20300103-000000.gz"]
+    names += ["0.log.20300104-000000.tmp", "10.log.20300101-000000", "0.logs"]
+    assert unpacked_rotated("0.log", names) == ["0.log.20300101-000000", "0.log.20300102-000000"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from services.volume.adapters.ownership import REPORT_SECONDS, SLOW_AFTER, OwnershipChange, give_to_group
+from services.volume.adapters.ownership import OwnershipChange, give_to_group
+from services.volume.core.fs_group import REPORT_SECONDS, SLOW_AFTER_SECONDS, mode_for_group, was_given
 from services.volume.core.outcome import PluginEvent
 from shared.time.clock import SystemClock
 
@@ -28,7 +29,7 @@ class SetClock(SystemClock):
 def test_a_change_that_takes_long_is_reported_after_half_a_minute_and_then_each_minute(uid: str, shown: str) -> None:
     clock, reported = SetClock(), list[PluginEvent]()
     change = OwnershipChange(uid, Path("/root/pods/0d8f/volumes/data"), clock, reported.append)
-    for seconds in (0.0, SLOW_AFTER - 1, 1.0, REPORT_SECONDS - 1, 1.0, 0.0):
+    for seconds in (0.0, SLOW_AFTER_SECONDS - 1, 1.0, REPORT_SECONDS - 1, 1.0, 0.0):
         clock.now += seconds
         change.visited()
     assert {(event.reason, event.uid, event.is_warning) for event in reported} == {
@@ -96,3 +97,25 @@ def test_the_walk_ends_where_a_container_moves_the_directory_that_it_is_in(tmp_p
     with pytest.raises(OSError, match="a directory was moved"):
         give_to_group(volume, os.getegid(), visited=move)
     assert stat.S_IMODE(other.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("mode", "read_only", "after"),
+    [
+        (stat.S_IFDIR | 0o700, False, 0o2770),
+        (stat.S_IFDIR | 0o755, True, 0o2755),
+        (stat.S_IFREG | 0o600, False, 0o660),
+        (stat.S_IFREG | 0o400, True, 0o440),
+    ],
+    ids=["a directory", "a read-only directory", "a file", "a read-only file"],
+)
+def test_a_group_gets_a_mode_of_its_own(mode: int, read_only: bool, after: int) -> None:
+    assert mode_for_group(mode, read_only=read_only) == after
+
+
+def test_only_a_directory_of_the_group_with_its_bits_counts_as_given() -> None:
+    given = stat.S_IFDIR | 0o2770
+    assert was_given(given, 2000, 2000)
+    assert not was_given(given, 0, 2000)
+    assert not was_given(stat.S_IFDIR | 0o0770, 2000, 2000)
+    assert not was_given(stat.S_IFREG | 0o2770, 2000, 2000)

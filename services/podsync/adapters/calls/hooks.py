@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
+from services.podsync.core.sync.grace import sleep_seconds
 from shared.cri.interface import RuntimeCallError
 from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_error_text
 from shared.http_get.request import MAX_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
@@ -58,12 +59,6 @@ async def run_hook(
         await asyncio.sleep(sleep_seconds(container, name))
     else:
         raise HookFailedError(f"Cannot run handler: invalid handler: {', '.join(sorted(handler)) or 'none'}")
-
-
-def sleep_seconds(container: Object, name: HookName) -> int:
-    """Return the seconds that lifecycle.<name> sleeps; 0 for a hook of another kind."""
-    action = ((container.get("lifecycle") or {}).get(name) or {}).get("sleep")
-    return max(0, int(action.get("seconds") or 0)) if isinstance(action, dict) else 0
 
 
 async def _exec(operations: PodOperations, container_id: str, command: list[str]) -> tuple[str, str, str]:

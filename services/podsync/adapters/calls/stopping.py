@@ -1,7 +1,7 @@
 """Carries out the calls that stop and remove containers, with their preStop hooks and in their order, and sandboxes.
-The core decides which containers, with which grace period and after which others (pods.md 8.1-8.3); this module
-subtracts from it the time that hooks and earlier containers took. A call tries everything before it raises its first
-error. A cancelled call leaves nothing running but preStop hooks, which run once: the next call waits for them.
+The core decides which containers, with which grace period and after which others (pods.md 8.1-8.3), and what is left
+of the grace (`grace`); this module measures the waits. A call tries everything before it raises its first error. A
+cancelled call leaves nothing running but preStop hooks, which run once: the next call waits for them.
 """
 
 import asyncio
@@ -10,11 +10,18 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from services.podsync.adapters.calls.hooks import HookFailedError, run_hook, sleep_seconds
+from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, unless_absent
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.instructions import ContainerStop, EndTasks, KillPod, RemoveContainers, RemoveSandboxes
-from services.podsync.core.pod.lifecycle import MIN_STOP_SECONDS
+from services.podsync.core.sync.grace import (
+    PreStop,
+    may_stop_sandboxes,
+    pre_stop_of,
+    remaining_grace,
+    sleep_left,
+    stop_timeout,
+)
 from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState
 from shared.process.deadlines import waiting_for
@@ -58,12 +65,12 @@ async def _stop(
             began = operations.clock.monotonic()
             with waiting_for("the preStop hook", grace + _MAX_DELAY_SECONDS):
                 await asyncio.wait({hook}, timeout=grace)
-            grace -= int(operations.clock.monotonic() - began)
+            grace = remaining_grace(grace, operations.clock.monotonic() - began)
         if stop.after and grace > 0:
             began = operations.clock.monotonic()
             await _wait_for_others(operations, view, stop.after, order, grace)
-            grace -= int(operations.clock.monotonic() - began)
-        await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, MIN_STOP_SECONDS)))
+            grace = remaining_grace(grace, operations.clock.monotonic() - began)
+        await unless_absent(operations.runtime.stop_container(stop.container_id, stop_timeout(grace)))
         if hook is not None:
             await asyncio.wait({hook}, timeout=HOOK_END_SECONDS)
     except asyncio.CancelledError:
@@ -80,25 +87,25 @@ async def _stop(
 def _begin_pre_stop(operations: PodOperations, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
     """Return the task of this instance's preStop hook: the one that runs, else a new one. A hook that an earlier
     process began is not repeated, but a sleep continues for the rest of its time. None = no hook, or no time for it."""
-    if not stop.pre_stop or stop.grace_seconds <= 0:
+    what = pre_stop_of(stop)
+    if what is PreStop.NOTHING:
         return None
     running = operations.pre_stops.get(stop.container_id)
     if running is not None:
         return running
-    begun = stop.hook_spent >= 0
-    hook = asyncio.create_task(_pre_stop(operations, view, stop, only_sleep=begun), name=f"preStop {stop.container}")
+    hook = asyncio.create_task(_pre_stop(operations, view, stop, what), name=f"preStop {stop.container}")
     operations.pre_stops[stop.container_id] = hook
     hook.add_done_callback(lambda _: operations.pre_stops.pop(stop.container_id, None))
     return hook
 
 
-async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerStop, *, only_sleep: bool) -> bool:
+async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerStop, what: PreStop) -> bool:
     """Run the hook and return whether it failed. It never raises: a hook that fails delays no stop, and its output is
     in no event and no log."""
     try:
         container = view.container(stop.container)
-        if only_sleep:
-            await asyncio.sleep(sleep_seconds(container, "preStop") - stop.hook_spent)
+        if what is PreStop.SLEEP_ON:
+            await asyncio.sleep(sleep_left(container, stop))
         else:
             await run_hook(operations, view, container, stop.container_id, "preStop")
     except ContainerConfigError:
@@ -156,8 +163,8 @@ async def kill_pod(operations: PodOperations, call: KillPod, view: PodView, warn
 
     stopped = await asyncio.gather(*(stop_in_order(stop) for stop in call.containers), return_exceptions=True)
     failures = [result for result in stopped if isinstance(result, BaseException)]
-    if failures and any(stop.grace_seconds > MIN_STOP_SECONDS for stop in call.containers):
-        raise failures[0]  # stopping the sandbox would kill containers that have time left
+    if not may_stop_sandboxes(call.containers, failed=bool(failures)):
+        raise failures[0]
     failures += await _try_all(operations.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
     if failures:
         raise failures[0]

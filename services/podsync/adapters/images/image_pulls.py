@@ -1,6 +1,6 @@
 """Inspects and pulls images for pods, and checks whether a pod may use one (pods.md 7.3).
-A bounded number of pulls, or one, runs on the node at a time, within registry QPS and burst. The core decides when a
-pull is tried, and what the pod's status shows of it.
+A bounded number of pulls, or one, runs on the node at a time. The core decides when a pull is tried and may
+begin, and what the pod's status shows of it.
 
 containerd only logs that it cannot parse the `hosts.toml` of a registry, and pulls as if there were none. The error is
 in the event of the failed pull, so that the operator learns that no mirror was asked.
@@ -16,8 +16,9 @@ from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_access import ImageAccess
 from services.podsync.adapters.images.pull_credentials import PullCredentials, PullSecretError, PullSecrets, Warnings
 from services.podsync.core.images.image_reference import with_default_tag
-from services.podsync.core.images.image_repository import registry_of, repository
+from services.podsync.core.images.image_repository import hosts_directories, registry_of, repository
 from services.podsync.core.images.keyring import TrackedCredential
+from services.podsync.core.images.pull_rate import full_rate
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import ImageStatus, Message, Runtime, RuntimeCallError
 from shared.model.objects import Object
@@ -34,16 +35,11 @@ def find_damaged_hosts(config_path: str, image: str) -> str:
     `config_path`: the directory of all such files, "" = none."""
     if not config_path:
         return ""
-    for name in _directory_names(registry_of(repository(image))):
+    for name in hosts_directories(registry_of(repository(image))):
         directory = Path(config_path) / name
         if directory.exists():  # containerd looks no further
             return _find_damage(directory / "hosts.toml")
     return ""
-
-
-def _directory_names(registry: str) -> list[str]:
-    host, colon, port = registry.rpartition(":")
-    return [*([f"{host}_{port}_"] if colon else []), registry, "_default"]
 
 
 def _find_damage(file: Path) -> str:
@@ -93,10 +89,9 @@ class ImagePulls:
         self.access = ImageAccess(runtime, config, clock)
         parallel = 1 if config.serialize_image_pulls else config.max_parallel_image_pulls or 1_000
         self._turns = asyncio.Semaphore(parallel)
-        self._qps, self._burst = config.registry_pull_qps, max(config.registry_burst, 1)
+        self._rate = full_rate(config.registry_pull_qps, config.registry_burst, clock.monotonic())
         embedded = config.embedded_containerd
         self._registry_config_path = embedded.registry_config_path if embedded is not None else ""
-        self._tokens, self._filled_at = float(self._burst), clock.monotonic()
 
     async def inspect(
         self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
@@ -178,9 +173,11 @@ class ImagePulls:
         """Pull with each credential in turn, or anonymously where there is none. Return the runtime's reference to the
         image and the credential that worked; None where none worked. Errors are added to `errors`. All tries count as
         one pull for the registry's rate."""
-        if not self._take_token():
+        rate = self._rate.take(self._clock.monotonic())
+        if rate is None:
             errors.append(RuntimeCallError("PullImage", "Unknown", "pull QPS exceeded"))
             return None
+        self._rate = rate
         for credential in credentials or (None,):
             try:
                 auth = credential.auth if credential is not None else None
@@ -200,18 +197,6 @@ class ImagePulls:
             return status
         finally:
             await self.access.succeeded(image, references, credential)
-
-    def _take_token(self) -> bool:
-        """Count a pull and return True, if one may begin now within registry QPS and burst."""
-        if self._qps <= 0:
-            return True
-        now = self._clock.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
-        self._filled_at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
 
 
 def _combined(errors: list[RuntimeCallError], warnings: Warnings, damage: str) -> ImageCallError:

@@ -9,19 +9,10 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from services.podsync.core.log_rotation import ASIDE, removable_directories, removable_links
-from shared.config.effective import EffectiveConfig
 from shared.files.tree_removal import remove_tree
 from shared.process.crash import crash_point
 
 log = logging.getLogger(__name__)
-
-_OF_EVERY_KUBELET = "/var/log/pods"
-
-
-def is_ours_alone(config: EffectiveConfig) -> bool:
-    """Return whether no other kubelet has logs in the directory of pod logs. An agent with an embedded containerd may
-    run beside a kubelet, whose logs are in the default directory."""
-    return config.embedded_containerd is None or config.pod_logs_dir.rstrip("/") != _OF_EVERY_KUBELET
 
 
 class LogCleanUp:

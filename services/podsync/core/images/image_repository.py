@@ -31,6 +31,13 @@ def repository(image: str) -> str:
     return f"{registry}/{path}"
 
 
+def hosts_directories(registry: str) -> list[str]:
+    """Return the directories in which containerd looks for the `hosts.toml` of this registry; the first that exists
+    counts."""
+    host, colon, port = registry.rpartition(":")
+    return [*([f"{host}_{port}_"] if colon else []), registry, "_default"]
+
+
 def registry_of(name: str) -> str:
     """Return host and port of a name as `repository` returns it."""
     return name.partition("/")[0]
