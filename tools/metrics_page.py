@@ -13,7 +13,7 @@ from pathlib import Path
 import bus
 import services
 import shared
-from services.server.core.gathered_metrics import OF_THE_AGENT
+from services.server.core.metrics.gathered_metrics import OF_THE_AGENT
 from shared.metrics.family import Family, Kind
 
 CHECKOUT = Path(__file__).resolve().parent.parent

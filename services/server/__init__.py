@@ -46,10 +46,10 @@ On restart
     and after a reload they begin again. A check of `/healthz` that depends on another service fails only after
     30 s without a beat of it.
 
-Clients that are not authorized have few connections (`core/connections.py`), of which an old one ends for a new one.
-The head of a request is bounded in time, fields and bytes, and so are all bytes of such clients together. A token over
-16 KiB or not ASCII is refused at once, and so is one beyond the number that may be under review. docs/limits.md has the
-numbers.
+Clients that are not authorized have few connections (`core/listening/connections.py`), of which an old one ends for a
+new one. The head of a request is bounded in time, fields and bytes, and so are all bytes of such clients together. A
+token over 16 KiB or not ASCII is refused at once, and so is one beyond the number that may be under review.
+docs/limits.md has the numbers.
 
 A log is read from a regular file in its pod's log directory. No link below that directory is followed, except with
 docker, whose log files are links.

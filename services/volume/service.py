@@ -39,11 +39,11 @@ from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.controllers.volume_usage import VolumeUsages
-from services.volume.core.actual_state_of_world import ActualStateOfWorld
-from services.volume.core.attachments import Attachments
-from services.volume.core.plugin_answers import CSI
+from services.volume.core.files.token_cache import JITTER
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.token_cache import JITTER
+from services.volume.core.registration.plugin_answers import CSI
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.world.attachments import Attachments
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.pods.failures import PodFailures

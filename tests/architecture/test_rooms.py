@@ -90,16 +90,17 @@ def test_a_service_consists_of_its_rooms_and_its_entry_points() -> None:
     assert not strays
 
 
-def test_the_rooms_of_podsyncs_core_import_each_other_as_in_their_table() -> None:
+@pytest.mark.parametrize("service", ["podsync", "volume", "server"])
+def test_the_rooms_of_a_core_import_each_other_as_in_their_table(service: str) -> None:
     """No arrow more, none less; that they form no circle is a contract in pyproject.toml."""
-    core = "services/podsync/core/"
+    core = f"services/{service}/core/"
     rows = re.findall(r"^ {4}(\w+) .*?(\w+(?: \w+)*)$", text_of(f"{core}__init__.py"), re.MULTILINE)[1:]
     table = {room: set(imported.split()) - {"nothing"} for room, imported in rows}
     found: dict[str, set[str]] = {}
     for name in python_files("services"):
         if name.startswith(core) and name != f"{core}__init__.py":
             room = name.removeprefix(core).removesuffix(".py").split("/")[0]
-            found.setdefault(room, set()).update(_rooms_imported(name, "services.podsync.core") - {room})
+            found.setdefault(room, set()).update(_rooms_imported(name, f"services.{service}.core") - {room})
     assert found == table
 
 

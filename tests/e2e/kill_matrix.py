@@ -19,15 +19,15 @@ from bus.messages.podsync import PodState, PodVolumes
 from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.mounts import mount_table
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.actual_state_of_world import ActualStateOfWorld
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.operations import MountDevice, MountVolume, Operation
-from services.volume.core.outcome import Outcome
-from services.volume.core.payload import ContentError, FoundObject, FoundToken, SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import ContentError, FoundObject, FoundToken, SetUpInputs
+from services.volume.core.operations.operations import MountDevice, MountVolume, Operation
+from services.volume.core.operations.outcome import Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import persistent_volume_spec, volume_of, volume_spec
 from shared.files.tree_removal import RemovalProgress

@@ -20,8 +20,8 @@ from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.volume import VolumeState
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.files_source import Files
-from services.volume.core.payload import PayloadFile
+from services.volume.core.files.files_source import Files
+from services.volume.core.files.payload import PayloadFile
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from shared.host.mountinfo import below

@@ -13,8 +13,8 @@ import pytest
 from services.volume.adapters import block_devices, block_maps
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import PluginEvent
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import PluginEvent
 from services.volume.plugins.local import Local, LocalPlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import below

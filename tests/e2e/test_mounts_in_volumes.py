@@ -12,7 +12,7 @@ import pytest
 
 from services.volume.adapters.mounts import bind_to_itself, mount_table
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import below

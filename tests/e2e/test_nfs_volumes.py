@@ -10,7 +10,7 @@ import pytest
 
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
 from services.volume.plugins.nfs import Nfs, NfsPlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import below

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from services.server.core.spdy_frames import Data, FrameDecoder, FrameEncoder, SynStream
+from services.server.core.streams.spdy_frames import Data, FrameDecoder, FrameEncoder, SynStream
 from shared.model.objects import Object
 from tests.service.server.spdy_peer import Refused, SpdyPeer
 from tests.support.agents.agent import NODE

@@ -15,9 +15,9 @@ import pytest
 from services.volume.adapters.mounts import mount_table, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
-from services.volume.core.files_source import Files
-from services.volume.core.operations import RemovePodDirectory, UnmountVolume
-from services.volume.core.payload import PayloadFile, SetUpInputs
+from services.volume.core.files.files_source import Files
+from services.volume.core.files.payload import PayloadFile, SetUpInputs
+from services.volume.core.operations.operations import RemovePodDirectory, UnmountVolume
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls

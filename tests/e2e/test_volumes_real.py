@@ -13,9 +13,9 @@ import pytest
 from services.volume.adapters import root_dir
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.files_source import Files
-from services.volume.core.operations import UnmountVolume
-from services.volume.core.payload import PayloadFile, SetUpInputs
+from services.volume.core.files.files_source import Files
+from services.volume.core.files.payload import PayloadFile, SetUpInputs
+from services.volume.core.operations.operations import UnmountVolume
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin

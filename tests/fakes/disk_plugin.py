@@ -5,10 +5,10 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.files.tree_removal import RemovalProgress

@@ -11,8 +11,8 @@ import pytest
 import uvloop
 
 from services.server.adapters import accepting, http_limits
-from services.server.core import connections
-from services.server.core.connections import ConnectionLimits
+from services.server.core.listening import connections
+from services.server.core.listening.connections import ConnectionLimits
 from tests.process.tls_site import Connection, Site
 from tests.service.server.running import Running
 from tests.support.waits.deadline import WAIT_SECONDS

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from services.volume.adapters.subpaths import Subpaths
-from services.volume.core.files_source import Files
-from services.volume.core.operations import (
+from services.volume.core.files.files_source import Files
+from services.volume.core.files.payload import SetUpInputs, make_payload
+from services.volume.core.operations.operations import (
     MakePodDirectories,
     MountVolume,
     Operation,
@@ -14,8 +15,7 @@ from services.volume.core.operations import (
     RemovePodDirectory,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent
-from services.volume.core.payload import SetUpInputs, make_payload
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, Performed, PluginEvent
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.files.tree_removal import RemovalProgress
 from tests.simulation.oracle import Oracle

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 
 from services.server.adapters.http_limits import Connection, LimitedServer
-from services.server.core.log_interval import LogInterval
+from services.server.core.listening.log_interval import LogInterval
 
 log = logging.getLogger(__name__)
 

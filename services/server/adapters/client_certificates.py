@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from services.server.adapters.openssl import OpenSsl
-from services.server.core.authentication import User, certificate_user
+from services.server.core.access.authentication import User, certificate_user
 
 _VERDICT_SECONDS = 1.0  # for which a result is reused; OpenSSL takes half a millisecond for one
 _MAX_VERDICTS = 256  # results that are kept

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from services.server.core.gathered_metrics import Counters
+from services.server.core.metrics.gathered_metrics import Counters
 from shared.files.atomic import remove_unfinished, write_atomically
 from shared.text.json_text import json_bytes
 

@@ -12,7 +12,7 @@ from services.server.adapters.listener import SERVER_NAME
 from services.server.adapters.plain_answer import go_error
 from services.server.adapters.system_log_files import OpenedLog, open_below
 from services.server.core.go_text import redirect_location
-from services.server.core.served_file import (
+from services.server.core.logs.served_file import (
     SNIFFED,
     BadRangeError,
     content_type,

@@ -16,9 +16,9 @@ from typing import cast
 
 from aiohttp import web
 
-from services.server.core.client_address import group_of
-from services.server.core.connections import ConnectionLimits, ConnectionTable, OpenConnection
-from services.server.core.log_interval import LogInterval
+from services.server.core.listening.client_address import group_of
+from services.server.core.listening.connections import ConnectionLimits, ConnectionTable, OpenConnection
+from services.server.core.listening.log_interval import LogInterval
 
 log = logging.getLogger(__name__)
 

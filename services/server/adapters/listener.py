@@ -13,7 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from services.server.adapters.accepting import MAX_BACKLOG_CONNECTIONS, Acceptor
 from services.server.adapters.http_limits import Connection, Handler, LimitedServer
-from services.server.core.connections import ConnectionLimits, ConnectionTable
+from services.server.core.listening.connections import ConnectionLimits, ConnectionTable
 from shared.host.listening_address import bind
 
 log = logging.getLogger(__name__)

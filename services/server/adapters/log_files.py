@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from services.server.adapters.log_opening import LogFile
 from services.server.core.go_text import quote
-from services.server.core.log_format import LogDecoder, find_tail_start
+from services.server.core.logs.log_format import LogDecoder, find_tail_start
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from io import FileIO
 from itertools import islice
 from pathlib import Path
 
-from services.server.core.log_source import unpacked_rotated
+from services.server.core.logs.log_source import unpacked_rotated
 
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC

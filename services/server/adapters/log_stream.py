@@ -16,7 +16,7 @@ from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import SERVER_NAME
 from services.server.adapters.log_files import LogReader, LogReadError
 from services.server.adapters.log_opening import LogFile
-from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError
+from services.server.core.logs.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError
 
 log = logging.getLogger(__name__)
 

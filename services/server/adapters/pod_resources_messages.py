@@ -4,7 +4,7 @@ container."""
 from collections.abc import Iterable
 from typing import Any
 
-from services.server.core.pod_resources import PodEntry
+from services.server.core.pods.pod_resources import PodEntry
 from shared.plugin_grpc import pod_resources_v1_pb2 as v1
 from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
 

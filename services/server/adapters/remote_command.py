@@ -11,9 +11,9 @@ from aiohttp import WSMsgType, web
 
 from services.server.adapters.spdy_client import SpdyClient
 from services.server.adapters.streaming_server import Backend
-from services.server.core.completion import completion, failure
-from services.server.core.spdy_frames import Data, RstStream, SpdyProtocolError, SynReply
-from services.server.core.stream_parameters import RequestedStreams
+from services.server.core.streams.completion import completion, failure
+from services.server.core.streams.spdy_frames import Data, RstStream, SpdyProtocolError, SynReply
+from services.server.core.streams.stream_parameters import RequestedStreams
 
 log = logging.getLogger(__name__)
 

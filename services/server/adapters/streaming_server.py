@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
-from services.server.core import upgrade
-from services.server.core.upgrade import ResponseHead, StreamingServer, UpgradeError
+from services.server.core.streams import upgrade
+from services.server.core.streams.upgrade import ResponseHead, StreamingServer, UpgradeError
 
 DIAL_SECONDS = 30.0  # until the runtime accepts the connection, and again until it answers
 _REFUSAL_SECONDS = 10.0  # for the body of an answer that is no upgrade

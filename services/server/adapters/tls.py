@@ -27,7 +27,7 @@ from services.server.adapters.tls_files import (
     read_pair,
 )
 from services.server.adapters.tls_offer import TlsSettings
-from services.server.core.tls_settings import first_certificate
+from services.server.core.listening.tls_settings import first_certificate
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 

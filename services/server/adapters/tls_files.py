@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.server.core.tls_settings import pair_problem
+from services.server.core.listening.tls_settings import pair_problem
 from shared.config.effective import EffectiveConfig
 
 CURRENT = "kubelet-server-current.pem"

@@ -7,7 +7,7 @@ import ssl
 import warnings
 
 from services.server.adapters.openssl import OpenSsl
-from services.server.core.tls_settings import TlsOption, choose_tls
+from services.server.core.listening.tls_settings import TlsOption, choose_tls
 from shared.config.effective import EffectiveConfig
 
 _MINIMUM = {

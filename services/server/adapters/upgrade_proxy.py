@@ -9,8 +9,8 @@ from aiohttp import web
 from services.server.adapters.hijack import Client, Hijacked
 from services.server.adapters.plain_answer import plain
 from services.server.adapters.streaming_server import CHUNK_BYTES, Backend, connect
-from services.server.core.client_address import shown_address
-from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
+from services.server.core.listening.client_address import shown_address
+from services.server.core.streams.upgrade import UpgradeError, parse_streaming_url, proxied_request
 
 _LAST_BYTES = 5.0  # to pass on what a client sent before it left
 _NOT_RELAYED = {"connection", "content-length", "transfer-encoding", "keep-alive"}

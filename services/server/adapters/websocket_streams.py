@@ -12,9 +12,9 @@ from services.server.adapters.http_limits import connection_of
 from services.server.adapters.remote_command import RemoteCommand
 from services.server.adapters.streaming_server import CHUNK_BYTES, Backend, connect
 from services.server.adapters.upgrade_proxy import relay_refusal, responder_error
-from services.server.core import completion
-from services.server.core.stream_parameters import TUNNEL_PREFIX, V5_PROTOCOL, RequestedStreams
-from services.server.core.upgrade import (
+from services.server.core.streams import completion
+from services.server.core.streams.stream_parameters import TUNNEL_PREFIX, V5_PROTOCOL, RequestedStreams
+from services.server.core.streams.upgrade import (
     REMOTE_COMMAND_PROTOCOLS,
     UpgradeError,
     is_spdy,

@@ -11,11 +11,11 @@ from aiohttp import web
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.checkpoint_request import archive_name, checkpoint_timeout
-from services.server.core.log_source import has_container
-from services.server.core.pod_lists import find_pod
+from services.server.core.logs.log_source import has_container
+from services.server.core.pods.checkpoint_request import archive_name, checkpoint_timeout
+from services.server.core.pods.pod_lists import find_pod
+from services.server.core.pods.stream_target import running_container
 from services.server.core.routes import Endpoint
-from services.server.core.stream_target import running_container
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.time.clock import Clock
 

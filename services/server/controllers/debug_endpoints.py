@@ -15,8 +15,8 @@ from bus.messages.streams import SERVICES
 from services.frame.debugging import MAX_PROFILE_SECONDS, MAX_VERBOSITY, Debugging
 from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.collapsed_profile import collapsed_profile
 from services.server.core.go_text import parse_int64, parse_query, quote
+from services.server.core.pages.collapsed_profile import collapsed_profile
 from services.server.core.routes import Endpoint
 from shared.time.clock import Clock
 

@@ -15,13 +15,13 @@ from services.server.adapters.log_stream import LogStream, begin, stream_log
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core import log_source
 from services.server.core.go_text import parse_query, quote
-from services.server.core.health import Check, answer_all, answer_one
-from services.server.core.log_format import LogFilter
-from services.server.core.log_query import LogQuery, LogQueryError, check_stream_gate, parse_log_query
-from services.server.core.log_source import LogSource, LogsUnavailableError
-from services.server.core.pod_lists import find_pod, pod_list, running_pod_list
+from services.server.core.logs import log_source
+from services.server.core.logs.log_format import LogFilter
+from services.server.core.logs.log_query import LogQuery, LogQueryError, check_stream_gate, parse_log_query
+from services.server.core.logs.log_source import LogSource, LogsUnavailableError
+from services.server.core.pages.health import Check, answer_all, answer_one
+from services.server.core.pods.pod_lists import find_pod, pod_list, running_pod_list
 from services.server.core.routes import Endpoint
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object

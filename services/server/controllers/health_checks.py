@@ -7,7 +7,7 @@ from bus.beat import next_beat_in
 from bus.messages.beat import Beat
 from bus.messages.streams import SERVICES
 from services.frame.launch import Context
-from services.server.core.health import Check, Health
+from services.server.core.pages.health import Check, Health
 
 _FLUSH_SECONDS = 60.0  # between two flushes of our own log, from which the `log` check follows
 

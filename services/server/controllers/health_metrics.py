@@ -7,8 +7,8 @@ from bus.messages.beat import Beat
 from services.frame.metrics import own_metrics
 from services.server.controllers.metrics_endpoints import page
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.health import Check
-from services.server.core.metrics_text import metrics_text
+from services.server.core.metrics.metrics_text import metrics_text
+from services.server.core.pages.health import Check
 from services.server.core.routes import RESET, Endpoint
 from shared.metrics.family import SLIS, counter, gauge
 from shared.metrics.registry import Registry

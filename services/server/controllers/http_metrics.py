@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from services.server.core.request_metrics import request_labels
+from services.server.core.metrics.request_metrics import request_labels
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
 

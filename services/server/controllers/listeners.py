@@ -25,11 +25,11 @@ from services.server.controllers.request_handler import (
     TokenReviewer,
 )
 from services.server.controllers.reviews import Reviews
-from services.server.core import connections
-from services.server.core.authentication import User
-from services.server.core.authorization import Attributes
-from services.server.core.health import Check
-from services.server.core.reviews import ReviewError
+from services.server.core.access.authentication import User
+from services.server.core.access.authorization import Attributes
+from services.server.core.access.reviews import ReviewError
+from services.server.core.listening import connections
+from services.server.core.pages.health import Check
 from services.server.core.routes import Endpoint, ServedEndpoints, is_loopback_host
 from shared.agent.places import LOCAL_SOCKET, PAGE_ADDRESS
 from shared.config.effective import EffectiveConfig

@@ -21,8 +21,8 @@ from services.server.adapters.counters_file import CountersFile
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.usage_metrics import UsageMetrics
-from services.server.core.gathered_metrics import GatheredMetrics, with_sums
-from services.server.core.metrics_text import CONTENT_TYPE, metrics_text
+from services.server.core.metrics.gathered_metrics import GatheredMetrics, with_sums
+from services.server.core.metrics.metrics_text import CONTENT_TYPE, metrics_text
 from services.server.core.routes import Endpoint
 from shared.metrics.family import METRICS, PROBES, gauge
 

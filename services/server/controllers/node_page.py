@@ -22,12 +22,12 @@ from services.server.controllers.node_machine import USAGE_SECONDS
 from services.server.controllers.node_state import NodeState
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import USER, EndpointHandler
-from services.server.core.client_address import group_of
-from services.server.core.log_interval import LogInterval
-from services.server.core.node_history import until_next
-from services.server.core.page_feed import PageFeed
+from services.server.core.listening.client_address import group_of
+from services.server.core.listening.log_interval import LogInterval
+from services.server.core.listening.shares import Shares
+from services.server.core.pages.node_history import until_next
+from services.server.core.pages.page_feed import PageFeed
 from services.server.core.routes import PAGE_NOT_FOUND, Endpoint, is_of_another_site
-from services.server.core.shares import Shares
 
 log = logging.getLogger(__name__)
 

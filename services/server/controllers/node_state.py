@@ -29,7 +29,7 @@ from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
 from services.report.processes import ProcessFacts, process_of
 from services.server.controllers.node_machine import NodeMachine
 from services.server.controllers.pod_streams import PodStreams
-from services.server.core.node_history import Latencies, NodeHistory, have_started
+from services.server.core.pages.node_history import Latencies, NodeHistory, have_started
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from services.server.controllers.pod_streams import PodStreams
-from services.server.core.pod_resources import is_active
+from services.server.core.pods.pod_resources import is_active
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import GATES, Gate, Stage
 from shared.host.machine import architecture

@@ -14,8 +14,8 @@ from bus.interface import Bus
 from services.server.adapters import pod_resources_messages as messages
 from services.server.adapters.pod_resources_messages import V1, V1ALPHA1
 from services.server.controllers.pod_streams import PodStreams
-from services.server.core.pod_lists import find_pod
-from services.server.core.pod_resources import is_active, pod_entry
+from services.server.core.pods.pod_lists import find_pod
+from services.server.core.pods.pod_resources import is_active, pod_entry
 from shared.kube.rate_limit import TokenBucket
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry

@@ -13,16 +13,16 @@ from services.server.adapters.client_certificates import ClientCertificates, Unt
 from services.server.adapters.http_limits import count_as_authorized
 from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.http_metrics import HttpMetrics
-from services.server.core import authentication, authorization, bearer
-from services.server.core.authentication import ANONYMOUS, User
-from services.server.core.authorization import Attributes
-from services.server.core.bearer import BearerError
-from services.server.core.client_address import group_of, shown_address
-from services.server.core.log_interval import LogInterval
-from services.server.core.reviews import ReviewError
+from services.server.core.access import authentication, authorization, bearer
+from services.server.core.access.authentication import ANONYMOUS, User
+from services.server.core.access.authorization import Attributes
+from services.server.core.access.bearer import BearerError
+from services.server.core.access.reviews import ReviewError
+from services.server.core.listening.client_address import group_of, shown_address
+from services.server.core.listening.log_interval import LogInterval
+from services.server.core.listening.shares import Shares
 from services.server.core.routes import MAX_STREAMS, POD_STREAMS, Endpoint, Refusal, Route, ServedEndpoints, resolve
-from services.server.core.shares import Shares
-from services.server.core.stream_parameters import is_websocket, offered_protocols
+from services.server.core.streams.stream_parameters import is_websocket, offered_protocols
 from shared.tracing.context import parse_traceparent
 from shared.tracing.span import Kind
 from shared.tracing.tracer import Scope, Tracer

@@ -11,10 +11,10 @@ import orjson
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from services.server.core import reviews
-from services.server.core.authentication import User
-from services.server.core.authorization import Attributes
-from services.server.core.reviews import ExpiringCache, PendingReviews, ReviewError
+from services.server.core.access import reviews
+from services.server.core.access.authentication import User
+from services.server.core.access.authorization import Attributes
+from services.server.core.access.reviews import ExpiringCache, PendingReviews, ReviewError
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
 from shared.time.clock import Clock

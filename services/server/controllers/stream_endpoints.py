@@ -13,11 +13,12 @@ from services.server.adapters.upgrade_proxy import proxy, responder_error
 from services.server.adapters.websocket_streams import translate, tunnel
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core import stream_parameters, stream_target
-from services.server.core.pod_lists import find_pod
+from services.server.core.pods import stream_target
+from services.server.core.pods.pod_lists import find_pod
+from services.server.core.pods.stream_target import TargetNotFoundError
 from services.server.core.routes import Endpoint
-from services.server.core.stream_parameters import RequestedStreams, StreamRequestError, Upgrade
-from services.server.core.stream_target import TargetNotFoundError
+from services.server.core.streams import stream_parameters
+from services.server.core.streams.stream_parameters import RequestedStreams, StreamRequestError, Upgrade
 from shared.cri.interface import Runtime, RuntimeCallError, StreamOptions
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry

@@ -15,7 +15,7 @@ from services.server.adapters.listener import SERVER_NAME
 from services.server.adapters.plain_answer import go_error
 from services.server.adapters.system_log_files import OpenedLog
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.node_log_query import NodeLogQuery, NodeLogQueryError, listed, parse_node_log_query
+from services.server.core.logs.node_log_query import NodeLogQuery, NodeLogQueryError, listed, parse_node_log_query
 from services.server.core.routes import Endpoint
 
 QUERY_SECONDS = 30.0  # of one query, all services together

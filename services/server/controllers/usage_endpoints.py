@@ -11,11 +11,11 @@ from bus.messages.usage import FoundUsage, GetUsage
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.metrics_endpoints import page
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core.cadvisor_metrics import cadvisor_page
 from services.server.core.go_text import parse_query
-from services.server.core.resource_metrics import resource_page
+from services.server.core.metrics.cadvisor_metrics import cadvisor_page
+from services.server.core.metrics.resource_metrics import resource_page
+from services.server.core.metrics.stats_summary import summary, with_one_space
 from services.server.core.routes import Endpoint
-from services.server.core.stats_summary import summary, with_one_space
 
 TIMEOUT_SECONDS = 5.0  # that pleg has to answer
 READING_SECONDS = 10.0  # between pleg's readings: an answer is at most this old

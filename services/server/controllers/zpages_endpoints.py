@@ -11,9 +11,9 @@ from aiohttp import web
 from services.frame.generation import supervisor_process
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.request_handler import EndpointHandler
-from services.server.core import zpages
+from services.server.core.pages import zpages
+from services.server.core.pages.zpages import Page, Representation
 from services.server.core.routes import Endpoint
-from services.server.core.zpages import Page, Representation
 from shared.config.flag_lines import flag_texts
 from shared.model.objects import Object
 from shared.process.identity import started_at

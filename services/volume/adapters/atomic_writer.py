@@ -16,8 +16,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from services.volume.core.payload import Payload
-from services.volume.core.payload_paths import clean_paths, stale_links, top_components
+from services.volume.core.files.payload import Payload
+from services.volume.core.files.payload_paths import clean_paths, stale_links, top_components
 from shared.process.crash import crash_point
 
 DATA = "..data"

@@ -11,11 +11,18 @@ from bus.messages import sources
 from bus.messages.sources import REQUESTED_READ_TIMEOUT, GetObject
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, IssuedToken, RequestToken
 from services.volume.adapters.pod_certificates import PodCertificates
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind, FoundCertificate, FoundObject, FoundToken, Problem, SetUpInputs
-from services.volume.core.pod_certificates import CertificateKey
-from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import (
+    FailureKind,
+    FoundCertificate,
+    FoundObject,
+    FoundToken,
+    Problem,
+    SetUpInputs,
+)
+from services.volume.core.files.pod_certificates import CertificateKey
+from services.volume.core.files.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
+from services.volume.core.specs.volume_spec import VolumeSpec
 from shared.time.clock import Clock
 
 # Parts of the errors of components that do not have the pod yet: the node authorizer, a cache, and a sources that has

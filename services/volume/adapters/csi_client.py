@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from services.volume.core.csi_volume import CsiVolume
-from services.volume.core.outcome import DriverCall
+from services.volume.core.operations.outcome import DriverCall
+from services.volume.core.specs.csi_volume import CsiVolume
 from shared.plugin_grpc import csi_pb2 as csi
 from shared.plugin_grpc.connection import Answer, PluginCallError, PluginConnection, PluginMessage, connected
 from shared.process.crash import crash_point

@@ -10,8 +10,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from services.volume.core.fs_group import SlowChange, mode_for_group, was_given
-from services.volume.core.outcome import PluginEvent
+from services.volume.core.operations.fs_group import SlowChange, mode_for_group, was_given
+from services.volume.core.operations.outcome import PluginEvent
 from shared.files.tree_walk import walk_descriptors
 from shared.time.clock import Clock
 

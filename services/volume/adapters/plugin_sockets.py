@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from services.volume.core.plugin_registry import Identity
+from services.volume.core.registration.plugin_registry import Identity
 
 MAX_SOCKETS = 256
 MAX_ENTRIES = 4096  # of all directories together

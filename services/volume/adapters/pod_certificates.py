@@ -1,5 +1,5 @@
 """Gets certificates of pods for projected volumes: makes keys, requests certificates through status and reads the
-results through sources. What is due is decided by core/pod_certificates.py."""
+results through sources. What is due is decided by core/files/pod_certificates.py."""
 
 import asyncio
 import logging
@@ -11,8 +11,8 @@ from bus.messages.event import KubeEvent
 from bus.messages.sources import REQUESTED_READ_TIMEOUT, FoundObject, GetObject
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, RequestedPodCertificate, RequestPodCertificate
 from services.volume.adapters.certificate_keys import KeyAndRequest, new_key
-from services.volume.core.payload import FailureKind, FoundCertificate, Problem
-from services.volume.core.pod_certificates import (
+from services.volume.core.files.payload import FailureKind, FoundCertificate, Problem
+from services.volume.core.files.pod_certificates import (
     NOT_ISSUED,
     REQUEST,
     CertificateKey,

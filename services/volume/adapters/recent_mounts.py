@@ -6,7 +6,7 @@ Reading the table calls no file system. A mount that is newer than the table cou
 import contextlib
 
 from services.volume.adapters.mounts import mount_table
-from services.volume.core.mount_shares import MountShares, Share
+from services.volume.core.operations.mount_shares import MountShares, Share
 from shared.time.clock import Clock
 
 _MAX_AGE_SECONDS = 1.0  # so that a table of thousands of lines is not read for each volume of a pod

@@ -1,7 +1,7 @@
 """Makes the calls of plugin registration v1, and NodeGetInfo of a CSI driver, each over a connection of its own;
 blocking."""
 
-from services.volume.core.plugin_answers import NodeInfo, PluginInfo
+from services.volume.core.registration.plugin_answers import NodeInfo, PluginInfo
 from shared.plugin_grpc.connection import connected
 from shared.plugin_grpc.csi_pb2 import NodeGetInfoRequest, NodeGetInfoResponse
 from shared.plugin_grpc.registration_pb2 import InfoRequest, RegistrationStatus, RegistrationStatusResponse

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
-from services.volume.core.mount_shares import Share
+from services.volume.core.operations.mount_shares import Share
 from shared.files.tree_removal import RemovalProgress
 from shared.process.deadlines import waiting_for
 from shared.time.clock import Clock

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from services.volume.adapters.cluster_content import ClusterContent
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind, FoundObject
-from services.volume.core.volume_claims import CLAIM, CSI_DRIVER, VOLUME
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import FailureKind, FoundObject
+from services.volume.core.specs.volume_claims import CLAIM, CSI_DRIVER, VOLUME
 from shared.time.backoff import Backoff
 
 log = logging.getLogger(__name__)

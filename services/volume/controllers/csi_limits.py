@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.controllers.plugin_registration import PluginRegistration
-from services.volume.core.csi_attachment import is_exhausted
-from services.volume.core.csi_volume import limit_period
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import FailureKind
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_claims import CSI_DRIVER
+from services.volume.core.specs.csi_attachment import is_exhausted
+from services.volume.core.specs.csi_volume import limit_period
+from services.volume.core.specs.volume_claims import CSI_DRIVER
 from shared.plugin_grpc.connection import PluginCallError
 from shared.time.clock import Clock
 

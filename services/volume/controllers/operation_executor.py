@@ -20,10 +20,9 @@ from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, ReservedThread, Threads
 from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
-from services.volume.core.csi_volume import driver_of
-from services.volume.core.expansion import ExpansionError, ExpansionFailure
-from services.volume.core.mount_shares import Share
-from services.volume.core.operations import (
+from services.volume.core.files.payload import ContentError, SetUpInputs
+from services.volume.core.operations.mount_shares import Share
+from services.volume.core.operations.operations import (
     ExpandVolume,
     Kind,
     MountDevice,
@@ -34,10 +33,11 @@ from services.volume.core.operations import (
     kind_of,
     needs_content,
 )
-from services.volume.core.outcome import Outcome
-from services.volume.core.payload import ContentError, SetUpInputs
+from services.volume.core.operations.outcome import Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.specs.csi_volume import driver_of
+from services.volume.core.specs.expansion import ExpansionError, ExpansionFailure
+from services.volume.core.specs.volume_spec import VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls, error_text
 from shared.files.tree_removal import RemovalPausedError, RemovalProgress
 from shared.pods.failures import PodFailures
@@ -47,8 +47,8 @@ from shared.process.deadlines import work_on
 log = logging.getLogger(__name__)
 
 # The number of operations of each kind at once. Checks of hostPaths that hang take at most the share of their mount
-# (core/mount_shares.py), so that 32 mounts may hang before others have to wait. Local operations wait for the journal
-# of the file system, each for itself.
+# (core/operations/mount_shares.py), so that 32 mounts may hang before others have to wait. Local operations wait for
+# the journal of the file system, each for itself.
 PLACES = {Kind.LOCAL: 16, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 CALLS_PER_DRIVER = 4  # of the places for devices
 OWNERSHIP_PLACES = 64  # changes of the group of all files of a volume, which take as long as there are files

@@ -14,8 +14,14 @@ from bus.messages.volume import RegisteredPlugin
 from services.volume.adapters import registration
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.threads import Threads
-from services.volume.core.plugin_answers import CSI, UnusablePluginError, registered_csi, version_of, with_limit
-from services.volume.core.plugin_registry import Identity, PluginRegistry
+from services.volume.core.registration.plugin_answers import (
+    CSI,
+    UnusablePluginError,
+    registered_csi,
+    version_of,
+    with_limit,
+)
+from services.volume.core.registration.plugin_registry import Identity, PluginRegistry
 from shared.plugin_grpc.connection import PluginCallError
 from shared.process.crash import crash_point
 from shared.time.clock import Clock

@@ -13,10 +13,10 @@ from services.frame.launch import Context
 from services.volume.adapters import host_resources
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
-from services.volume.core import gates
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.volume_claims import Found, claim_key, csi_driver, resolve
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec, node_of
+from services.volume.core.specs import gates
+from services.volume.core.specs.volume_claims import Found, claim_key, csi_driver, resolve
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec, node_of
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from services.volume.plugins.registry import Plugins, persistent_volume_spec, volume_of, volume_spec
 from shared.model import objects
 from shared.model.objects import Object

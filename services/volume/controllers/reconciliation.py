@@ -27,8 +27,8 @@ from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.csi_limits import CsiLimits
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
-from services.volume.core.mount_events import of_plugin
-from services.volume.core.outcome import PluginEvent
+from services.volume.core.events.mount_events import of_plugin
+from services.volume.core.operations.outcome import PluginEvent
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import error_text

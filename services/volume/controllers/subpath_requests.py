@@ -14,7 +14,7 @@ from services.volume.adapters.subpaths import SubpathError
 from services.volume.adapters.threads import HungError, ReservedThread
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.specs.volume_spec import VolumeSpec
 
 log = logging.getLogger(__name__)
 

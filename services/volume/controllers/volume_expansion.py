@@ -7,18 +7,18 @@ from dataclasses import replace
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.status import REQUESTED_WRITE_TIMEOUT, PatchClaimStatus, PatchedClaim
 from services.volume.adapters.cluster_content import ClusterContent
-from services.volume.core.claim_expansion import (
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.operations import ExpandVolume
+from services.volume.core.operations.outcome import Outcome
+from services.volume.core.specs.claim_expansion import (
     is_infeasible,
     patch_after_failure,
     patch_after_success,
     patch_before,
 )
-from services.volume.core.expansion import Expansion, ExpansionFailure
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.operations import ExpandVolume
-from services.volume.core.outcome import Outcome
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.volume_claims import CLAIM
+from services.volume.core.specs.expansion import Expansion, ExpansionFailure
+from services.volume.core.specs.volume_claims import CLAIM
 from shared.model.objects import Object
 from shared.time.clock import Clock
 from shared.time.timestamps import rfc3339

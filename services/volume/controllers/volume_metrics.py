@@ -4,10 +4,16 @@ the kubelet's names (node.md 9.3)."""
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from services.volume.core.operations import ExpandVolume, MountVolume, Operation, UnmountDevice, UnmountVolume
-from services.volume.core.outcome import DriverCall, Outcome
+from services.volume.core.operations.operations import (
+    ExpandVolume,
+    MountVolume,
+    Operation,
+    UnmountDevice,
+    UnmountVolume,
+)
+from services.volume.core.operations.outcome import DriverCall, Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.specs.volume_spec import VolumeSpec
 from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
 

@@ -9,12 +9,12 @@ from bus.messages.event import KubeEvent
 from bus.messages.usage import VolumeUsage
 from bus.messages.volume import FoundVolumeUsage, GetVolumeUsage
 from services.volume.adapters.threads import Threads
-from services.volume.core.mount_events import warning
-from services.volume.core.mount_shares import Share
-from services.volume.core.outcome import VolumeReading
-from services.volume.core.payload import ContentError
+from services.volume.core.events.mount_events import warning
+from services.volume.core.files.payload import ContentError
+from services.volume.core.operations.mount_shares import Share
+from services.volume.core.operations.outcome import VolumeReading
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.specs.volume_spec import VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.time.clock import Clock
 

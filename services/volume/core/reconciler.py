@@ -6,15 +6,17 @@ from dataclasses import dataclass, field, replace
 
 from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumesInUse, VolumeState
-from services.volume.core import devices, expansions
-from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
-from services.volume.core.attach_limits import AttachLimits
-from services.volume.core.attachments import Attachments
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
-from services.volume.core.mount_events import of_failure, of_success
-from services.volume.core.mount_refusals import refusal_of
-from services.volume.core.operation_backoff import OperationBackoff
-from services.volume.core.operations import (
+from services.volume.core.events.attach_limits import AttachLimits
+from services.volume.core.events.mount_events import of_failure, of_success
+from services.volume.core.events.pod_events import PodEvents
+from services.volume.core.files.payload import FailureKind
+from services.volume.core.mounting import devices, expansions
+from services.volume.core.mounting.mount_refusals import refusal_of
+from services.volume.core.mounting.orphans import Orphans
+from services.volume.core.mounting.refreshes import Key, Refreshes
+from services.volume.core.mounting.view import may_belong, message, mount_step, settling, usable, view
+from services.volume.core.operations.operation_backoff import OperationBackoff
+from services.volume.core.operations.operations import (
     DeviceOperation,
     ExpandVolume,
     MakePodDirectories,
@@ -26,13 +28,11 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.orphans import Orphans
-from services.volume.core.outcome import FollowUp, FoundDevice, FoundVolume, Outcome
-from services.volume.core.payload import FailureKind
-from services.volume.core.pod_events import PodEvents
-from services.volume.core.refreshes import Key, Refreshes
-from services.volume.core.view import may_belong, message, mount_step, settling, usable, view
-from services.volume.core.volume_spec import Refused, VolumeSpec, spec_name
+from services.volume.core.operations.outcome import FollowUp, FoundDevice, FoundVolume, Outcome
+from services.volume.core.specs.volume_spec import Refused, VolumeSpec, spec_name
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
+from services.volume.core.world.attachments import Attachments
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 
 QUIET = 10.0  # seconds for which LAGGING and UNANSWERED failures are not reported
 HOLD = 5.0  # seconds after the start for which a provisional volume waits for the node's resources

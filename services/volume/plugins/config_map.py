@@ -1,6 +1,6 @@
 """Sets up configMap volumes: keys of a ConfigMap of the pod's namespace as files on the disk (volumes.md 9.1)."""
 
-from services.volume.core.files_source import Part, PartReader
+from services.volume.core.files.files_source import Part, PartReader
 from services.volume.plugins.files import FilesPlugin
 from shared.model.objects import Object
 

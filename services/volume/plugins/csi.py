@@ -17,8 +17,10 @@ from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, c
 from services.volume.adapters.csi_records import CsiRecordError, has_record, load_record, remove_record, save_record
 from services.volume.adapters.mounts import mount_table
 from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
-from services.volume.core.csi_attachment import publish_context_of, secret_of
-from services.volume.core.csi_volume import (
+from services.volume.core.files.payload import ContentError, FailureKind, Problem, SetUpInputs
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, VolumeReading
+from services.volume.core.specs.csi_attachment import publish_context_of, secret_of
+from services.volume.core.specs.csi_volume import (
     EPHEMERAL,
     HEALTH_GATE,
     LABEL,
@@ -32,12 +34,10 @@ from services.volume.core.csi_volume import (
     takes_mount_label,
     with_mount_label,
 )
-from services.volume.core.expansion import ExpansionError, ExpansionFailure, failure_of_code
-from services.volume.core.outcome import FoundDevice, FoundVolume, VolumeReading
-from services.volume.core.payload import ContentError, FailureKind, Problem, SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.selinux_mount import mount_label
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.specs.expansion import ExpansionError, ExpansionFailure, failure_of_code
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.selinux_mount import mount_label
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from services.volume.plugins.csi_staging import CsiStagedVolumes, mount_group, require_unmounted
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin

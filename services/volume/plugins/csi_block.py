@@ -15,9 +15,9 @@ from services.volume.adapters.block_maps import make_link, map_device, remove_li
 from services.volume.adapters.csi_block_directories import CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, is_final
 from services.volume.adapters.csi_records import save_record
-from services.volume.core.csi_attachment import publish_context_of, secret_of
-from services.volume.core.csi_volume import PREFIX, CsiVolume, publish_context
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.specs.csi_attachment import publish_context_of, secret_of
+from services.volume.core.specs.csi_volume import PREFIX, CsiVolume, publish_context
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pods.directory import make_directory
 

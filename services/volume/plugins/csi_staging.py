@@ -14,9 +14,9 @@ from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.adapters.csi_client import CsiClient, is_final
 from services.volume.adapters.csi_records import CsiRecordError, has_record, load_record, remove_record, save_record
 from services.volume.adapters.mounts import is_mount_point, mount_table
-from services.volume.core.csi_attachment import publish_context_of, secret_of
-from services.volume.core.csi_volume import PREFIX, CsiVolume
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.specs.csi_attachment import publish_context_of, secret_of
+from services.volume.core.specs.csi_volume import PREFIX, CsiVolume
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from shared.host.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError

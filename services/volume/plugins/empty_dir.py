@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from services.volume.adapters.backing_directory import set_up_at, tear_down_at
-from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.pod_fields import fs_group, tmpfs_size
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import FoundVolume
+from services.volume.core.specs.pod_fields import fs_group, tmpfs_size
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object

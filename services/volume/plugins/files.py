@@ -11,12 +11,12 @@ from typing import ClassVar
 from services.volume.adapters.atomic_writer import AtomicWriter
 from services.volume.adapters.backing_directory import is_of_this_boot, is_ready, mark_boot, set_up_at, tear_down_at
 from services.volume.adapters.ownership import give_to_group
-from services.volume.core.files_source import Files, Part, PartReader, nested_mounts
-from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Payload, SetUpInputs, make_payload
-from services.volume.core.payload_paths import top_components
-from services.volume.core.pod_fields import fs_group, fs_user, tmpfs_size
-from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.core.files.files_source import Files, Part, PartReader, nested_mounts
+from services.volume.core.files.payload import Payload, SetUpInputs, make_payload
+from services.volume.core.files.payload_paths import top_components
+from services.volume.core.operations.outcome import FoundVolume
+from services.volume.core.specs.pod_fields import fs_group, fs_user, tmpfs_size
+from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.model import objects

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import FoundVolume
+from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object

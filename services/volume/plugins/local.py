@@ -20,11 +20,11 @@ from services.volume.adapters.block_maps import map_device, remove_link, remove_
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount
 from services.volume.adapters.ownership import OwnershipChange, belongs_to_group, give_to_group
 from services.volume.adapters.volume_usage import usage_of_device, usage_of_filesystem
-from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.pod_fields import changes_group_always, fs_group
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.pod_fields import changes_group_always, fs_group
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin, MeasuredVolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.host.mountinfo import containing, references

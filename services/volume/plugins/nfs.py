@@ -15,10 +15,10 @@ from services.volume.adapters.block_devices import mount_filesystem
 from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.programs import run, running_on
 from services.volume.adapters.volume_usage import usage_of_filesystem
-from services.volume.core.outcome import FoundVolume, VolumeReading
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import FoundVolume, VolumeReading
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import MeasuredVolumePlugin
 from shared.files.tree_removal import RemovalProgress
 from shared.model.fields import text

@@ -12,10 +12,10 @@ from typing import ClassVar, Generic, TypeVar
 
 from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, PluginEvent, VolumeReading
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from shared.files.tree_removal import RemovalProgress
 from shared.model.objects import Object
 from shared.time.clock import Clock

@@ -7,7 +7,8 @@ from typing import Any
 from services.volume.adapters.csi_client import NO_DRIVERS, CsiDrivers
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
-from services.volume.core.operations import (
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.operations import (
     ExpandVolume,
     MakePodDirectories,
     MountDevice,
@@ -18,9 +19,8 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
-from services.volume.core.payload import SetUpInputs
-from services.volume.core.volume_spec import VolumeSpec, spec_name
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, Performed, PluginEvent, VolumeReading
+from services.volume.core.specs.volume_spec import VolumeSpec, spec_name
 from services.volume.plugins.files import FilesPlugin
 from services.volume.plugins.plugin import (
     BlockVolumePlugin,

@@ -1,7 +1,7 @@
 """Sets up projected volumes: Secrets, ConfigMaps, fields of the pod, tokens, trust anchors and certificates (volumes.md
 9.4)."""
 
-from services.volume.core.files_source import Part, PartReader, RefusedPart
+from services.volume.core.files.files_source import Part, PartReader, RefusedPart
 from services.volume.plugins.files import FilesPlugin
 from shared.model.fields import dictionaries
 from shared.model.objects import Object

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from services.volume.core.claim_expansion import expansion_of
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
+from services.volume.core.specs.claim_expansion import expansion_of
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin

@@ -1,6 +1,6 @@
 """Sets up secret volumes: keys of a Secret of the pod's namespace as files on a tmpfs (volumes.md 9.2)."""
 
-from services.volume.core.files_source import Part, PartReader
+from services.volume.core.files.files_source import Part, PartReader
 from services.volume.plugins.files import FilesPlugin
 from shared.model.objects import Object
 

@@ -12,10 +12,10 @@ from services.server.adapters.client_certificates import ClientCertificates
 from services.server.adapters.http_limits import Connection
 from services.server.adapters.listener import listen
 from services.server.controllers.request_handler import AuthFilter, Authorizer, RequestHandler
-from services.server.core import connections
-from services.server.core.authentication import User
-from services.server.core.authorization import Attributes
-from services.server.core.connections import ConnectionTable
+from services.server.core.access.authentication import User
+from services.server.core.access.authorization import Attributes
+from services.server.core.listening import connections
+from services.server.core.listening.connections import ConnectionTable
 from shared.config.effective import EffectiveConfig
 from tests.service.server.running import Node, Running, running
 

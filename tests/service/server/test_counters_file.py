@@ -8,7 +8,7 @@ import pytest
 from bus.messages.metrics import MetricFamily
 from services.server.adapters import counters_file
 from services.server.adapters.counters_file import CountersFile
-from services.server.core.gathered_metrics import Counters, ProcessCounters
+from services.server.core.metrics.gathered_metrics import Counters, ProcessCounters
 from shared.metrics.family import Kind
 
 FAMILY = MetricFamily(

@@ -13,7 +13,7 @@ from services.server.adapters import accepting, http_limits
 from services.server.adapters.http_limits import count_as_authorized
 from services.server.adapters.listener import Listener, listen
 from services.server.adapters.plain_answer import plain
-from services.server.core.connections import ConnectionLimits
+from services.server.core.listening.connections import ConnectionLimits
 from tests.support.waits.deadline import WAIT_SECONDS
 
 LIMITS = ConnectionLimits(

@@ -9,8 +9,8 @@ import pytest
 
 from bus.messages.streams import SERVICES
 from services.server.adapters import system_log_files
-from services.server.core.authorization import Attributes
-from services.server.core.reviews import ReviewError
+from services.server.core.access.authorization import Attributes
+from services.server.core.access.reviews import ReviewError
 from services.server.core.routes import Endpoint
 from shared.cri.interface import ExecResult
 from shared.story.files import directory_of

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from services.server.adapters import http_limits
 from services.server.adapters.listener import Listener, listen
-from services.server.core.connections import HEALTHZ, MAIN
+from services.server.core.listening.connections import HEALTHZ, MAIN
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line
 from tests.support.waits.deadline import WAIT_SECONDS

@@ -9,7 +9,7 @@ import aiohttp.web
 import pytest
 
 from services.server.adapters.listener import listen_at
-from services.server.core.connections import LOCAL
+from services.server.core.listening.connections import LOCAL
 from shared.agent.places import LOCAL_SOCKET
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 

@@ -15,9 +15,9 @@ from services.server.adapters.counters_file import CountersFile
 from services.server.controllers.http_metrics import REQUESTS, HttpMetrics
 from services.server.controllers.listeners import main_served
 from services.server.controllers.request_handler import AuthFilter, RequestHandler
-from services.server.core.authentication import User
-from services.server.core.authorization import Attributes
-from services.server.core.gathered_metrics import Counters
+from services.server.core.access.authentication import User
+from services.server.core.access.authorization import Attributes
+from services.server.core.metrics.gathered_metrics import Counters
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
 from tests.service.server.running import Running, configuration, running

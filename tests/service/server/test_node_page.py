@@ -18,7 +18,7 @@ from bus.messages.podsync import ImagePull
 from services.server.adapters.node_history_file import NodeHistoryFile
 from services.server.controllers import node_page
 from services.server.controllers.node_page import MAX_PAGES
-from services.server.core.authorization import Attributes
+from services.server.core.access.authorization import Attributes
 from services.server.service import ServerService
 from tests.service.server.main_listener import TOKEN, MainListener, allow, main_listener
 from tests.service.server.running import configuration

@@ -14,9 +14,9 @@ from services.server.controllers.reviews import (
     TIMEOUT_SECONDS,
     Reviews,
 )
-from services.server.core.authentication import User
-from services.server.core.authorization import Attributes
-from services.server.core.reviews import ReviewError, TooManyReviewsError
+from services.server.core.access.authentication import User
+from services.server.core.access.authorization import Attributes
+from services.server.core.access.reviews import ReviewError, TooManyReviewsError
 from tests.fakes.memory_bus import MemoryNetwork
 from tests.service.server.running import configuration
 

@@ -11,7 +11,7 @@ import pytest
 
 from bus.messages.sources import DesiredPod, MirrorPod
 from services.server.core.routes import ServedEndpoints
-from services.server.core.spdy_frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
+from services.server.core.streams.spdy_frames import Data, Frame, FrameDecoder, FrameEncoder, SynReply, SynStream
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.runtime import ContainerState
 from tests.service.server.running import CONTAINER, CONTAINER_ID, NAMESPACE, POD, UID, Running, configuration, running

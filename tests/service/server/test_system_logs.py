@@ -13,8 +13,8 @@ import pytest
 
 from services.server.adapters import system_log_files
 from services.server.controllers import system_logs
-from services.server.core.authentication import ANONYMOUS
-from services.server.core.node_log_query import NodeLogQuery, parse_node_log_query
+from services.server.core.access.authentication import ANONYMOUS
+from services.server.core.logs.node_log_query import NodeLogQuery, parse_node_log_query
 from tests.service.server.main_listener import MainListener, main_listener
 from tests.service.server.running import configuration
 from tests.support.waits.deadline import WAIT_SECONDS

@@ -21,7 +21,9 @@ from services.volume.adapters import csi_block_directories, root_dir
 from services.volume.adapters.block_maps import make_link
 from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.controllers import claim_reads
-from services.volume.core import operation_backoff, orphans, plugin_registry
+from services.volume.core.mounting import orphans
+from services.volume.core.operations import operation_backoff
+from services.volume.core.registration import plugin_registry
 from services.volume.plugins import csi_block, csi_staging
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.fakes.followed import FollowedStream

@@ -13,7 +13,7 @@ from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.streams import PLUGINS_REGISTERED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
-from services.volume.core import orphans
+from services.volume.core.mounting import orphans
 from services.volume.plugins.registry import PLUGINS
 from services.volume.service import Volume
 from shared.config.effective import EffectiveConfig

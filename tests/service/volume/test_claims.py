@@ -18,7 +18,7 @@ from bus.messages.volume import VolumeState
 from services.volume.adapters import root_dir
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers import claim_reads, reconciliation
-from services.volume.core import orphans
+from services.volume.core.mounting import orphans
 from services.volume.service import Volume
 from shared.time.backoff import Backoff
 from tests.fakes.disk_plugin import WITH_DISKS

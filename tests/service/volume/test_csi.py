@@ -10,7 +10,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.controllers import reconciliation
 from services.volume.core import reconciler
-from services.volume.core.csi_volume import attachment_name
+from services.volume.core.specs.csi_volume import attachment_name
 from tests.fakes.csi_driver import MOUNT_GROUP, STAGE, CsiDriver
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core.csi_volume import attachment_name
+from services.volume.core.specs.csi_volume import attachment_name
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
 
 

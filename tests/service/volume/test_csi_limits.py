@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core import csi_volume, mount_waits
-from services.volume.core.csi_volume import attachment_name
+from services.volume.core.events import mount_waits
+from services.volume.core.specs import csi_volume
+from services.volume.core.specs.csi_volume import attachment_name
 from shared.plugin_grpc import csi_pb2
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster
 

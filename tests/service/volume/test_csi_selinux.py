@@ -9,7 +9,7 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.adapters import host_resources
-from services.volume.core.selinux_mount import GATE
+from services.volume.core.specs.selinux_mount import GATE
 from services.volume.plugins import csi
 from shared.host.mountinfo import MountPoint
 from tests.service.volume.csi_cluster import CsiCluster, running_csi_cluster

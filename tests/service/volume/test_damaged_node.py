@@ -12,7 +12,7 @@ from bus.messages.sources import NodeObject
 from bus.messages.status import PatchClaimStatus, RequestToken, VolumesReported
 from bus.messages.streams import VOLUMES_IN_USE, VOLUMES_REPORTED
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.csi_volume import attachment_name
+from services.volume.core.specs.csi_volume import attachment_name
 from tests.fakes.followed import FollowedStream
 from tests.service.volume import csi_cluster
 from tests.service.volume.csi_cluster import DRIVER, CsiCluster, running_csi_cluster

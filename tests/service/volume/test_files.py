@@ -13,7 +13,9 @@ from bus.messages.status import IssuedToken
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.adapters import cluster_content
 from services.volume.controllers import reconciliation
-from services.volume.core import operation_backoff, reconciler, token_cache
+from services.volume.core import reconciler
+from services.volume.core.files import token_cache
+from services.volume.core.operations import operation_backoff
 from shared.time.backoff import Backoff
 from tests.service.volume.cluster import Cluster, without_mounts
 from tests.support.waits.deadline import WAIT_SECONDS

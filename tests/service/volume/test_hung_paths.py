@@ -11,7 +11,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths, VolumeState
 from services.volume.adapters import recent_mounts, subpaths
 from services.volume.controllers import operation_executor
-from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
+from services.volume.core.operations.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
 from shared.host.mountinfo import MountPoint

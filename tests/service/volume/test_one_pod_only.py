@@ -13,11 +13,11 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.adapters import backing_directory
 from services.volume.controllers import operation_executor, populator
-from services.volume.core.operations import MountVolume, Operation, UnmountVolume
-from services.volume.core.outcome import Performed
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.operations import MountVolume, Operation, UnmountVolume
+from services.volume.core.operations.outcome import Performed
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import Refused, VolumeSpec
+from services.volume.core.specs.volume_spec import Refused, VolumeSpec
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
 from shared.files import tree_removal

@@ -9,7 +9,8 @@ import pytest
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
 from bus.messages.status import RequestedPodCertificate, RequestPodCertificate
-from services.volume.core import operation_backoff, pod_certificates
+from services.volume.core.files import pod_certificates
+from services.volume.core.operations import operation_backoff
 from shared.time.backoff import Backoff
 from tests.service.volume.cluster import FOLDERS, Cluster, without_mounts
 from tests.support.waits.deadline import WAIT_SECONDS

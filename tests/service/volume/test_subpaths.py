@@ -10,7 +10,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters import root_dir, subpaths
 from services.volume.controllers import subpath_requests as requests
-from services.volume.core import orphans
+from services.volume.core.mounting import orphans
 from tests.service.volume.node import Node
 
 SECRET_PATH = "of-a-secret"

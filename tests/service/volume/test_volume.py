@@ -12,10 +12,10 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.controllers import memory_swap_warning, operation_executor, reconciliation
-from services.volume.core import orphans
-from services.volume.core.operations import Kind, MountVolume, Operation
-from services.volume.core.outcome import Performed, PluginEvent
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.mounting import orphans
+from services.volume.core.operations.operations import Kind, MountVolume, Operation
+from services.volume.core.operations.outcome import Performed, PluginEvent
 from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls

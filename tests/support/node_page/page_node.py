@@ -30,7 +30,7 @@ from bus.messages.usage import (
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.report.processes import ProcessFacts
 from services.server.controllers.node_state import NodeState
-from services.server.core.node_history import NodeHistory
+from services.server.core.pages.node_history import NodeHistory
 from shared.process.identity import identity_of
 from shared.story.files import directory_of
 from tests.fakes.memory_bus import ManualClock, MemoryNetwork

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 from services.podsync.core.pod import instructions
-from services.volume.core import operations
+from services.volume.core.operations import operations
 from tests.chaos.cells import POINTS
 
 CHECKOUT = Path(__file__).resolve().parents[3]

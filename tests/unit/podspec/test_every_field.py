@@ -13,7 +13,7 @@ from services.podsync.core.cri.config_errors import ContainerConfigError, Sandbo
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_inputs import ContainerInputs
 from services.podsync.core.cri.container_mounts import MountedVolume
-from services.volume.core.volume_spec import Node, Refused
+from services.volume.core.specs.volume_spec import Node, Refused
 from services.volume.plugins.registry import volume_spec
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object

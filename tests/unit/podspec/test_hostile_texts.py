@@ -20,9 +20,10 @@ from services.podsync.core.cri.container_mounts import wanted_subpaths
 from services.podsync.core.cri.environment import container_environment
 from services.podsync.core.images import docker_config, image_reference, image_repository
 from services.podsync.core.node.node_facts import NodeFacts
-from services.server.core import go_text, log_format, log_query
+from services.server.core import go_text
+from services.server.core.logs import log_format, log_query
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
-from services.volume.core import payload_paths
+from services.volume.core.files import payload_paths
 from shared.config.durations import parse_duration
 from shared.host import mountinfo
 from shared.http_get.response import parse_head

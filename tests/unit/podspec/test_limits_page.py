@@ -10,8 +10,8 @@ from services.podsync.core.cri import container_mounts
 from services.podsync.core.images import docker_config, image_reference, pull_progress
 from services.sources.controllers import trust_bundles
 from services.volume.adapters import atomic_writer
-from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
-from services.volume.core.payload import MAX_PAYLOAD_BYTES
+from services.volume.core.files.payload import MAX_PAYLOAD_BYTES
+from services.volume.core.operations.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from shared.cri import content_store
 from shared.podspec import support
 from shared.podspec.exec_space import MAX_SPACE_BYTES, MAX_STRING_BYTES

@@ -10,8 +10,8 @@ from services.podsync.core.admission.node_view import MachineFacts, NodeView
 from services.podsync.core.admission.taken import taken_by
 from services.podsync.core.admission.verdict import admit
 from services.podsync.core.cri.config_errors import ContainerConfigError
-from services.volume.core.files_source import PartReader, RefusedPart
-from services.volume.core.volume_spec import Node, Refused
+from services.volume.core.files.files_source import PartReader, RefusedPart
+from services.volume.core.specs.volume_spec import Node, Refused
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.registry import PLUGINS, volume_spec
 from shared.podspec.schema import type_errors

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.server.core.authentication import ANONYMOUS, User, authenticate, certificate_user
-from services.server.core.authorization import error, forbidden, questions
+from services.server.core.access.authentication import ANONYMOUS, User, authenticate, certificate_user
+from services.server.core.access.authorization import error, forbidden, questions
 
 ADMIN = User("admin", ("system:masters",))
 

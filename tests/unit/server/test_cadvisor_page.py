@@ -13,7 +13,7 @@ from bus.messages.usage import (
     Pressure,
     PressureShare,
 )
-from services.server.core.cadvisor_metrics import cadvisor_page
+from services.server.core.metrics.cadvisor_metrics import cadvisor_page
 
 AT = 1_700_000_000.25
 SOME = PressureShare(total=2_000_000, avg10=0, avg60=0, avg300=0)

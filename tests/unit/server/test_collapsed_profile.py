@@ -1,7 +1,7 @@
 """What a profile of several processes looks like as text."""
 
 from bus.messages.debugging import Frame, Profile, ProfiledStack
-from services.server.core.collapsed_profile import collapsed_profile
+from services.server.core.pages.collapsed_profile import collapsed_profile
 
 FRAMES = (Frame(function="turn", file="/a/pods.py", line=7), Frame(function="a;b", file="x y.py", line=1))
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from services.server.core.client_address import group_of, shown_address
-from services.server.core.connections import (
+from services.server.core.listening.client_address import group_of, shown_address
+from services.server.core.listening.connections import (
     HEALTHZ,
     LOCAL,
     MAIN,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.server.core.authentication import ANONYMOUS
-from services.server.core.authorization import questions
-from services.server.core.request_metrics import request_labels
+from services.server.core.access.authentication import ANONYMOUS
+from services.server.core.access.authorization import questions
+from services.server.core.metrics.request_metrics import request_labels
 from services.server.core.routes import (
     DEBUG_RULES,
     DISABLED,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from bus.messages.metrics import MetricFamily, Metrics
-from services.server.core.gathered_metrics import Counters, GatheredMetrics, with_sums
-from services.server.core.metrics_text import metrics_text
+from services.server.core.metrics.gathered_metrics import Counters, GatheredMetrics, with_sums
+from services.server.core.metrics.metrics_text import metrics_text
 from shared.metrics.family import Kind
 from shared.text.json_text import json_bytes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.server.core.health import Check, Health, answer_all, answer_one
+from services.server.core.pages.health import Check, Health, answer_all, answer_one
 
 
 def errors(health: Health, now: float) -> dict[str, str]:

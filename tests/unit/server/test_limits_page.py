@@ -7,8 +7,10 @@ import pytest
 from services.frame import debugging, sampling
 from services.server.adapters import accepting, http_limits, remote_command, system_log_files
 from services.server.controllers import debug_endpoints, explanations, pod_resources, reviews, system_logs
-from services.server.core import bearer, node_log_query, routes
-from services.server.core.connections import HEALTHZ, LOCAL, MAIN, READ_ONLY
+from services.server.core import routes
+from services.server.core.access import bearer
+from services.server.core.listening.connections import HEALTHZ, LOCAL, MAIN, READ_ONLY
+from services.server.core.logs import node_log_query
 from shared.plugin_grpc import serving
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"

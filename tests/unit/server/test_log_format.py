@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.server.core import log_format
-from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError, find_tail_start
+from services.server.core.logs import log_format
+from services.server.core.logs.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError, find_tail_start
 
 T = b"2024-01-01T00:00:0%d.5Z"
 LOG = (

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from services.server.core.log_query import LogQuery, LogQueryError, check_stream_gate, parse_log_query, parse_rfc3339
+from services.server.core.logs.log_query import (
+    LogQuery,
+    LogQueryError,
+    check_stream_gate,
+    parse_log_query,
+    parse_rfc3339,
+)
 
 
 def test_nothing_given_asks_for_everything() -> None:

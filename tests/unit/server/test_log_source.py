@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.server.core.log_source import (
+from services.server.core.logs.log_source import (
     LogSource,
     LogsUnavailableError,
     choose_instance,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.server.core.node_history import (
+from services.server.core.pages.node_history import (
     INTERVAL,
     LENGTH,
     Latencies,

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from services.server.core.node_log_query import (
+from services.server.core.logs.node_log_query import (
     MAX_PATTERN_CHARACTERS,
     MAX_SERVICE_CHARACTERS,
     NodeLogQuery,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from services.report import machine
 from services.server.controllers import node_machine, node_page, node_state
-from services.server.core import node_history
+from services.server.core.pages import node_history
 
 CHECKOUT = Path(__file__).parents[3]
 SCRIPT = "".join((CHECKOUT / f"services/server/page/{name}.js").read_text() for name in ("page", "story"))

@@ -11,7 +11,7 @@ from services.report.document import MOST_TROUBLES, document
 from services.report.node import Report, ReportInputs, report
 from services.report.pod_rows import PodFacts, PodRow, pod_row
 from services.report.processes import ProcessFacts
-from services.server.core.page_feed import Document, PageFeed, changes
+from services.server.core.pages.page_feed import Document, PageFeed, changes
 
 NO_HISTORY: dict[str, Any] = {"at": [], "values": {}}
 OBSERVED = {

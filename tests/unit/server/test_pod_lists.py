@@ -4,7 +4,7 @@ from typing import Any
 
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod
-from services.server.core.pod_lists import find_pod, pod_list, running_pod_list
+from services.server.core.pods.pod_lists import find_pod, pod_list, running_pod_list
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
 

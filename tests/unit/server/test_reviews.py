@@ -11,10 +11,10 @@ from services.server.controllers.reviews import (
     MAX_TOKEN_REVIEWS,
     MAX_TOKEN_REVIEWS_OF_ADDRESS,
 )
-from services.server.core.authentication import User
-from services.server.core.authorization import Attributes
-from services.server.core.bearer import MAX_TOKEN_BYTES, BearerError, header_token, protocol_token, without_token
-from services.server.core.reviews import (
+from services.server.core.access.authentication import User
+from services.server.core.access.authorization import Attributes
+from services.server.core.access.bearer import MAX_TOKEN_BYTES, BearerError, header_token, protocol_token, without_token
+from services.server.core.access.reviews import (
     ExpiringCache,
     PendingReviews,
     ReviewError,
@@ -24,8 +24,8 @@ from services.server.core.reviews import (
     cacheable,
     token_user,
 )
+from services.server.core.listening.shares import Shares
 from services.server.core.routes import MAX_STREAMS
-from services.server.core.shares import Shares
 
 JANE = User("jane", ("dev",), "u1", {"scopes": ("a", "b")})
 PREFIX = "base64url.bearer.authorization.k8s.io."

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.server.core.served_file import (
+from services.server.core.logs.served_file import (
     BadRangeError,
     BodyPart,
     content_type,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.server.core.spdy_dictionary import SPDY_DICTIONARY
-from services.server.core.spdy_frames import (
+from services.server.core.streams.spdy_dictionary import SPDY_DICTIONARY
+from services.server.core.streams.spdy_frames import (
     MAX_PAYLOAD,
     Data,
     Frame,

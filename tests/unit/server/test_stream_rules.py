@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from services.server.core.completion import SUCCESS, completion
-from services.server.core.stream_parameters import (
+from services.server.core.pods.stream_target import running_container
+from services.server.core.streams.completion import SUCCESS, completion
+from services.server.core.streams.stream_parameters import (
     RequestedStreams,
     StreamRequestError,
     Upgrade,
@@ -16,8 +17,7 @@ from services.server.core.stream_parameters import (
     run_command,
     upgrade_of,
 )
-from services.server.core.stream_target import running_container
-from services.server.core.upgrade import (
+from services.server.core.streams.upgrade import (
     UpgradeError,
     decode_chunked,
     parse_streaming_url,

@@ -4,7 +4,7 @@ import ssl
 
 import pytest
 
-from services.server.core.tls_settings import (
+from services.server.core.listening.tls_settings import (
     _CURVES,
     _FIXED_SUITES,
     _INSECURE,

@@ -21,8 +21,8 @@ from bus.messages.usage import (
     SystemContainerUsage,
     VolumeUsage,
 )
-from services.server.core.resource_metrics import resource_page
-from services.server.core.stats_summary import summary, with_one_space
+from services.server.core.metrics.resource_metrics import resource_page
+from services.server.core.metrics.stats_summary import summary, with_one_space
 
 AT, TIME = 1_700_000_000.25, "2023-11-14T22:13:20Z"
 SHARE = PressureShare(total=7, avg10=0.5, avg60=0.25, avg300=0.0)

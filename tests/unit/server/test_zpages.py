@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.server.core.zpages import (
+from services.server.core.pages.zpages import (
     DELIMITERS,
     TEXT,
     Page,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FoundObject
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import FoundObject
 
 Object = dict[str, Any]
 CLAIM, PV = "PersistentVolumeClaim/shop/data", "PersistentVolume//pv-1"

@@ -3,12 +3,12 @@
 from typing import Any
 
 from bus.messages.podsync import PodState, PodVolumes
-from services.volume.core.actual_state_of_world import ActualStateOfWorld
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.operations import Operation
-from services.volume.core.outcome import Outcome
+from services.volume.core.operations.operations import Operation
+from services.volume.core.operations.outcome import Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import Node
+from services.volume.core.specs.volume_spec import Node
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from services.volume.plugins.registry import volume_spec
 
 VOLUMES = [

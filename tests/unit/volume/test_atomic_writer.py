@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from services.volume.adapters import atomic_writer
 from services.volume.adapters.atomic_writer import KEPT_SECONDS, AtomicWriter
-from services.volume.core.payload import ContentError, PayloadFile
+from services.volume.core.files.payload import ContentError, PayloadFile
 from tests.unit.examples import examples
 
 WALL = 1_738_318_830.0  # 2025-01-31T10:20:30Z

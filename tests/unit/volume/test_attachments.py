@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from services.volume.core.attachments import Attachments
+from services.volume.core.world.attachments import Attachments
 
 A, B = "kubernetes.io/disk/a", "kubernetes.io/disk/b"
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.claim_expansion import (
+from services.volume.core.specs.claim_expansion import (
     expansion_of,
     is_infeasible,
     patch_after_failure,
     patch_after_success,
     patch_before,
 )
-from services.volume.core.expansion import Expansion, ExpansionFailure, failure_of_code
-from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.specs.expansion import Expansion, ExpansionFailure, failure_of_code
+from services.volume.core.specs.persistent_volume import PersistentVolume
 
 GI = 1 << 30
 

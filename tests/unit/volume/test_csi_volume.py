@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.csi_attachment import publish_context_of, secret_of
-from services.volume.core.csi_volume import (
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import ContentError, FoundObject, FoundToken, Problem, SetUpInputs
+from services.volume.core.specs.csi_attachment import publish_context_of, secret_of
+from services.volume.core.specs.csi_volume import (
     CsiVolume,
     attachment_name,
     inline_volume,
@@ -13,9 +15,7 @@ from services.volume.core.csi_volume import (
     publish_context,
     refused_mode,
 )
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import ContentError, FoundObject, FoundToken, Problem, SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.specs.persistent_volume import PersistentVolume
 
 POD: dict[str, Any] = {
     "metadata": {"name": "web", "namespace": "shop", "uid": "u"},

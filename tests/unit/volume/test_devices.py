@@ -7,13 +7,13 @@ import pytest
 
 from bus.messages.podsync import PodState, PodVolumes
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.actual_state_of_world import ActualStateOfWorld
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.operations import MountDevice, Operation, UnmountDevice, UnmountVolume
-from services.volume.core.outcome import Outcome
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
+from services.volume.core.operations.operations import MountDevice, Operation, UnmountDevice, UnmountVolume
+from services.volume.core.operations.outcome import Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import Node
+from services.volume.core.specs.volume_spec import Node
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
 from shared.files.tree_removal import RemovalProgress

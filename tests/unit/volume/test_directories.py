@@ -9,7 +9,7 @@ import pytest
 
 from services.volume.adapters import pod_directories
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.host_path import HostPath, check_host_path
 from shared.files.tree_removal import RemovalProgress, remove_tree

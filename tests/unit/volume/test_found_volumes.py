@@ -4,10 +4,10 @@ from pathlib import Path
 
 from services.volume.adapters.csi_records import save_record
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.actual_state_of_world import ActualStateOfWorld
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import Node
+from services.volume.core.specs.volume_spec import Node
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import volume_spec
 from shared.pods.directory import make_directory

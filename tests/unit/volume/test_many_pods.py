@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState, PodVolumes
-from services.volume.core import desired_state_of_world
-from services.volume.core.desired_state_of_world import DesiredVolumes
-from services.volume.core.operations import MountVolume
-from services.volume.core.outcome import Outcome
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.operations.operations import MountVolume
+from services.volume.core.operations.outcome import Outcome
+from services.volume.core.specs.volume_spec import VolumeSpec
+from services.volume.core.world import desired_state_of_world
+from services.volume.core.world.desired_state_of_world import DesiredVolumes
 from tests.unit.volume.reconciling import World
 
 PODS = 100

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT, MountShares, Share
+from services.volume.core.operations.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT, MountShares, Share
 from shared.host.mountinfo import MountPoint
 
 TABLE = [

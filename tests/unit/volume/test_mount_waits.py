@@ -1,7 +1,7 @@
 """The Event about a pod whose volumes are missing, and the waits after unexpected errors."""
 
 from bus.messages.podsync import PodState
-from services.volume.core.operations import (
+from services.volume.core.operations.operations import (
     Kind,
     MakePodDirectories,
     MountVolume,
@@ -10,7 +10,7 @@ from services.volume.core.operations import (
     UnmountVolume,
     kind_of,
 )
-from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 from shared.model.objects import Object
 from shared.pods.failures import RETRIES, PodFailures

@@ -7,8 +7,8 @@ import pytest
 
 from services.volume.adapters import block_devices
 from services.volume.adapters.programs import ProgramResult
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.volume_spec import Node, Refused
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused
 from services.volume.plugins import nfs
 from services.volume.plugins.nfs import NfsPlugin
 from services.volume.plugins.registry import volume_spec

@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.volume.core.operation_backoff import OperationBackoff
-from services.volume.core.operations import MountVolume
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.operations.operation_backoff import OperationBackoff
+from services.volume.core.operations.operations import MountVolume
+from services.volume.core.specs.volume_spec import VolumeSpec
 
 MOUNT = MountVolume("u", "kubernetes.io/csi/v", VolumeSpec(plugin="kubernetes.io/csi", source=None))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters.ownership import OwnershipChange, give_to_group
-from services.volume.core.fs_group import REPORT_SECONDS, SLOW_AFTER_SECONDS, mode_for_group, was_given
-from services.volume.core.outcome import PluginEvent
+from services.volume.core.operations.fs_group import REPORT_SECONDS, SLOW_AFTER_SECONDS, mode_for_group, was_given
+from services.volume.core.operations.outcome import PluginEvent
 from shared.time.clock import SystemClock
 
 

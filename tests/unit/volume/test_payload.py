@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.volume.core.files_source import Files
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import (
+from services.volume.core.files.files_source import Files
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import (
     ContentError,
     FailureKind,
     FoundObject,
@@ -19,9 +19,9 @@ from services.volume.core.payload import (
     SetUpInputs,
     make_payload,
 )
-from services.volume.core.payload_paths import clean_paths, path_error
-from services.volume.core.token_cache import TokenKey
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.files.payload_paths import clean_paths, path_error
+from services.volume.core.files.token_cache import TokenKey
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 
 POD: dict[str, Any] = {

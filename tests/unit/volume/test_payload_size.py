@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.files_source import Files
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import MAX_PAYLOAD_BYTES, ContentError, FoundObject, SetUpInputs, make_payload
-from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.core.files.files_source import Files
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import MAX_PAYLOAD_BYTES, ContentError, FoundObject, SetUpInputs, make_payload
+from services.volume.core.specs.volume_spec import Node, VolumeSpec
 from services.volume.plugins.registry import volume_spec
 
 LARGE = SetUpInputs(objects={ObjectKey("ConfigMap", "n", "c"): FoundObject({"data": {"a": "x" * 1_000_000}})})

@@ -13,11 +13,11 @@ import pytest
 from services.volume.adapters import backing_directory
 from services.volume.adapters.csi_client import CsiDrivers
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FoundObject, FoundToken, SetUpInputs
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.token_cache import TokenKey
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import FoundObject, FoundToken, SetUpInputs
+from services.volume.core.files.token_cache import TokenKey
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins import csi_staging, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec

@@ -1,7 +1,7 @@
 """Which sockets are tried and which plugins are registered, as sockets come, go, fail and are replaced."""
 
 from bus.messages.volume import RegisteredPlugin
-from services.volume.core.plugin_registry import MAX_FAILURES, PluginRegistry
+from services.volume.core.registration.plugin_registry import MAX_FAILURES, PluginRegistry
 
 ONE, TWO = (1, 10, 100), (1, 11, 200)
 

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from services.volume.adapters.certificate_keys import new_key
-from services.volume.core.pod_certificates import (
+from services.volume.core.files.pod_certificates import (
     ABANDON_AFTER,
     JITTER,
     LOOK_AGAIN,

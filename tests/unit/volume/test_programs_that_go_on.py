@@ -13,7 +13,7 @@ import pytest
 from services.volume.adapters import programs
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.programs import running_on
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
 from services.volume.plugins import nfs
 from services.volume.plugins.nfs import Nfs, NfsPlugin
 from shared.files.tree_removal import RemovalProgress
@@ -25,7 +25,7 @@ SOURCE = Nfs("storage:/export")
 VOLUME = """
 import sys
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.payload import SetUpInputs
+from services.volume.core.files.payload import SetUpInputs
 from services.volume.plugins import nfs
 from shared.time.clock import SystemClock
 from shared.files.tree_removal import RemovalProgress

@@ -4,8 +4,13 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.volume.core.operations import MakePodDirectories, MountVolume, RemovePodDirectory, UnmountVolume
-from services.volume.core.outcome import Outcome
+from services.volume.core.operations.operations import (
+    MakePodDirectories,
+    MountVolume,
+    RemovePodDirectory,
+    UnmountVolume,
+)
+from services.volume.core.operations.outcome import Outcome
 from tests.unit.volume.reconciling import World
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core.operations import UnmountVolume
-from services.volume.core.outcome import FoundDevice, FoundVolume
-from services.volume.core.volume_spec import Node
+from services.volume.core.operations.operations import UnmountVolume
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume
+from services.volume.core.specs.volume_spec import Node
 from services.volume.plugins.registry import volume_spec
 from tests.unit.volume.reconciling import World
 

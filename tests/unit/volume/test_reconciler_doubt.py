@@ -3,9 +3,9 @@
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core.operations import MakePodDirectories, RemovePodDirectory, UnmountVolume
-from services.volume.core.orphans import ORPHAN_GRACE
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.mounting.orphans import ORPHAN_GRACE
+from services.volume.core.operations.operations import MakePodDirectories, RemovePodDirectory, UnmountVolume
+from services.volume.core.operations.outcome import FoundVolume
 from tests.unit.volume.reconciling import World
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
-from services.volume.core.operations import RemoveOldFiles, UnmountVolume
-from services.volume.core.outcome import FoundVolume, Outcome
-from services.volume.core.payload import FailureKind
+from services.volume.core.files.payload import FailureKind
+from services.volume.core.operations.operations import RemoveOldFiles, UnmountVolume
+from services.volume.core.operations.outcome import FoundVolume, Outcome
 from services.volume.core.reconciler import QUIET
 from tests.unit.volume.reconciling import CFG, World
 

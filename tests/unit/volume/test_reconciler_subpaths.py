@@ -1,8 +1,8 @@
 """The order between what is bound for containers and what is unmounted, and volumes that are images."""
 
 from bus.messages.podsync import PodState
-from services.volume.core.operations import MountVolume, UnmountVolume
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.operations.operations import MountVolume, UnmountVolume
+from services.volume.core.operations.outcome import FoundVolume
 from tests.unit.volume.reconciling import World
 
 ENDED = PodState.TERMINATED

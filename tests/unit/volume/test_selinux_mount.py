@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.selinux_mount import GATE, mount_label
-from services.volume.core.volume_spec import Node, Unprocessed
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.selinux_mount import GATE, mount_label
+from services.volume.core.specs.volume_spec import Node, Unprocessed
 
 DEFAULT = "system_u:object_r:container_file_t:s0"
 LEVEL = {"level": "s0:c1,c2"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.volume.core.token_cache import CachedToken, TokenCache, TokenError, TokenKey
+from services.volume.core.files.token_cache import CachedToken, TokenCache, TokenError, TokenKey
 
 HOUR, DAY = 3600, 24 * 3600
 KEY = TokenKey("shop", "builder", (), HOUR, "web", "u1")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.trust_bundles import TrustBundleError, TrustBundlePart, trust_anchors, trust_bundle_part
+from services.volume.core.files.trust_bundles import TrustBundleError, TrustBundlePart, trust_anchors, trust_bundle_part
 
 SIGNER = "example.com/ca"
 

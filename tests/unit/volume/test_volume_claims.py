@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind, FoundObject, Problem
-from services.volume.core.persistent_volume import PersistentVolume
-from services.volume.core.volume_claims import resolve
-from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
+from services.volume.core.files.object_key import ObjectKey
+from services.volume.core.files.payload import FailureKind, FoundObject, Problem
+from services.volume.core.specs.persistent_volume import PersistentVolume
+from services.volume.core.specs.volume_claims import resolve
+from services.volume.core.specs.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.host_path import HostPath
 from services.volume.plugins.local import Local
 from services.volume.plugins.nfs import Nfs

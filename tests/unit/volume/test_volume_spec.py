@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.specs.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.empty_dir import EmptyDir
 from services.volume.plugins.host_path import HostPath
 from services.volume.plugins.registry import volume_spec

@@ -4,8 +4,8 @@ from typing import Any
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.volume.core import operations as product
-from services.volume.core.outcome import Outcome
+from services.volume.core.operations import operations as product
+from services.volume.core.operations.outcome import Outcome
 from tests.unit.volume.oracle.random_node import RandomNode
 from tests.unit.volume.oracle.volumes_oracle import MOUNT_DEVICE, SET_UP, TEAR_DOWN, UNMOUNT_DEVICE, Operation
 

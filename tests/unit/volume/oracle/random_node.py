@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.podsync import PodState, PodVolumes
-from services.volume.core.actual_state_of_world import ActualStateOfWorld
-from services.volume.core.attachments import Attachments
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.outcome import FoundDevice, FoundVolume, Outcome
-from services.volume.core.payload import FailureKind
+from services.volume.core.files.payload import FailureKind
+from services.volume.core.operations.outcome import FoundDevice, FoundVolume, Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.specs.volume_spec import VolumeSpec
+from services.volume.core.world.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.world.attachments import Attachments
+from services.volume.core.world.desired_state_of_world import DesiredStateOfWorld
 from tests.unit.volume.oracle.volumes_oracle import (
     MOUNT_DEVICE,
     SET_UP,

@@ -1,0 +1,1 @@
+"""Decides which log or file of the node answers a request, and which bytes of it. Pure."""

@@ -1,0 +1,1 @@
+"""Makes what people look at: health, the node page and its history, status, flags and profiles. Pure."""

@@ -1,0 +1,1 @@
+"""Finds pods and containers in the streams of the bus, for the lists and for requests about one container. Pure."""

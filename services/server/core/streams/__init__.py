@@ -1,0 +1,1 @@
+"""Decides how exec, attach and port-forward are bridged: parameters, frames, heads and ends. Pure."""

@@ -1,0 +1,1 @@
+"""Decides which Events pods get about their volumes, and which pods are rejected because of them. Pure."""

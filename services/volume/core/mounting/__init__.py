@@ -1,0 +1,1 @@
+"""Decides what is mounted, expanded, set up again and unmounted, and what `volumes.mounted` shows of it. Pure."""

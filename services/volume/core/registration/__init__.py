@@ -1,0 +1,1 @@
+"""Decides which plugins are registered, from their sockets and their answers. Pure."""
