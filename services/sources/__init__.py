@@ -32,7 +32,7 @@ Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.
     On a node that runs alone `GetObject` has only the ConfigMaps and Secrets that were applied to it, and there are no
     Services. There sources also serves HTTP on `manifests.sock` in the run directory, for root and its own user: it
-    takes, lists and removes manifests, and answers when the file is on disk.
+    takes, lists and removes applied objects, and answers when the file is on disk.
 
 Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment

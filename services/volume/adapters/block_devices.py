@@ -7,11 +7,16 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.programs import locked, run
+from services.volume.core.operations.file_systems import (
+    grow_command,
+    has_uncorrected_errors,
+    make_command,
+    type_on_device,
+)
 from shared.process.crash import crash_point
 
 DEFAULT_TYPE = "ext4"
 _LONG = 3600.0  # seconds for a check or a new file system of a large device
-_MAKE = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0"), "xfs": ("-f",)}
 
 
 class FilesystemMismatchError(OSError):
@@ -37,7 +42,7 @@ def format_and_mount(device: str, target: Path, filesystem: str, options: Iterab
             if read_only:
                 text = f"cannot mount unformatted disk {device} as we are manipulating it in read-only mode"
                 raise OSError(errno.EROFS, text)
-            made = run(f"mkfs.{filesystem}", *_MAKE.get(filesystem, ()), device, seconds=_LONG, keep_open=[lock])
+            made = run(*make_command(filesystem, device), seconds=_LONG, keep_open=[lock])
             if made.code != 0:
                 raise OSError(
                     errno.EIO, f"mkfs.{filesystem} of {device} failed: exit status {made.code}: {made.output}"
@@ -68,11 +73,7 @@ def mount_filesystem(
 
 def grow(device: str, mounted_at: Path, filesystem: str) -> None:
     """Make a mounted file system as large as its device; it is no error if it already is. Raises OSError."""
-    commands = {
-        "xfs": ("xfs_growfs", "-d", str(mounted_at)),
-        "btrfs": ("btrfs", "filesystem", "resize", "max", str(mounted_at)),
-    }
-    command = ("resize2fs", device) if filesystem in ("ext2", "ext3", "ext4") else commands.get(filesystem)
+    command = grow_command(filesystem, device, str(mounted_at))
     if command is None:
         raise OSError(errno.EOPNOTSUPP, f"resize of format {filesystem} is not supported for device {device}")
     done = run(*command, seconds=_LONG)
@@ -85,14 +86,12 @@ def grow(device: str, mounted_at: Path, filesystem: str) -> None:
 def _probe_type(device: str) -> str:
     """Return the type of what is on the device, "" = nothing. Raises OSError where that is not certain."""
     probed = run("blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
-    if probed.code == 2:
-        return ""
-    values = dict(word.partition("=")[::2] for word in probed.output.split())
-    if probed.code != 0 or not (values.get("TYPE") or values.get("PTTYPE")):
+    found = type_on_device(probed.code, probed.output)
+    if found is None:
         raise OSError(
             errno.EIO, f"could not determine if disk {device} is formatted: blkid: {probed.code} {probed.output}"
         )
-    return "unknown data, probably partitions" if "PTTYPE" in values else values["TYPE"]
+    return found
 
 
 def _check(device: str, lock: int) -> None:
@@ -100,6 +99,6 @@ def _check(device: str, lock: int) -> None:
         checked = run("fsck", "-a", device, seconds=_LONG, keep_open=[lock])
     except FileNotFoundError:
         return  # the kubelet, too, mounts without a check where the program is missing
-    if checked.code == 4:
+    if has_uncorrected_errors(checked.code):
         text = f"'fsck' found errors on device {device} but could not correct them: {checked.output}"
         raise OSError(errno.EIO, text)

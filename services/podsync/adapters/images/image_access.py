@@ -19,10 +19,10 @@ from services.podsync.core.images.image_records import (
     merged,
     must_verify,
 )
-from services.podsync.core.images.image_repository import repository
+from services.podsync.core.images.image_repository import is_named, repository
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.config.effective import EffectiveConfig
-from shared.cri.interface import ImageStatus, Runtime
+from shared.cri.interface import Runtime
 from shared.process.crash import crash_point
 from shared.time.clock import Clock
 from shared.time.timestamps import rfc3339
@@ -76,11 +76,13 @@ class ImageAccess:
         async with self._lock:
             intents = [] if self._recovered else await asyncio.to_thread(self._files.intents)
             present = await self._runtime.list_images() if intents else ()
-            await _to_the_end(
-                self._record_recovered(
-                    [(image, status.id) for image in intents for status in present if _has_name(status, image)]
-                )
-            )
+            found = [
+                (image, status.id)
+                for image in intents
+                for status in present
+                if is_named(image, (*status.repo_tags, *status.repo_digests))
+            ]
+            await _to_the_end(self._record_recovered(found))
 
     async def _record_recovered(self, images: list[tuple[str, str]]) -> None:
         self._recovered = True
@@ -167,14 +169,3 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait({task})
         raise
-
-
-def _has_name(status: ImageStatus, image: str) -> bool:
-    """Return whether the runtime has the image under this name, in full or short."""
-    return _full_name(image) in map(_full_name, (*status.repo_tags, *status.repo_digests))
-
-
-def _full_name(image: str) -> str:
-    name, at, digest = image.partition("@")
-    tag = name.rpartition("/")[2].partition(":")[2]
-    return repository(image) + (f"@{digest}" if at else f":{tag or 'latest'}")

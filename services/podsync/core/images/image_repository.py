@@ -4,6 +4,7 @@ Pure: works on text alone.
 
 import re
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -29,6 +30,18 @@ def repository(image: str) -> str:
         registry = DEFAULT_REGISTRY
         path = path if "/" in path else f"library/{path}"
     return f"{registry}/{path}"
+
+
+def is_named(image: str, names: Iterable[str]) -> bool:
+    """Return whether one of these names, such as those that the runtime has for an image, is this one, in full or
+    short."""
+    return _full_name(image) in map(_full_name, names)
+
+
+def _full_name(image: str) -> str:
+    name, at, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return repository(image) + (f"@{digest}" if at else f":{tag or 'latest'}")
 
 
 def hosts_directories(registry: str) -> list[str]:

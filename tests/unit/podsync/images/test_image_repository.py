@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from services.podsync.core.images.image_repository import (
     CredentialLocation,
+    is_named,
     is_of_default_registry,
     location,
     matches,
@@ -156,3 +157,19 @@ def _covers(glob: str, part: str) -> bool:
 def test_a_key_longer_than_any_place_is_none() -> None:
     assert location("a" * 2_048) is not None
     assert location("a" * 2_049) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "same"),
+    [
+        ("busybox", True),
+        ("busybox:latest", True),
+        ("docker.io/library/busybox", True),
+        ("index.docker.io/library/busybox:latest", True),
+        ("busybox:1", False),
+        ("r.test/library/busybox", False),
+        ("busybox@sha256:" + 64 * "a", False),
+    ],
+)
+def test_an_image_is_found_under_its_full_and_its_short_name(image: str, same: bool) -> None:
+    assert is_named(image, ["docker.io/library/other:1", "docker.io/library/busybox:latest"]) is same
