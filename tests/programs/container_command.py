@@ -41,6 +41,6 @@ if __name__ == "__main__":
     agent: Any = SimpleNamespace(run_dir=sys.argv[2], require=lambda _: None)
     for module in (logs, remote_command):  # the streams of the agent are not asked
         vars(module)["local_agent"] = lambda _: nullcontext(agent)
-        vars(module)["one_pod"] = lambda *_: (SimpleNamespace(namespace=NAMESPACE, name=POD), None)
+        vars(module)["find_pod"] = lambda *_: (SimpleNamespace(namespace=NAMESPACE, name=POD), None)
         vars(module)["choose_container"] = lambda *_: CONTAINER
     main()
