@@ -92,7 +92,7 @@ async def server(
 def request_of(chance: random.Random) -> bytes:
     """A request that is almost right, or not at all."""
     target = chance.choice(TARGETS + STREAMS) + "".join(chance.choices(PIECES, k=chance.randrange(5)))
-    method = chance.choice(["GET", "GET", "POST", "PUT", "DELETE", "MAX_HEAD_BYTES", "OPTIONS", "BREW", "get", ""])
+    method = chance.choice(["GET", "GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "BREW", "get", ""])
     version = chance.choice(["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/9.9", ""])
     line = f"{method} {target} {version}".encode("utf-8", "replace")
     head = b"\r\n".join([line, b"Host: node", *chance.sample(HEADERS, chance.randrange(6))])
