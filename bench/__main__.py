@@ -49,11 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts = _facts(go)
     if os.getloadavg()[0] > (os.cpu_count() or 1):
         print(f"bench: this machine is busy (load {_load()}): the figures will be rough", file=sys.stderr)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # which asyncio ends tidily on
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets background processes ignore SIGINT
+    # A SIGTERM becomes SIGINT, on which asyncio ends all tasks.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         run = asyncio.run(measure(folder, plan, given.agents, scenarios))
-    except (OperatorError, ApiError, AssertionError) as error:  # the last: a program that did not get ready
+    # An AssertionError means that a program did not get ready.
+    except (OperatorError, ApiError, AssertionError) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         return _refuse("stopped; what was started has been taken away, nothing was stored")
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place.mkdir(parents=True, exist_ok=True)
     (place / "results.json").write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
     (place / "results.md").write_text(markdown(found))
-    from bench.plots import write_plots  # not while the agents are measured
+    from bench.plots import write_plots  # imported late: the agents that are measured do not wait for it
 
     write_plots(found, place)
     print(f"\n{table(found)}\n\n{outcome(found)}; stored in {place}")
@@ -97,7 +99,7 @@ def _agents(text: str) -> tuple[str, ...]:
 
 
 def _chosen(text: str) -> tuple[tuple[Scenario, ...], str]:
-    """The scenarios of these names, or all; and the first name there is none of."""
+    """Return the scenarios with these names, "" = all, and the first name that no scenario has."""
     if not text:
         return SCENARIOS, ""
     names = text.split(",")
@@ -140,7 +142,7 @@ def _load() -> str:
 
 
 def _assets() -> Path | None:
-    """The folder that KUBEBUILDER_ASSETS or tools/control-plane names."""
+    """Return the folder that KUBEBUILDER_ASSETS or tools/control-plane names."""
     named = os.environ.get("KUBEBUILDER_ASSETS") or _output_of("tools/control-plane", "--existing")
     return Path(named) if named and (Path(named) / "kube-apiserver").exists() else None
 

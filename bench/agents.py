@@ -1,4 +1,4 @@
-"""The two agents under test as processes: laid out in a home of their own, started, stopped, killed, taken away.
+"""Starts, stops and kills the two agents under test as processes, each with a home of its own, and removes them.
 
 Knows where each keeps its files and which flags only it has; knows nothing of pods or figures.
 """
@@ -48,7 +48,7 @@ class Agent:
     ) -> None:
         self.node = node
         self.home = home or Path(tempfile.mkdtemp(prefix="bb", dir="/tmp"))
-        self.environment: dict[str, str] = {}  # what the agent is given besides
+        self.environment: dict[str, str] = {}  # variables that the agent gets in addition
         self.port, healthz_port = free_ports(2)
         config = self.home / "kubelet.yaml"
         document = kubelet_configuration(
@@ -64,17 +64,17 @@ class Agent:
 
     @property
     def processes(self) -> AgentProcesses:
-        """Everything that came from the newest start."""
+        """The processes that the newest start began."""
         assert self._process is not None, "the agent was not started"
         return AgentProcesses(self._process.pid)
 
     @property
     def log(self) -> Path:
-        """Its standard output and error."""
+        """What the agent printed."""
         return self.home / "console.log"
 
     def start(self) -> float:
-        """Start it; the moment (CLOCK_MONOTONIC) just before."""
+        """Start the agent. Return the moment (CLOCK_MONOTONIC) just before."""
         with self.log.open("ab") as log:
             began = time.monotonic()
             self._process = subprocess.Popen(
@@ -89,13 +89,13 @@ class Agent:
         return began
 
     def check_alive(self) -> None:
-        """BenchError with its last line when it has ended by itself."""
+        """Raise BenchError with the agent's last line when it has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             lines = self.log.read_text(errors="replace").strip().splitlines() or ["no reason given"]
             raise BenchError(f"{self.name} ended with {self._process.returncode}: {lines[-1][:300]}")
 
     def stop(self) -> None:
-        """TERM, as a service manager does; KILL for what does not end in time."""
+        """Stop the agent with SIGTERM, as a service manager does, and with SIGKILL when it does not end in time."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -105,13 +105,13 @@ class Agent:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, all of it."""
+        """Kill all processes of the agent with SIGKILL."""
         if self._process is not None:
             self.processes.kill()
             self._process.wait()
 
     def remove(self) -> None:
-        """End it and take its home, mounts and cgroups away; its sandboxes are the caller's."""
+        """Stop the agent, and remove its home, mounts and cgroups. The caller removes its sandboxes."""
         self.stop()
         leftovers.unmount_below(self.home)
         leftovers.remove_empty_cgroups(self.home.name)
@@ -138,7 +138,8 @@ class Bulkhead(Agent):
 
 
 class GoKubelet(Agent):
-    """The kubelet beside the control plane's programs. Changes sysctls and folders of the machine: put back after."""
+    """The kubelet beside the control plane's programs. It changes sysctls and folders of the machine, which `remove`
+    restores."""
 
     name = GO
 
@@ -150,7 +151,7 @@ class GoKubelet(Agent):
         self._make_cgroup()
 
     def remove(self) -> None:
-        """As every agent, and the machine as it was before."""
+        """Remove the agent, and restore what it changed on the machine."""
         super().remove()
         for name, value in self._sysctls.items():
             path = Path("/proc/sys") / name
@@ -163,7 +164,7 @@ class GoKubelet(Agent):
 
     @property
     def command(self) -> list[str]:
-        """Its command line."""
+        """The agent's command line."""
         return self._command()
 
     def _command(self) -> list[str]:
@@ -177,7 +178,7 @@ class GoKubelet(Agent):
             if top.is_symlink() or not (top / "cgroup.procs").exists():
                 continue
             (top / self.home.name).mkdir(exist_ok=True)
-            for name in ("cpuset.cpus", "cpuset.mems"):  # a new one has none, and no process may enter it
+            for name in ("cpuset.cpus", "cpuset.mems"):  # a new cgroup has none, and no process may enter it
                 if (top / name).exists():
                     (top / self.home.name / name).write_text((top / name).read_text())
 

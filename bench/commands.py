@@ -24,7 +24,7 @@ PODS, RUNS = 110, 20
 LONGEST = 900.0  # seconds until all pods run
 _RUN_DIR = "--run-dir"
 _TABLE = "{:<44}{:>12}{:>9}{:>9}{:>9}"
-_STATES = {  # what podsync does -> what `status` reports of it; "" = nothing
+_STATES = {  # by what podsync does: what `status` reports about it; "" = nothing
     "podsync runs": "",
     "podsync stopped by SIGSTOP": "podsync is stopped by a signal",
     "podsync stopped by supervisorctl": "podsync does not run",
@@ -42,7 +42,7 @@ class Command:
 
 
 def commands(run_dir: str, pod: str) -> tuple[Command, ...]:
-    """What is measured. `pod`: one that runs."""
+    """Return the commands to measure. `pod`: a pod that runs."""
     program, here = str(BIN / "bulkhead"), (_RUN_DIR, run_dir)
     typed = f"bulkhead describe {_RUN_DIR} {run_dir} {pod[:-1]}"
     completion = {"_BULKHEAD_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": "4"}
@@ -62,14 +62,14 @@ def commands(run_dir: str, pod: str) -> tuple[Command, ...]:
 
 @dataclass
 class Times:
-    """Seconds of each run of one command: from its start to its end, and on a CPU."""
+    """Seconds of each run of one command: from its start to its end, and of CPU."""
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
 
 def run_once(command: Command, times: Times) -> None:
-    """Run it to its end. Raises BenchError for another exit code."""
+    """Run the command to its end. Raises BenchError for another exit code."""
     began = time.monotonic()
     process = subprocess.Popen(
         command.words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -84,7 +84,7 @@ def run_once(command: Command, times: Times) -> None:
 
 
 def table(state: str, measured: Mapping[str, Times]) -> list[str]:
-    """A line for each command, in seconds."""
+    """Return a line for each command, in seconds."""
     lines = [_TABLE.format(state, "median", "max", "CPU", "runs")]
     for title, times in measured.items():
         wall, cpu = summarize(times.wall), summarize(times.cpu)
@@ -93,7 +93,7 @@ def table(state: str, measured: Mapping[str, Times]) -> list[str]:
 
 
 async def measure(pods: int, runs: int) -> None:
-    """Measure and print. Raises BenchError."""
+    """Measure the commands, and print the table. Raises BenchError."""
     async with World(config={"maxPods": pods + 10}) as world:
         for number in range(pods):
             world.put_manifest(f"web-{number}", busybox_pod(f"web-{number}", "sh", "-c", "echo started; sleep 1000000"))
@@ -112,7 +112,8 @@ async def measure(pods: int, runs: int) -> None:
 
 
 def _measured(chosen: Sequence[Command], runs: int) -> dict[str, Times]:
-    """Each command so many times, one after the other, so that a busy moment of the machine is that of all."""
+    """Run each command this often, in turns, so that a busy moment of the machine affects all of them. Return their
+    times."""
     measured = {command.title: Times() for command in chosen}
     for _ in range(runs):
         for command in chosen:
@@ -126,7 +127,7 @@ async def _all_run(world: World, pods: int) -> bool:
 
 
 def _expect(world: World, reported: str) -> None:
-    """Raise BenchError where `status` does not report it."""
+    """Raise BenchError where `status` does not report the state."""
     command = [str(BIN / "bulkhead"), "status", _RUN_DIR, str(world.home.run_dir)]
     shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     if reported not in shown or (not reported and not shown.startswith("node ")):
@@ -138,7 +139,7 @@ def _load() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the program. Return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.commands", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--pods", type=int, default=PODS, help=f"that run meanwhile (default {PODS})")
     parser.add_argument("--runs", type=int, default=RUNS, help=f"of each command in each state (default {RUNS})")

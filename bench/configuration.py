@@ -1,10 +1,10 @@
-"""What both kubelets are given: one KubeletConfiguration and the flags both know; only places and ports differ."""
+"""Forms what both kubelets get: one KubeletConfiguration and the flags that both know. Only places and ports differ."""
 
 from pathlib import Path
 from typing import Any
 
 MAX_PODS = 150
-# Defaults that differ between releases; on request both agents get these.
+# These defaults differ between releases; on request both agents get the same.
 _RATES = {
     "eventRecordQPS": 50,
     "eventBurst": 100,
@@ -17,7 +17,8 @@ _RATES = {
 def kubelet_configuration(
     *, home: Path, client_ca: Path, port: int, healthz_port: int, equal_rates: bool = False
 ) -> dict[str, Any]:
-    """The document for an agent with this home. `equal_rates`: not those its release has by default."""
+    """Return the document for an agent with this home. `equal_rates`: use the same rates for both instead of the
+    release's defaults."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -36,7 +37,7 @@ def kubelet_configuration(
         "cgroupRoot": f"/{home.name}",
         "clusterDNS": ["10.0.0.10"],
         "clusterDomain": "cluster.local",
-        "containerLogMaxSize": "1Gi",  # no log that is measured is rotated
+        "containerLogMaxSize": "1Gi",  # no log is rotated while it is measured
         "evictionHard": {"memory.available": "10Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "failSwapOn": False,
         "imageGCHighThresholdPercent": 100,
@@ -49,7 +50,7 @@ def kubelet_configuration(
 
 
 def common_flags(*, home: Path, config: Path, kubeconfig: Path, node: str, endpoint: str) -> list[str]:
-    """The flags both know."""
+    """Return the flags both know."""
     return [
         f"--config={config}",
         f"--kubeconfig={kubeconfig}",

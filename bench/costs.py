@@ -1,4 +1,5 @@
-"""What a burst of pods and an idle minute cost, by process: CPU seconds; with `--bus` every message, byte and decode.
+"""Measures what a burst of pods and an idle minute cost each process: CPU seconds, and with `--bus` messages, bytes and
+decodes.
 
 `python -m bench.costs [--beside CHECKOUT]` compares two checkouts on one control plane, each with a containerd of its
 own: their bursts alternate and their idle minutes are the same, so that a busy machine does the same to both.
@@ -28,25 +29,25 @@ from tests.support.runtime.containerd import PrivateContainerd
 
 HERE = Path(__file__).resolve().parent.parent
 COUNTING = HERE / "bench" / "counting"
-SETTLE = 12.0  # seconds after a burst
-Counts = Counter[tuple[str, str, str]]  # (process, what, stream or type) -> number, or bytes
+SETTLE = 12.0  # after a burst, before the next phase
+Counts = Counter[tuple[str, str, str]]  # by process, kind, and stream or type: a number, or bytes
 
 
 @dataclass
 class Side:
-    """One checkout's agent, and what it has cost in each phase."""
+    """One checkout's agent, and its costs in each phase."""
 
     checkout: Path
     node: Node
-    counts: Path | None  # folder of `bench.counting`
-    ticks: dict[str, Counter[str]] = field(default_factory=dict)  # phase -> process -> clock ticks of CPU
+    counts: Path | None  # the folder of `bench.counting`
+    ticks: dict[str, Counter[str]] = field(default_factory=dict)  # by phase and process: clock ticks of CPU
     seconds: dict[str, float] = field(default_factory=dict)
     writes: Counter[str] = field(default_factory=Counter)  # patches of pod statuses by phase
     bus: dict[str, tuple[Counts, Counts]] = field(default_factory=dict)  # numbers and bytes by phase
 
 
 class Phase:
-    """`async with Phase(side, name):` adds what the side costs meanwhile."""
+    """`async with Phase(side, name):` adds the costs of the side while the block runs."""
 
     def __init__(self, side: Side, name: str) -> None:
         self._side, self._name = side, name
@@ -71,7 +72,7 @@ class Phase:
 
 
 def ticks_by_process(processes: AgentProcesses) -> Counter[str]:
-    """User and system time so far, in clock ticks, by the names of the processes."""
+    """Return the user and system time so far, in clock ticks, by the names of the processes."""
     found: Counter[str] = Counter()
     for process in processes.all().values():
         found[label(process.name, [])] += process.ticks
@@ -79,7 +80,7 @@ def ticks_by_process(processes: AgentProcesses) -> Counter[str]:
 
 
 def read_counts(folder: Path, offsets: Mapping[Path, int]) -> tuple[Counts, Counts]:
-    """Numbers and bytes of what was written into the files of the folder behind these offsets."""
+    """Return numbers and bytes of what was written into the files of the folder after these offsets."""
     numbers: Counts = Counter()
     sizes: Counts = Counter()
     for file in sorted(folder.iterdir()):
@@ -97,7 +98,7 @@ def _patches(side: Side) -> int:
 
 
 async def measure(given: argparse.Namespace) -> list[Side]:
-    """Run it; the sides in the order of the checkouts."""
+    """Run the measurement. Return the sides in the order of the checkouts."""
     async with AsyncExitStack() as stack:
         site = await stack.enter_async_context(Site(assets()))
         sides: list[Side] = []
@@ -120,7 +121,7 @@ def _folder(stack: AsyncExitStack) -> Path:
 
 
 async def _place(stack: AsyncExitStack, site: Site, number: int) -> Site:
-    """The site with a containerd of its own: an agent removes the pods that it does not know."""
+    """Return a site with its own containerd, because an agent removes the pods that it does not know."""
     if number == 0:
         return site
     place = copy.copy(site)
@@ -171,7 +172,7 @@ async def _idle(sides: Sequence[Side], given: argparse.Namespace) -> None:
 
 
 def _record(side: Side, given: argparse.Namespace, phase: str) -> "subprocess.Popen[bytes] | None":
-    """perf on the agent's processes until `_end`."""
+    """Record the agent's processes with perf until `_end`."""
     if given.perf is None:
         return None
     given.perf.mkdir(parents=True, exist_ok=True)
@@ -188,7 +189,8 @@ def _end(recording: "subprocess.Popen[bytes] | None") -> None:
 
 
 def cpu_table(sides: Sequence[Side], phase: str, unit: str, factor: Sequence[float]) -> list[str]:
-    """A row a process, a column a side. `factor`: what turns a side's seconds into `unit`."""
+    """Return a table with a row for each process and a column for each side. `factor`: turns the seconds of a side into
+    `unit`."""
     lines = [f"{f'CPU, {phase} ({unit})':<40}" + "".join(f"{side.checkout.name:>22}" for side in sides)]
     for name in sorted({name for side in sides for name in side.ticks[phase]}):
         cells = (side.ticks[phase][name] / TICKS * times for side, times in zip(sides, factor, strict=True))
@@ -198,7 +200,8 @@ def cpu_table(sides: Sequence[Side], phase: str, unit: str, factor: Sequence[flo
 
 
 def bus_table(sides: Sequence[Side], phase: str) -> list[str]:
-    """A row for each stream or type of each process, number and KiB for each side; then the sums."""
+    """Return a table with a row for each stream or type of each process, with number and KiB for each side; then the
+    sums."""
     lines = [f"{f'bus, {phase} (number, KiB)':<40}" + "".join(f"{side.checkout.name:>22}" for side in sides)]
     for key in sorted({key for side in sides for key in side.bus[phase][0]}):
         cells = "".join(f"{side.bus[phase][0][key]:12d}{side.bus[phase][1][key] / 1024:10.1f}" for side in sides)
@@ -213,7 +216,7 @@ def bus_table(sides: Sequence[Side], phase: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its exit code."""
+    """Run the program. Return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.costs", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--beside", type=Path, action="append", default=[], help="another checkout to compare with")
     parser.add_argument("--pods", type=int, default=30, help="of a burst, and idle (default 30)")

@@ -1,4 +1,4 @@
-"""The error that ends a figure: one line with the figure and the reason."""
+"""Defines the error that ends a figure: one line with the figure and the reason."""
 
 
 class BenchError(Exception):

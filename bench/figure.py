@@ -1,4 +1,4 @@
-"""What a figure and a scenario are, and how a scenario hands its samples over. `bench.table` lists all of them."""
+"""Defines figures and scenarios, and how a scenario hands over its samples. `bench.table` lists all of them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,8 @@ from bench.statistics import Better, Goal
 
 @dataclass(frozen=True)
 class Figure:
-    """One row. `go_136`: what the Go kubelet 1.36 was measured at elsewhere, as text. `optional`: may be absent."""
+    """A row of the report. `go_136`: what the Go kubelet 1.36 reached elsewhere, as text. `optional`: the figure may be
+    absent."""
 
     key: str
     title: str
@@ -21,7 +22,7 @@ class Figure:
 
     @property
     def family(self) -> str:
-        """The chart that shows it."""
+        """The chart that shows the figure."""
         return self.key.partition(".")[0]
 
 
@@ -36,15 +37,15 @@ class Plan:
     exits: int = 10
     probes: int = 6
     secrets: int = 3
-    volume_pods: int = 100  # with four volumes each
+    volume_pods: int = 100  # each has four volumes
     starts: int = 2
-    settle: float = 15.0  # seconds before an idle node is measured
+    settle: float = 15.0  # before an idle node is measured
     idle: float = 60.0  # seconds
     scrapes: int = 10
     crowd: int = 50  # pods that run while the kubelet's port is measured
     execs: int = 5  # batches of 10
     log_mib: int = 64
-    kills: tuple[str, ...] | None = None  # which services; None = all seven
+    kills: tuple[str, ...] | None = None  # the services to kill; None = all seven
     standing: int = 5  # pods that run while processes are killed
     floor: int = 10
     equal_rates: bool = False
@@ -58,24 +59,24 @@ QUICK = Plan(
 
 @dataclass
 class Samples:
-    """What one session of one agent took. `details` are figures beside the table, by title and name."""
+    """The samples of one session of one agent. `details`: further figures by title and name."""
 
     agent: str
     round: int
     values: dict[str, list[float]] = field(default_factory=dict)
-    absent: dict[str, str] = field(default_factory=dict)  # figure -> why
+    absent: dict[str, str] = field(default_factory=dict)  # by figure: why it is absent
     details: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def sample(self, key: str, value: float) -> None:
-        """One sample of a figure, in its unit."""
+        """Add a sample of a figure, in its unit."""
         self.values.setdefault(key, []).append(value)
 
     def is_absent(self, key: str, why: str) -> None:
-        """The agent has not got what the figure measures."""
+        """Note that the agent does not have what the figure measures."""
         self.absent[key] = why
 
     def detail(self, title: str, name: str, value: float) -> None:
-        """A figure beside the table."""
+        """Add a figure that is shown beside the table."""
         self.details.setdefault(title, {})[name] = float(value)
 
 

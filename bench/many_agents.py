@@ -21,17 +21,17 @@ AGENTS = 5000
 WATCHES = 54  # of the Node, of pods, and of 52 collections and objects
 STATUSES = 3  # pods whose status changes in the outage
 EVENTS = 2
-HEARTBEAT = 10.0  # seconds: the lease, and beside it the Node's status
+HEARTBEAT = 10.0  # between renewals of the lease; the Node's status is written as often
 QPS, BURST = 50.0, 100  # kubeAPIQPS, kubeAPIBurst
-START_SECONDS = 2.0  # an agent's first request comes within so many seconds of its restart, by chance
+START_SECONDS = 2.0  # within which an agent sends its first request after its restart, at random
 REFUSED = ApiUnreachableError("connection refused")
 
 
 @dataclass
 class AfterOutage:
-    """Of all agents. `probes` and `requests`: of each in the outage, heartbeats aside; the second with everything that
-    met the outage before it was known. `first`: how many first requests came in each second after the return, without
-    the probe that was answered."""
+    """The requests of all agents. `probes` and `requests`: those of each agent in the outage, without heartbeats;
+    `requests` includes those that failed before the outage was known. `first`: the number of first requests in each
+    second after the return, without the answered probe."""
 
     outage: float  # seconds
     probes: list[int] = field(default_factory=list)
@@ -40,7 +40,7 @@ class AfterOutage:
 
     @property
     def largest_share(self) -> float:
-        """Of all first requests, in one second."""
+        """The share of the first requests in the second that had most of them."""
         return max(self.first.values()) / self.first.total()
 
     @property
@@ -50,7 +50,7 @@ class AfterOutage:
 
 
 def after_outage(agents: int, outage: float, seed: int = 1) -> AfterOutage:
-    """Every connection is refused for `outage` seconds, and the API server answers from then on."""
+    """Simulate an outage: every connection is refused for `outage` seconds, and then the API server answers."""
     chance = random.Random(seed)
     result = AfterOutage(outage)
     for _ in range(agents):
@@ -59,13 +59,13 @@ def after_outage(agents: int, outage: float, seed: int = 1) -> AfterOutage:
         times += [noticed] + [noticed + SPREAD * chance.random() for _ in range(WATCHES - 1)]
         times += [renewed + PERIOD * chance.random() for _ in range(EVENTS)]
         result.probes.append(probes)
-        result.requests.append(probes + 1 + sent)  # the first watch that is opened again begins the outage in sources
+        result.requests.append(probes + 1 + sent)  # in sources, the first watch that is opened again begins the outage
         result.first.update(int(when - outage) for when in times)
     return result
 
 
 def _notices(outage: float, chance: random.Random) -> tuple[float, int]:
-    """When the probe of sources is answered, and how many were sent before."""
+    """Return when the probe of sources is answered, and how many probes were sent before."""
     reflector = Reflector(longest_pause=PROMPT_PAUSE, probes=True)
     reflector.listed("1")
     now, probes = 0.0, 0
@@ -82,8 +82,8 @@ def _notices(outage: float, chance: random.Random) -> tuple[float, int]:
 
 
 def _writes(outage: float, chance: random.Random) -> tuple[float, int, list[float]]:
-    """When a heartbeat of status is answered; how many other writes it sent in the outage; when the first ones of all
-    were sent after it."""
+    """Return when a heartbeat of status is answered, how many other writes it sent in the outage, and when it sent the
+    first write of each kind afterwards."""
     beats = [chance.random() * HEARTBEAT for _ in ("lease", "node status")]
     failed, renewed = min(beats), min(outage + (beat - outage) % HEARTBEAT for beat in beats)
     times = [outage + (beat - outage) % HEARTBEAT for beat in beats]
@@ -108,8 +108,8 @@ def _writes(outage: float, chance: random.Random) -> tuple[float, int, list[floa
 
 
 def rolling_restart(agents: int, seconds: float, seed: int = 1) -> tuple[Counter[int], Counter[int]]:
-    """Every agent is restarted once within `seconds`, at even distances: how many requests, and how many lists among
-    them, the API server gets in each second."""
+    """Simulate that every agent is restarted once within `seconds`, at even distances. Return how many requests, and
+    how many lists among them, the API server gets in each second."""
     chance = random.Random(seed)
     requests: Counter[int] = Counter()
     lists: Counter[int] = Counter()

@@ -1,4 +1,5 @@
-"""Charts of a run as SVG files: the ratios in one, and for each family of figures every sample as a dot."""
+"""Draws the charts of a run as SVG files: one with all ratios, and one for each family of figures with every sample as
+a dot."""
 
 from pathlib import Path
 
@@ -12,14 +13,15 @@ _COLOURS = {"floor": "tab:gray", "go": "tab:blue", "bulkhead": "tab:orange"}
 
 
 def write_plots(results: Document, directory: Path) -> list[Path]:
-    """Write `ratios.svg` and `<family>.svg`; a chart without a sample is left out. The files."""
+    """Write `ratios.svg` and `<family>.svg`, and return the files. A chart without a sample is left out."""
     written = []
     ratios = [row for row in results["figures"] if row["ratio"]]
     families: dict[str, list[Document]] = {}
     for row in results["figures"]:
         if any(cell["samples"] for cell in row["agents"].values()):
             families.setdefault(row["family"], []).append(row)
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "bench"}):  # text stays text, ids stay the same
+    # Keeps text as text, and the ids the same in each run.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "bench"}):
         if ratios:
             written.append(_save(_ratios(ratios), directory / "ratios.svg"))
         for family, rows in families.items():
@@ -28,7 +30,9 @@ def write_plots(results: Document, directory: Path) -> list[Path]:
 
 
 def _ratios(rows: list[Document]) -> Figure:
-    """A bar for each figure, to the left of the line where Bulkhead has less than the Go kubelet; green = better."""
+    """Return a bar for each figure, to the left of the line where Bulkhead has less than the Go kubelet; green =
+    better.
+    """
     drawing = Figure(figsize=(9, 1.2 + 0.3 * len(rows)), layout="constrained")
     axes = drawing.subplots()
     titles, values = [report.title(row) for row in rows], [row["ratio"] for row in rows]
@@ -44,7 +48,7 @@ def _ratios(rows: list[Document]) -> Figure:
 
 
 def _dots(rows: list[Document]) -> Figure:
-    """A panel for each figure, with a column of dots and a line at the median for each agent."""
+    """Return a panel for each figure, with a column of dots and a line at the median for each agent."""
     columns = min(3, len(rows))
     lines = -(-len(rows) // columns)
     drawing = Figure(figsize=(4.2 * columns, 3.2 * lines), layout="constrained")

@@ -1,4 +1,4 @@
-"""What an agent's processes cost: CPU seconds and proportional memory of everything that came from one started process.
+"""Measures what an agent's processes cost: CPU seconds and proportional memory of all processes that one start began.
 
 Reads /proc. A process belongs to an agent by its session or its ancestors, never by its name: what was started in a
 session of its own stays in it when its parent dies.
@@ -55,15 +55,15 @@ def family(processes: Iterable[Process], root: int) -> dict[int, Process]:
 
 
 def cpu_seconds(processes: Mapping[int, Process], ticks_per_second: int = TICKS) -> float:
-    """What they and the children they waited for have used."""
+    """Return the CPU seconds of these processes and of the children they waited for."""
     return sum(process.ticks for process in processes.values()) / ticks_per_second
 
 
 def parse_pss(rollup: str, field: str = "Pss") -> float:
-    """MiB, from the text of /proc/<pid>/smaps_rollup.
+    """Return the MiB in the text of /proc/<pid>/smaps_rollup.
 
-    `field`: "Pss", or "Pss_Anon" for the memory that is not a file's: what other programs map does not change it.
-    """
+    `field`: "Pss", or "Pss_Anon" for memory that belongs to no file, which does not depend on what other programs
+    map."""
     for line in rollup.splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
@@ -74,8 +74,8 @@ _SERVICE_OF = {process_name(f"services.{service}"): service for service in SERVI
 
 
 def label(name: str, arguments: list[str]) -> str:
-    """What to call a process in a table: the service that runs in it, else the program's name. Also of a checkout whose
-    processes have other names."""
+    """Return the label of a process in tables: the service that runs in it, else the program's name. Also works for a
+    checkout whose processes have other names."""
     for argument in arguments:
         if argument.startswith("services."):
             return argument.split(".")[1]
@@ -83,35 +83,36 @@ def label(name: str, arguments: list[str]) -> str:
 
 
 class AgentProcesses:
-    """Everything that came from the process `root`, which was started in a session of its own."""
+    """The processes that began with the process `root`, which was started in its own session."""
 
     def __init__(self, root: int) -> None:
         self.root = root
 
     def all(self) -> dict[int, Process]:
-        """Those there are now."""
+        """Return the processes that run now."""
         return family(_everyone(), self.root)
 
     def cpu(self) -> float:
-        """CPU seconds so far."""
+        """Return the CPU seconds so far."""
         return cpu_seconds(self.all())
 
     def memory(self, field: str = "Pss") -> dict[str, float]:
-        """MiB of proportional memory by label; processes with one label are added up. `field`: as in parse_pss."""
+        """Return the MiB of proportional memory by label; processes with one label are added up. `field`: as in
+        parse_pss."""
         found: dict[str, float] = {}
         for pid, process in self.all().items():
             try:
                 arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 rollup = (PROC / str(pid) / "smaps_rollup").read_text()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # ended meanwhile
+                continue  # the process ended meanwhile
             if rollup:
                 name = label(process.name, arguments)
                 found[name] = found.get(name, 0.0) + parse_pss(rollup, field)
         return found
 
     def pids(self) -> dict[str, int]:
-        """The root and its own children by label; a child of theirs is none of them."""
+        """Return `root` and its own children by label, without the children of those."""
         found: dict[str, int] = {}
         for pid, process in self.all().items():
             try:
@@ -123,7 +124,7 @@ class AgentProcesses:
         return found
 
     def kill(self) -> None:
-        """SIGKILL all of them, the root first so that it restarts none."""
+        """Kill all processes with SIGKILL, the root first, so that it restarts none."""
         for _ in range(20):
             left = [pid for pid, process in self.all().items() if process.state != "Z"]
             if not left:

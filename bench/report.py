@@ -1,4 +1,5 @@
-"""The table that people read: one row a figure, an agent's median / p90 / max in a cell, the ratio, the goals. Pure."""
+"""Forms the table for readers: a row for each figure with each agent's median / p90 / max, the ratio and the goals.
+Pure."""
 
 from typing import Any
 
@@ -22,7 +23,7 @@ def markdown(results: Document) -> str:
 
 
 def table(results: Document) -> str:
-    """The rows, aligned, so that it can be read in a terminal too."""
+    """Return the rows, aligned so that a terminal shows them well."""
     agents = results["agents"]
     heads = ["figure", "unit", *(NAMES.get(agent, agent) for agent in agents), "ratio", "goal", "Go 1.36"]
     rows = [heads, ["-" * len(head) for head in heads]]
@@ -56,12 +57,12 @@ def _cell(cell: Document | None) -> str:
 
 
 def title(row: Document) -> str:
-    """A figure's title, marked where more is better."""
+    """Return a figure's title, marked where more is better."""
     return str(row["title"]) + (" ↑" if row["better"] == "higher" else "")
 
 
 def times(value: float | None) -> str:
-    """A ratio with two digits that count; "" for none."""
+    """Return a ratio with two significant digits; "" for none."""
     return "" if value is None else f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
 
 
@@ -76,7 +77,7 @@ def _measured(goal: Document) -> str:
 
 
 def figure(value: float) -> str:
-    """Three digits that count, and no exponent."""
+    """Return a figure with three significant digits and no exponent."""
     if value == 0:
         return "0"
     digits = max(0, 3 if abs(value) < 1 else 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0)
@@ -107,6 +108,6 @@ def _legend() -> list[str]:
 
 
 def outcome(results: Document) -> str:
-    """One line: how many goals were met, missed or are unknown."""
+    """Return a line with the number of goals that were met, missed, or are unknown."""
     marks: list[Any] = [goal["met"] for row in results["figures"] for goal in row["goals"]]
     return f"goals: {marks.count(True)} met, {marks.count(False)} missed, {marks.count(None)} unknown"

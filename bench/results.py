@@ -1,7 +1,7 @@
-"""From samples to one document: per figure and agent what was taken, the ratio, and each goal met or missed. Pure.
+"""Turns samples into one document: for each figure and agent its samples, the ratio, and whether each goal is met.
+Pure.
 
-The document is what is stored as JSON; the table and the charts are made from it alone.
-"""
+The document is stored as JSON; the table and the charts are made from it alone."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def _row(run: Run, figure: Figure, floors: Mapping[str, Summary]) -> Document:
 
 
 def _cell(run: Run, agent: str, figure: Figure) -> Document:
-    """`state` is measured, absent or failed."""
+    """Return the cell of a figure. `state` is measured, absent or failed."""
     sessions = [samples for samples in run.sessions if samples.agent == agent]
     taken = [(one.round, value) for one in sessions for value in one.values.get(figure.key, [])]
     absent = next((one.absent[figure.key] for one in sessions if figure.key in one.absent), "")
@@ -77,7 +77,7 @@ def _summary(run: Run, agent: str, figure: Figure) -> Summary | None:
 
 
 def _details(run: Run) -> Document:
-    """Title -> agent -> name -> values, one of each round."""
+    """Return the details by title, agent and name: their values, one of each round."""
     found: Document = {}
     for samples in run.sessions:
         for title, values in samples.details.items():
@@ -87,7 +87,7 @@ def _details(run: Run) -> Document:
 
 
 def goal_text(goal: Goal, figure: Figure) -> str:
-    """`p50 ≤ 0.28 ×`, `max ≤ 3 s`, `p50 ≤ floor + 0.10 s`."""
+    """Return the text of a goal, such as `p50 ≤ 0.28 ×`, `max ≤ 3 s`, `p50 ≤ floor + 0.10 s`."""
     sign = "≤" if figure.better == "lower" else "≥"
     if goal.kind == "ratio":
         return f"{goal.stat} {sign} {goal.limit:g} ×"

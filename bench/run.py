@@ -1,4 +1,5 @@
-"""Runs the scenarios: floor, then one agent and the other, each with a fresh node, as many rounds as asked for.
+"""Runs the scenarios for the floor and then for each agent in turn, each with a fresh node, in as many rounds as
+requested.
 
 Prints its progress. When a scenario fails, the run reports it, continues, and fails at its end.
 """
@@ -25,7 +26,7 @@ SCENARIO_LIMIT = 900.0  # seconds
 
 @dataclass
 class Run:
-    """What was taken: the samples of every session, and a line for each scenario that failed."""
+    """The samples of every session, and a line for each scenario that failed."""
 
     plan: Plan
     agents: tuple[str, ...]
@@ -35,7 +36,7 @@ class Run:
 
 
 async def measure(folder: Path, plan: Plan, agents: Sequence[str], scenarios: Sequence[Scenario]) -> Run:
-    """Run them all, with the programs in `folder`."""
+    """Run all scenarios with the programs in `folder`."""
     run, began = Run(plan, tuple(agents)), time.monotonic()
 
     def progress(text: str) -> None:
@@ -72,7 +73,7 @@ async def _session(site: Site, run: Run, agent: str, number: int, wanted: list[S
 async def run_scenario(
     place: "Node | Site", scenario: Scenario, samples: Samples, run: Run, where: str, progress: Progress
 ) -> bool:
-    """Run one; whether all of its figures were taken."""
+    """Run one scenario. Return whether all of its figures were measured."""
     progress(f"{where}: {scenario.name} …")
     try:
         await asyncio.wait_for(scenario.run(place, samples, run.plan), SCENARIO_LIMIT)
@@ -95,7 +96,7 @@ async def run_scenario(
 
 
 async def _clear(node: Node) -> None:
-    """Take the pods of a failed scenario away, so that the next one begins with none."""
+    """Remove the pods of a failed scenario, so that the next one begins without pods."""
     try:
         await node.delete_all()
     except (BenchError, ApiError):

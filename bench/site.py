@@ -1,4 +1,5 @@
-"""Where the measuring happens: one control plane, one containerd, one watch for all agents; a fresh node for each.
+"""Sets up what all measurements share, one control plane, one containerd and one watch, and a fresh node for each
+agent.
 
 Makes and removes pods and knows how to wait for them; knows no figure.
 """
@@ -67,7 +68,7 @@ class Site:
         await self._stack.__aexit__(*error)
 
     def node(self, agent: str) -> "Node":
-        """A new node for this agent, not yet started."""
+        """Return a new node for this agent, not yet started."""
         return Node(self, agent, f"{agent}-{next(self._numbers)}")
 
 
@@ -100,7 +101,7 @@ class Node:
         await self._remove()
 
     async def start(self) -> float:
-        """Start the agent; seconds from its exec until the API server has a Ready node."""
+        """Start the agent. Return the seconds from its exec until the API server shows a Ready node."""
         expected = self.watch.node(self.name, ready, "to be Ready")
         began = self.agent.start()
         try:
@@ -133,38 +134,38 @@ class Node:
     # Pods
 
     def pods(self) -> list[str]:
-        """Names of the pods the API server has on this node."""
+        """Return names of the pods the API server has on this node."""
         return [name for name, pod in self.watch.pods.items() if pod["spec"].get("nodeName") == self.name]
 
     def new_names(self, what: str, count: int) -> list[str]:
-        """Names that no pod of this run had."""
+        """Return names that no pod of this run had."""
         return [f"{self.name}-{what}-{next(self._numbers)}" for _ in range(count)]
 
     def pod(self, name: str, *command: str, **spec: Any) -> Object:
-        """A busybox pod bound to this node, that ends at once on TERM."""
+        """Return a busybox pod bound to this node, that ends at once on TERM."""
         return busybox_pod(name, *(command or AT_ONCE), **{"grace": 30, "nodeName": self.name, **spec})
 
     async def create(self, pod: Object) -> float:
-        """Create it; seconds until it is Ready."""
+        """Create a pod. Return the seconds until it is Ready."""
         expected = self.watch.pod(pod["metadata"]["name"], ready, "to be Ready")
         began = time.monotonic()
         await self.post(pod)
         return (await expected.within(POD_SECONDS)).at - began
 
     async def post(self, obj: Object) -> Object:
-        """Create a pod or Secret, and wait for nothing."""
+        """Create a pod or Secret without waiting."""
         plural = {"Pod": "pods", "Secret": "secrets"}[obj["kind"]]
         return await self.admin.create(f"/api/v1/namespaces/default/{plural}", obj)
 
     async def delete(self, name: str) -> float:
-        """Delete it; seconds until the API server has it no more."""
+        """Delete a pod. Return the seconds until the API server no longer has it."""
         expected = self.watch.pod(name, gone, "to be gone")
         began = time.monotonic()
         await self.admin.delete(paths.pod("default", name))
         return (await expected.within(POD_SECONDS)).at - began
 
     async def create_all(self, pods: Iterable[Object]) -> float:
-        """Create them at once; seconds from the first request until the last is Ready."""
+        """Create the pods at once. Return the seconds from the first request until the last pod is Ready."""
         pods = list(pods)
         expected = [self.watch.pod(pod["metadata"]["name"], ready, "to be Ready") for pod in pods]
         began = time.monotonic()
@@ -172,7 +173,8 @@ class Node:
         return max([(await one.within(2 * POD_SECONDS)).at for one in expected]) - began
 
     async def delete_all(self, names: Iterable[str] | None = None) -> float:
-        """Delete these, or all; seconds from the first request until the last is gone. 0 where there is none."""
+        """Delete these pods, or all, at once. Return the seconds from the first request until the last pod is gone; 0 =
+        there is none."""
         names = self.pods() if names is None else list(names)
         if not names:
             return 0.0
@@ -182,7 +184,7 @@ class Node:
         return max([(await one.within(2 * POD_SECONDS)).at for one in expected]) - began
 
     async def first_process(self, name: str) -> int:
-        """The pid of the first process of the pod's container, from the runtime."""
+        """Return the pid of the first process of the pod's container, from the runtime."""
         uid = self.watch.pods[name]["metadata"]["uid"]
         found = (await self.site.runtime.observe(uid)).get(uid)
         pid = found.containers[0].pid if found and found.containers else 0

@@ -1,4 +1,4 @@
-"""How long a start takes: from the exec of `kubelet` to the first beat of the last of the seven services.
+"""Measures how long a start takes: from the exec of `kubelet` to the first beat of the last of the seven services.
 
 `python -m bench.startup [RUNS]`, without a cluster, on an otherwise idle machine; prints each run and the median, in
 seconds, and beside it the CPU seconds of all its processes, which a busy machine changes little.
@@ -21,7 +21,8 @@ LONGEST = 60.0  # seconds
 
 
 async def seconds_until_all_beat(kubelet: Kubelet) -> tuple[float, float]:
-    """Start it once and stop it; the seconds from exec to the first beat of the last service, and the CPU's."""
+    """Start the agent once, and stop it. Return the seconds from exec to the first beat of the last service, and the
+    CPU seconds."""
     first_beats: dict[str, float] = {}
     complete = asyncio.Event()
     bus = ProcessBus("test", new_manifest(kubelet.run_dir))
@@ -46,14 +47,15 @@ async def seconds_until_all_beat(kubelet: Kubelet) -> tuple[float, float]:
 
 
 def cpu_seconds(kubelet: Kubelet) -> float:
-    """What the executable, the services and their ended children have used."""
+    """Return the CPU seconds of the executable, the services and their ended children."""
     pids = [kubelet.process.pid, *kubelet.holders().values()]
     fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15] for pid in pids]
     return sum(int(ticks) for four in fields for ticks in four) / os.sysconf("SC_CLK_TCK")
 
 
 async def measure(runs: int) -> list[tuple[float, float]]:
-    """Seconds, and CPU seconds, of so many warm starts; one before them warms the caches and makes the certificate."""
+    """Return the seconds and CPU seconds of this many warm starts. A start before them warms the caches and makes the
+    certificate."""
     with Kubelet() as kubelet:
         kubelet.run_dir.mkdir(mode=0o700)
         (kubelet.run_dir / "bus").mkdir(mode=0o700)
@@ -61,7 +63,7 @@ async def measure(runs: int) -> list[tuple[float, float]]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the program."""
     parser = argparse.ArgumentParser(prog="python -m bench.startup", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("runs", type=int, nargs="?", default=RUNS, metavar="RUNS", help="default: %(default)s")
     taken = asyncio.run(measure(parser.parse_args().runs))

@@ -1,4 +1,4 @@
-"""Median, p90 and max of samples, ratios, and whether a goal is met. Pure.
+"""Computes median, p90 and max of samples, ratios, and whether a goal is met. Pure.
 
 For figures where more is better, p90 and max are counted from the bad side: what nine of ten reach, and the least.
 """
@@ -15,7 +15,7 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True)
 class Summary:
-    """What the samples of one figure and one agent come to; `count` is how many there were."""
+    """The statistics of the samples of one figure and one agent; `count` is their number."""
 
     count: int
     p50: float
@@ -23,12 +23,13 @@ class Summary:
     max: float
 
     def stat(self, name: Stat) -> float:
-        """One of the three."""
+        """Return the statistic with this name."""
         return {"p50": self.p50, "p90": self.p90, "max": self.max}[name]
 
 
 def summarize(samples: Sequence[float], better: Better = "lower") -> Summary:
-    """The summary. ValueError without samples, and for one that is no figure (negative, infinite, not a number)."""
+    """Return the statistics. Raises ValueError without samples, and for a sample that is negative, infinite or not a
+    number."""
     if not samples:
         raise ValueError("no sample")
     if wrong := [sample for sample in samples if not math.isfinite(sample) or sample < 0]:
@@ -38,12 +39,12 @@ def summarize(samples: Sequence[float], better: Better = "lower") -> Summary:
 
 
 def _reached_by(ordered: Sequence[float], share: float) -> float:
-    """The smallest of the ordered samples that so great a share of them reaches (nearest rank)."""
+    """Return the smallest sample that this share of the ordered samples does not exceed (nearest rank)."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def ratio(of: float, to: float) -> float | None:
-    """How many times `to`; None where `to` is 0."""
+    """Return the ratio of the first value to `to`; None where `to` is 0."""
     return of / to if to > 0 else None
 
 
@@ -63,7 +64,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a goal was met; `met` None = unknown. `measured` is the value that was compared with the limit."""
+    """Whether a goal was met; `met`: None = unknown. `measured`: the value that was compared with the limit."""
 
     goal: Goal
     met: bool | None
@@ -73,7 +74,7 @@ class Verdict:
 def verdict_of(
     goal: Goal, ours: Summary | None, theirs: Summary | None, floors: Mapping[str, Summary], better: Better
 ) -> Verdict:
-    """Hold our figure against the goal."""
+    """Compare our figure with the goal."""
     measured: float | None = None
     if ours is not None:
         value = ours.stat(goal.stat)

@@ -1,4 +1,5 @@
-"""Requests of an administrator that read a log or run a command: through the API server, or at a kubelet's port."""
+"""Sends requests of an administrator that read a log or run a command, through the API server or at a kubelet's
+port."""
 
 import json
 import ssl
@@ -18,7 +19,7 @@ TIMEOUT = 30.0  # seconds
 
 
 class Through:
-    """`async with Through(plane) as api:` a client of the API server; with `port`, of the kubelet there."""
+    """`async with Through(plane) as api:` is a client of the API server; with `port`, of the kubelet there."""
 
     def __init__(self, plane: ControlPlane, port: int | None = None) -> None:
         context = ssl.create_default_context(cafile=str(plane.ca_file))
@@ -68,13 +69,13 @@ class Through:
 
 
 class Command:
-    """A command in a container, its streams in one WebSocket."""
+    """A command in a container with its streams in one WebSocket."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
 
     async def succeeded(self) -> bool:
-        """Read to its end; whether it ended well."""
+        """Read to the end. Return whether the command succeeded."""
         status = b""
         async for message in self._socket:
             if isinstance(message.data, bytes) and message.data[:1] == bytes([_ERROR]):
@@ -82,17 +83,17 @@ class Command:
         return bool(status) and json.loads(status).get("status") == "Success"
 
     async def echoes(self, line: bytes, seconds: float = 5.0) -> bool:
-        """Whether a line sent to the session comes back. The command must be `cat`."""
+        """Return whether a line sent to the session comes back. The command must be `cat`."""
         wanted, got = line + b"\n", b""
         try:
             await self._socket.send_bytes(bytes([_STDIN]) + wanted)
             while wanted not in got:
                 data = await self._socket.receive_bytes(timeout=seconds)
                 got += data[1:] if data[:1] == bytes([_STDOUT]) else b""
-        except (TimeoutError, TypeError, OSError, aiohttp.ClientError):  # TypeError: it was closed
+        except (TimeoutError, TypeError, OSError, aiohttp.ClientError):  # the session is closed
             return False
         return True
 
     async def close(self) -> None:
-        """End it."""
+        """Close the session."""
         await self._socket.close()

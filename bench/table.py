@@ -1,4 +1,4 @@
-"""The one list of scenarios, in the order in which a session runs them; the figures they take are the report's rows."""
+"""Lists all scenarios in the order in which a session runs them; their figures are the rows of the report."""
 
 from bench.figure import Figure, Scenario
 from bench.scenarios import changes, exits, floor, idle, node, pods, port, stats, streaming, volumes
@@ -15,10 +15,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     *stats.SCENARIOS,
     *streaming.SCENARIOS,
     *port.SCENARIOS,
-    *node.KILLS,  # last: what it leaves behind disturbs no other
+    *node.KILLS,  # run last, because what it leaves behind would disturb others
 )
 
 
 def figures(scenarios: tuple[Scenario, ...] = SCENARIOS) -> dict[str, Figure]:
-    """Every figure of the scenarios by its key, in the order of the report."""
+    """Return every figure of the scenarios by its key, in the order of the report."""
     return {figure.key: figure for scenario in scenarios for figure in scenario.figures}

@@ -1,4 +1,4 @@
-"""The one client that times everything: a watch on the pods and one on the nodes, each event dated as it arrives.
+"""Times everything in one client: watches the pods and the nodes, and dates each event when it arrives.
 
 Waiters are registered before the act they wait for, so nothing is missed and nothing is polled.
 """
@@ -19,7 +19,7 @@ Test = Callable[[str, Object], bool]  # event type, object
 
 @dataclass(frozen=True)
 class Seen:
-    """An event that met a test. `at`: CLOCK_MONOTONIC when this client had it."""
+    """An event that met a test. `at`: CLOCK_MONOTONIC seconds when this client received it."""
 
     at: float
     object: Object
@@ -34,13 +34,13 @@ class _Waiter:
 
 
 class Expectation:
-    """An event that a scenario waits for; `what` is in the error when it does not come."""
+    """An event that a scenario waits for; `what` names it in the error when it does not arrive."""
 
     def __init__(self, future: "asyncio.Future[Seen]", what: str) -> None:
         self._future, self._what = future, what
 
     async def within(self, seconds: float) -> Seen:
-        """The event. Raises BenchError when it does not come in time, or the watch broke."""
+        """Return the event. Raises BenchError when it does not arrive in time, or the watch broke."""
         try:
             return await asyncio.wait_for(self._future, seconds)
         except TimeoutError:
@@ -54,7 +54,8 @@ class Watch:
         self._admin = admin
         self.pods: dict[str, Object] = {}
         self.nodes: dict[str, Object] = {}
-        self.listeners: list[Callable[[str, Object, float], None]] = []  # each event: type, object, moment
+        # Called for each event with type, object and moment.
+        self.listeners: list[Callable[[str, Object, float], None]] = []
         self._waiters: list[_Waiter] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._broken: str = ""
@@ -73,11 +74,11 @@ class Watch:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def pod(self, pod: str, test: Test, what: str) -> Expectation:
-        """The next event of this pod that meets the test."""
+        """Return the next event of this pod that meets the test."""
         return self._expect(paths.pods("default"), pod, test, f"pod {pod} {what}")
 
     def node(self, node: str, test: Test, what: str) -> Expectation:
-        """The next event of this node that meets the test."""
+        """Return the next event of this node that meets the test."""
         return self._expect(paths.NODES, node, test, f"node {node} {what}")
 
     def _expect(self, path: str, name: str, test: Test, what: str) -> Expectation:
@@ -123,28 +124,28 @@ class Watch:
 
 
 def ready(kind: str, obj: Object) -> bool:
-    """Pod or node has the condition Ready, and is not being deleted."""
+    """Return whether the pod or node has the condition Ready and is not being deleted."""
     return kind != "DELETED" and "deletionTimestamp" not in obj["metadata"] and _ready(obj)
 
 
 def gone(kind: str, obj: Object) -> bool:
-    """It was deleted from the API."""
+    """Return whether the object was deleted from the API."""
     return kind == "DELETED"
 
 
 def terminated(kind: str, obj: Object) -> bool:
-    """The first container's state is terminated."""
+    """Return whether the first container has terminated."""
     return kind != "DELETED" and "terminated" in first_container(obj).get("state", {})
 
 
 def restarted(kind: str, obj: Object) -> bool:
-    """The first container runs again."""
+    """Return whether the first container runs again."""
     container = first_container(obj)
     return kind != "DELETED" and container.get("restartCount", 0) >= 1 and "running" in container.get("state", {})
 
 
 def first_container(pod: Object) -> dict[str, Any]:
-    """The first container's status, {} where there is none."""
+    """Return the first container's status, {} where there is none."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or [{}]
     return dict(statuses[0])
 

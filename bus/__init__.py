@@ -1,4 +1,4 @@
-"""How facts travel between the processes: numbered, replayable streams and small idempotent requests over ZeroMQ.
+"""Carries facts between the processes: numbered, replayable streams and small idempotent requests over ZeroMQ.
 
 `ledger` (owner) and `replica` (follower) are the pure halves of the protocol; `messages` are the messages. Only
 `sockets`, `caller` and `client` send to a zmq socket or receive from one, with the options of `context`; `process_bus`

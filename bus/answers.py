@@ -1,8 +1,8 @@
-"""Requests to this service: finds the handler, answers a repeated request once, turns failures into one line.
+"""Answers the requests to this service: finds the handler, computes a repeated request once, and turns failures into
+one line.
 
-Bounded by request type: how many are under way, how large they are together, and what is kept of answers. Knows no
-socket: `sockets` hands it requests and sends what it returns.
-"""
+Limits for each request type how many requests are under way, how large they are together, and which answers are kept.
+Knows no socket: `sockets` hands it requests and sends what it returns."""
 
 import asyncio
 import logging
@@ -20,26 +20,26 @@ from shared.tracing.context import parse_traceparent
 from shared.tracing.span import Kind
 from shared.tracing.tracer import Tracer
 
-# Of one request type; what is beyond is refused at once.
-PENDING = 2048  # requests under way
-PENDING_BYTES = 32 << 20  # of their bodies; more than any one may have
-KEPT = 256  # answers
-KEPT_BYTES = 1 << 20  # of their bodies
-KEPT_CAP = 64 << 10  # bytes; a larger answer is not kept but computed again, handlers are safe to repeat
+# These limits hold for each request type; further requests are refused at once.
+MAX_PENDING_REQUESTS = 2048  # requests under way
+MAX_PENDING_BYTES = 32 << 20  # of the bodies of requests under way; more than one body may have
+MAX_KEPT_ANSWERS = 256  # answers that are kept for repeated requests
+MAX_KEPT_BYTES = 1 << 20  # of the bodies of kept answers
+MAX_KEPT_ANSWER_BYTES = 64 << 10  # a larger answer is computed again, because handlers are safe to repeat
 
 log = logging.getLogger(__name__)
 
 Answer = tuple[AnswerHead, bytes]
 Handler = Callable[[Any], Awaitable[Any]]
 Send = Callable[[Answer], None]
-Name = tuple[str, int]  # client, id
+Name = tuple[str, int]  # client and id
 
 
 @dataclass(eq=False)
 class _Running:
     head: RequestHead
     size: int  # bytes of the body
-    send: Send  # to the sender of the newest copy
+    send: Send  # sends to the sender of the newest copy
     task: asyncio.Task[None] | None = None
 
     @property
@@ -49,13 +49,14 @@ class _Running:
 
 @dataclass(eq=False)
 class _Type:
-    """One request type: its handler, and what is under way and kept of it."""
+    """Has the handler of one request type, its requests under way, and its kept answers."""
 
     request: type[Any]
     handler: Handler
     running: dict[Name, _Running] = field(default_factory=dict)
     running_bytes: int = 0
-    kept: OrderedDict[Name, tuple[Answer, float]] = field(default_factory=OrderedDict)  # and the request's deadline
+    # Each with the deadline of its request.
+    kept: OrderedDict[Name, tuple[Answer, float]] = field(default_factory=OrderedDict)
     kept_bytes: int = 0
 
     def begin(self, running: _Running) -> None:
@@ -69,7 +70,7 @@ class _Type:
     def keep(self, name: Name, answer: Answer, deadline: float) -> None:
         self.kept[name] = answer, deadline
         self.kept_bytes += len(answer[1])
-        while len(self.kept) > KEPT or self.kept_bytes > KEPT_BYTES:
+        while len(self.kept) > MAX_KEPT_ANSWERS or self.kept_bytes > MAX_KEPT_BYTES:
             self.forget(next(iter(self.kept)))
 
     def forget(self, name: Name) -> None:
@@ -78,23 +79,25 @@ class _Type:
 
 
 class Answers:
-    """The handlers of one service by request type, and its recent answers by (client, id)."""
+    """Has the handlers of one service by request type, and its recent answers by (client, id)."""
 
     def __init__(self, service: str, clock: Clock, tracer: Tracer | None = None) -> None:
         self._service, self._clock, self._tracer = service, clock, tracer or Tracer()
         self._types: dict[str, _Type] = {}
 
     def register(self, request: type[Any], handler: Handler) -> None:
-        """Answer requests of this type, known on the wire by its class name. ValueError when it is taken."""
+        """Answer requests of this type, which is sent by its class name. Raises ValueError when the type has a
+        handler."""
         if request.__name__ in self._types:
             raise ValueError(f"{self._service} answers {request.__name__} already")
         self._types[request.__name__] = _Type(request, handler)
 
     def take(self, head: RequestHead, body: bytes | None, send: Send) -> None:
-        """One copy of a request; `body` None = a reminder of one sent before. `send` gets the answer: now, later, or
-        never if the deadline passes first. Of several copies the newest one's `send` gets it, once."""
+        """Take one copy of a request; `body`: None = a reminder of a request sent before. `send` gets the answer, now
+        or later, or never if the deadline passes first. When several copies arrive, only the newest one's `send` gets
+        it."""
         if head.deadline <= self._clock.monotonic():
-            return  # sent to an earlier process of this service and queued since; its caller has given up
+            return  # queued for an earlier process of this service; its caller has given up
         known = self._types.get(head.type)
         name = head.client, head.id
         if known is None:
@@ -105,7 +108,7 @@ class Answers:
             known.running[name].send = send
         elif body is None:
             send((AnswerHead(v=codec.PROTOCOL_VERSION, id=head.id, unknown=True), b""))
-        elif len(known.running) >= PENDING or known.running_bytes + len(body) > PENDING_BYTES:
+        elif len(known.running) >= MAX_PENDING_REQUESTS or known.running_bytes + len(body) > MAX_PENDING_BYTES:
             send(_refusal(head, f"{self._service} has {len(known.running)} {head.type} under way and takes no more"))
         else:
             self._begin(known, _Running(head, len(body), send), body)
@@ -115,7 +118,8 @@ class Answers:
         return {name: len(known.running) for name, known in self._types.items()}
 
     def expire(self) -> None:
-        """Give up the requests whose deadline has passed, and drop what was kept of such: their callers are gone."""
+        """Cancel the requests whose deadline has passed, and drop the answers kept for such requests: their callers
+        have given up."""
         now = self._clock.monotonic()
         for known in self._types.values():
             for running in list(known.running.values()):
@@ -125,7 +129,7 @@ class Answers:
                 known.forget(name)
 
     def cancel(self) -> list[asyncio.Task[None]]:
-        """Give up what is under way: the process ends. Returns what is to be waited for."""
+        """Cancel the requests under way, because the process ends. Return what to wait for."""
         running = (running.task for known in self._types.values() for running in known.running.values())
         tasks = [task for task in running if task is not None]
         for task in tasks:
@@ -146,7 +150,7 @@ class Answers:
     async def _answer(self, known: _Type, running: _Running, request: Any) -> None:
         answer = await self._compute(known.handler, running.head, request)
         known.end(running)
-        if len(answer[1]) <= KEPT_CAP:
+        if len(answer[1]) <= MAX_KEPT_ANSWER_BYTES:
             known.keep(running.name, answer, running.head.deadline)
         running.send(answer)
 

@@ -1,7 +1,6 @@
-"""What a service reports of itself every second: progress of its loops, troubles, numbers of its streams.
+"""Collects what a service reports of itself every second: progress of its loops, troubles, numbers of its streams.
 
-Decides the content of a beat and how long silence may last; when beats are sent is the bus's business.
-"""
+Decides the content of a beat and how long silence may last. The bus decides when beats are sent."""
 
 from collections.abc import Iterable
 
@@ -10,8 +9,8 @@ from bus.ledger import Ledger
 from bus.messages.beat import Beat
 
 BEAT_SECONDS = 1.0
-STALE_AFTER = 3 * BEAT_SECONDS  # seconds without a sign of the owner until a replica is stale
-LONGEST_TROUBLE = 4096  # characters; all of them are in each beat
+STALE_AFTER_SECONDS = 3 * BEAT_SECONDS  # without a sign of the owner after which a replica is stale
+MAX_TROUBLE_CHARACTERS = 4096  # of one trouble, because each beat contains all of them
 
 
 def next_beat_in(now: float) -> float:
@@ -32,17 +31,17 @@ class BeatContent:
         self._troubles: dict[str, str] = {}
 
     def progress(self, loop: str, now: float) -> None:
-        """A working loop turned at `now` (CLOCK_MONOTONIC seconds)."""
+        """Note that a working loop turned at `now` (CLOCK_MONOTONIC seconds)."""
         self._progress[loop] = now
 
     def trouble(self, name: str, line: str | None) -> bool:
-        """Set a named trouble, or clear it with None; it becomes one line of at most LONGEST_TROUBLE characters. True
-        when that changed anything."""
+        """Set a named trouble, or clear it with None. It becomes one line of at most MAX_TROUBLE_CHARACTERS. Return
+        whether anything changed."""
         before = self._troubles.get(name)
         if line is None:
             self._troubles.pop(name, None)
         else:
-            line = " ".join(line.split())[:LONGEST_TROUBLE]
+            line = " ".join(line.split())[:MAX_TROUBLE_CHARACTERS]
             self._troubles[name] = line
         return before != line
 

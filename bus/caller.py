@@ -1,7 +1,7 @@
-"""The DEALER sockets: one per service asked. A request is sent, and reminders of it, until it is answered or overdue.
+"""Has a DEALER socket for each service that is asked. Sends a request, and reminders of it, until it is answered or
+overdue.
 
-REQ is banned: after a timeout it is stuck.
-"""
+REQ sockets are not used, because after a timeout they cannot send again."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,14 +28,15 @@ class _ServiceSocket:
     socket: Socket
     inlet: Inlet
     unread: Unread = field(default_factory=Unread)  # bodies of requests
-    taken: int = 0  # bytes of the bodies of answers
+    taken: int = 0  # bytes of the bodies of all answers that were received
 
 
 @dataclass(eq=False)
 class _Waiting:
     exchange: Exchange
     answered: Answered
-    # All that was sent on the socket when this was sent first since its last answer, which then shows it to be read.
+    # The position of `unread.sent` when this request was first sent since its last answer. The answer shows that all
+    # before it was read.
     position: int | None = None
 
 
@@ -85,7 +86,7 @@ class Caller:
         return answered.result()
 
     def close(self) -> None:
-        """Give up every request under way."""
+        """Cancel every request under way."""
         for line in self._lines.values():
             line.inlet.close()
             line.socket.close()
@@ -118,7 +119,7 @@ class Caller:
             return
         waiting = self._pending.get(head.id)
         if waiting is None or waiting.answered.done():
-            return  # the second copy, or too late
+            return  # the answer is a second copy, or arrived too late
         if head.unknown and not waiting.exchange.unknown():
             return
         line.unread.note_read(waiting.position or 0)
@@ -133,7 +134,7 @@ def _send(line: _ServiceSocket, waiting: _Waiting) -> None:
     exchange = waiting.exchange
     _, *body = message = exchange.next(fits=line.unread.fits(len(exchange.body)), taken=line.taken)
     if send_now(line.socket, message) is not None:
-        exchange.refused()  # a full queue is a peer long gone: the next turn tries again
+        exchange.refused()  # a full queue means that the peer was away for long; the next turn tries again
     else:
         line.unread.sent += sum(map(len, body))
         if waiting.position is None:

@@ -1,7 +1,6 @@
-"""A client of the bus that is no service: blocking requests and the newest beats, for a command of a few milliseconds.
+"""Sends blocking requests and receives the newest beats for a command that runs some milliseconds and is no service.
 
-It follows no stream and imports no event loop, which takes longer to load than an agent takes to answer.
-"""
+It follows no stream and imports no event loop, which takes longer to load than an agent takes to answer."""
 
 import os
 import time
@@ -111,7 +110,7 @@ class Client:
                 except zmq.Again:
                     break
                 except codec.UndecodableError:
-                    continue  # of another version: the service counts as one that does not answer
+                    continue  # The beat has another version: the service counts as one that does not answer.
 
     def _take(
         self,
@@ -132,7 +131,7 @@ class Client:
         head, body = frames.read_answer(message)
         question, exchange = pending.get(head.id, (None, None))
         if question is None or exchange is None:
-            return  # a second copy, or too late
+            return  # the answer is a second copy, or arrived too late
         if head.unknown:
             if exchange.unknown():
                 self._send(question.service, exchange)

@@ -1,7 +1,7 @@
-"""Dataclass <-> JSON bytes, and the limits every message keeps. Pure: knows nothing of sockets, streams or logs.
+"""Encodes dataclasses as JSON bytes and decodes them, within the limits of every message. Pure: knows nothing of
+sockets, streams or logs.
 
-Encoding sorts object keys, so that equal values have equal bytes and an unchanged put is seen as such.
-"""
+Encoding sorts the keys of objects, so that equal values have equal bytes and an unchanged put is recognized."""
 
 from typing import Any, TypeVar
 
@@ -12,16 +12,17 @@ from shared.text.json_text import json_bytes
 
 T = TypeVar("T")
 
-_DECODERS: "dict[Any, msgspec.json.Decoder[Any]]" = {}  # building one costs more than decoding a pod
+# Kept, because building a decoder costs more than decoding a pod.
+_DECODERS: "dict[Any, msgspec.json.Decoder[Any]]" = {}
 
 PROTOCOL_VERSION = "2.7"
-MESSAGE_CAP = (
+MAX_MESSAGE_BYTES = (
     16 * 1024 * 1024
 )  # bytes of one encoded value, request, answer or beat; a Kubernetes object stays below 2 MiB
 
 
 class UndecodableError(ValueError):
-    """The bytes are not the message they should be; the text names the place, never the content."""
+    """The bytes are not the expected message; the text names the place, never the content."""
 
 
 class ForeignProtocolError(UndecodableError):
@@ -33,33 +34,34 @@ class ForeignProtocolError(UndecodableError):
 
 
 class UnencodableError(ValueError):
-    """The value cannot travel: it is no JSON, or too large."""
+    """The value cannot be sent: it is no JSON, or too large."""
 
 
 class MessageTooLargeError(UnencodableError):
-    """The encoded message is over the 16 MiB cap and was not sent."""
+    """The encoded message exceeds 16 MiB and was not sent."""
 
 
 def encode(value: Any, what: str = "message") -> bytes:
-    """JSON of a dataclass or plain value. `what` names it in the error: UnencodableError, MessageTooLargeError."""
+    """Return the JSON bytes of a dataclass or plain value. `what` names it in errors. Raises UnencodableError,
+    MessageTooLargeError."""
     encoded = encode_uncapped(value, what)
     check_size(len(encoded), what)
     return encoded
 
 
 def encode_uncapped(value: Any, what: str = "message") -> bytes:
-    """As `encode`, for a snapshot: the sum of values that each kept the cap. No text is refused: bytes of a name that
-    are not UTF-8 travel as escapes."""
+    """Return the JSON bytes without the limit of their size, for a snapshot, whose values each kept the limit. No text
+    is refused: bytes of a name that are not UTF-8 are sent as escapes."""
     try:
         return json_bytes(value, default=_raw, option=orjson.OPT_SORT_KEYS)
-    except TypeError as error:  # orjson.JSONEncodeError: a set, a key that is no string
+    except TypeError as error:  # orjson.JSONEncodeError: the value has a set, or a key that is no string
         raise UnencodableError(f"{what} is no JSON: {error}") from error
 
 
 def check_size(size: int, what: str) -> None:
-    """Raise MessageTooLargeError when `size` bytes are over the cap."""
-    if size > MESSAGE_CAP:
-        raise MessageTooLargeError(f"{what} is too large for the bus: {size} bytes, at most {MESSAGE_CAP}")
+    """Raise MessageTooLargeError when `size` bytes exceed the limit."""
+    if size > MAX_MESSAGE_BYTES:
+        raise MessageTooLargeError(f"{what} is too large for the bus: {size} bytes, at most {MAX_MESSAGE_BYTES}")
 
 
 def decode(data: bytes, to: type[T]) -> T:
@@ -72,12 +74,12 @@ def decode(data: bytes, to: type[T]) -> T:
 
 
 def prepare(to: Any) -> None:
-    """Build the decoder of a dataclass before the first message comes."""
+    """Build the decoder of a dataclass before its first message arrives."""
     _decoder(to)
 
 
 def speaks(version: str) -> bool:
-    """Return whether a peer of this protocol version is understood: same major."""
+    """Return whether a peer of this protocol version is understood: its major version is the same."""
     return version == PROTOCOL_VERSION or version.partition(".")[0] == PROTOCOL_VERSION.partition(".")[0]
 
 

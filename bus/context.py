@@ -1,4 +1,4 @@
-"""The ZeroMQ context of one bus, and the socket options every socket of it has."""
+"""Makes the ZeroMQ context of one bus, and sockets with the options that every socket of it has."""
 
 import os
 from collections.abc import Iterator
@@ -6,41 +6,44 @@ from contextlib import contextmanager
 
 import zmq
 
-from bus.codec import MESSAGE_CAP
+from bus.codec import MAX_MESSAGE_BYTES
 from shared.errors import OperatorError
 
-# Messages per peer and direction; what is beyond is lost, and found by its number (bus/frames.py).
+# The queue of each peer and direction. Further messages are lost, which their numbers show (bus/frames.py).
 HIGH_WATER_MARK = 1000
-FRAME_LIMIT = MESSAGE_CAP + 64 * 1024  # bytes; libzmq hangs up on a larger frame before it fills our memory
+# Of one frame; libzmq disconnects a peer that sends a larger one before it fills our memory.
+MAX_FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
 
 Socket = zmq.Socket[bytes]
 Context = zmq.Context[Socket]
 
 
 def new_context() -> Context:
-    """Return a context of its own per bus: one I/O thread."""
+    """Return a context for one bus, with one I/O thread."""
     return zmq.Context()
 
 
 def new_socket(context: Context, kind: int, *, linger: int) -> Socket:
-    """Return a socket with explicit limits. `linger`: milliseconds unsent messages may hold up the exit."""
+    """Return a socket with explicit limits. `linger`: milliseconds for which unsent messages may delay the exit."""
     socket = context.socket(kind)
     socket.setsockopt(zmq.LINGER, linger)
     socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
     socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
-    socket.setsockopt(zmq.MAXMSGSIZE, FRAME_LIMIT)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
     return socket
 
 
 def reconnect_quickly(socket: Socket) -> None:
-    """A restarted peer is found within a quarter of a second; while it is gone a try costs one failed connect()."""
+    """Let the socket connect again every 250 ms while its peer is away: a failed connect() on a Unix socket is
+    cheap."""
     socket.setsockopt(zmq.RECONNECT_IVL, 50)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, 250)
 
 
 @contextmanager
 def _private_umask() -> Iterator[None]:
-    """Only around bind: the umask is the process's, and pods' directories must not inherit it."""
+    """Set a private umask only around bind: the umask is the process's, and the directories of pods must not inherit
+    it."""
     before = os.umask(0o077)
     try:
         yield
@@ -49,7 +52,8 @@ def _private_umask() -> Iterator[None]:
 
 
 def bind(socket: Socket, address: str) -> None:
-    """Bind an ipc path as 0700. Take the service's lock first: a second bind raises nothing and splits the clients."""
+    """Bind an ipc path with mode 0700. The caller holds the service's lock, because a second bind raises nothing and
+    splits the clients."""
     try:
         with _private_umask():
             socket.bind(address)
@@ -59,7 +63,8 @@ def bind(socket: Socket, address: str) -> None:
 
 
 def send_now(socket: Socket, message: tuple[bytes, ...] | list[bytes]) -> zmq.ZMQError | None:
-    """Hand a message to ZeroMQ within this call; what kept it from being taken, or None. Never blocks."""
+    """Hand a message to ZeroMQ within this call, and never block. Return the error that kept ZeroMQ from taking it, or
+    None."""
     try:
         socket.send_multipart(message, zmq.DONTWAIT)
     except zmq.ZMQError as error:

@@ -1,8 +1,7 @@
-"""One service's end of the bus, without the wire: its streams, followings, answers and beat, shared by both buses.
+"""Implements one service's end of the bus without moving bytes: its streams, followed streams, answers and beat.
 
-Decides which frame goes to whom and when a snapshot is fetched. `process_bus` gives it ZeroMQ sockets, the double for
-tests a network inside one process; both implement the three methods at the end.
-"""
+Decides which frame goes to whom and when a snapshot is requested. `process_bus` gives it ZeroMQ sockets, the double for
+tests a network inside one process; both implement the methods at the end of `Endpoint`."""
 
 import asyncio
 import logging
@@ -13,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from bus import codec, frames
-from bus.answers import PENDING, PENDING_BYTES, Answers
+from bus.answers import MAX_PENDING_BYTES, MAX_PENDING_REQUESTS, Answers
 from bus.beat import BeatContent
 from bus.frames import AnswerHead, Frames, Update
 from bus.interface import Change, NoAnswerError, RequestRefusedError
@@ -33,15 +32,15 @@ from shared.tracing.tracer import Tracer
 T = TypeVar("T")
 R = TypeVar("R")
 
-SNAPSHOT_TIMEOUT = 5.0  # seconds; afterwards the next beat decides whether to ask again
+SNAPSHOT_TIMEOUT_SECONDS = 5.0  # then the next beat decides whether to request the snapshot again
 
-LATE_SECONDS = 60.0  # after its deadline a request has failed; one that has not by then never returns
+LATE_SECONDS = 60.0  # after the deadline of a request, when it must have failed; if it has not, it never returns
 
 log = logging.getLogger(__name__)
 
 
 class Endpoint(ABC):
-    """Implements `bus.interface.Bus` but for the moving of bytes."""
+    """Implements `bus.interface.Bus`, except for moving bytes."""
 
     def __init__(
         self,
@@ -62,19 +61,19 @@ class Endpoint(ABC):
         self._beat_content = BeatContent(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
         self._followings: dict[str, StreamFollower[Any]] = {}
-        self._beats_sent: dict[str, float] = {}  # service -> when it sent the newest beat received
-        self._foreign: set[str] = set()  # services whose last beat was of another major version
+        self._beats_sent: dict[str, float] = {}  # by service: when it sent the newest beat that was received
+        self._foreign: set[str] = set()  # services whose last beat had another major version
         self._beat_callbacks: list[Callable[[Beat], None]] = []
         self._fetches: set[asyncio.Task[None]] = set()
-        self._asked: Counter[tuple[str, str]] = Counter()  # requests under way by service and type
-        self._asked_bytes: Counter[tuple[str, str]] = Counter()  # of their bodies
+        self._asked: Counter[tuple[str, str]] = Counter()  # requests under way, by service and type
+        self._asked_bytes: Counter[tuple[str, str]] = Counter()  # bytes of the bodies of those requests
         self._beat_is_due = False
         self._started = False
 
-    # What a service calls; bus.interface.Bus documents it.
+    # A service calls the methods below; bus.interface.Bus documents them.
 
     def own(self, stream: Stream[T]) -> StreamOwner[T]:
-        """Become the owner of a stream. ValueError when it is another service's, or owned already."""
+        """Become the owner of a stream. Raises ValueError when another service owns it, or this one does already."""
         self._refuse_when_started("own")
         if stream.owner != self.service:
             raise ValueError(f"{stream.name} is owned by {stream.owner}, not by {self.service}")
@@ -102,13 +101,14 @@ class Endpoint(ABC):
         self.answers.register(request, handler)
 
     async def ask(self, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
-        """Ask another service. Raises NoAnswerError, RequestRefusedError; UnencodableError when it cannot travel."""
+        """Ask another service. Raises NoAnswerError, RequestRefusedError, and UnencodableError when the request cannot
+        be sent."""
         if not self._started:
             raise RuntimeError(f"{self.service} asked {service} before its bus was started")
         name = type(request).__name__
         body = codec.encode(request, f"request {name}")
         asked, waiting = self._asked[service, name], self._asked_bytes[service, name]
-        if asked >= PENDING or waiting + len(body) > PENDING_BYTES:
+        if asked >= MAX_PENDING_REQUESTS or waiting + len(body) > MAX_PENDING_BYTES:
             raise NoAnswerError(f"{service} has {asked} {name} of {self.service} to answer: no more are sent")
         self._asked[service, name] += 1
         self._asked_bytes[service, name] += len(body)
@@ -143,10 +143,10 @@ class Endpoint(ABC):
         if self._beat_content.trouble(name, line) and self._started:
             self.beat_soon()
 
-    # What the wire calls.
+    # The process bus or the double calls the methods below.
 
     def receive(self, arrived: Sequence[bytes]) -> None:
-        """One frame from a publisher. Never raises: what does not decode is counted and dropped."""
+        """Take one frame from a publisher. Never raises: a frame that does not decode is counted and dropped."""
         try:
             if arrived and arrived[0] == frames.BEATS_TOPIC:
                 self._take_beat(frames.read_beat(arrived))
@@ -154,7 +154,7 @@ class Endpoint(ABC):
                 self._take_update(arrived)
         except codec.UndecodableError as error:
             self.drops.drop("frame", error)
-        except Exception as error:  # a mistake of ours must cost one frame, which the next beat brings back
+        except Exception as error:  # a bug of ours must cost only one frame, which the next beat replaces
             log.exception("bus: a frame could not be handled")
             self.drops.drop("frame", type(error).__name__)
 
@@ -171,7 +171,7 @@ class Endpoint(ABC):
             asyncio.get_running_loop().call_soon(self._beat_if_due)
 
     def tick(self) -> None:
-        """Let the followings check the silence of their owners; give up overdue requests."""
+        """Let the followed streams check the silence of their owners, and cancel overdue requests."""
         now = self.clock.monotonic()
         self.answers.expire()
         for following in self._followings.values():
@@ -233,14 +233,17 @@ class Endpoint(ABC):
         task.add_done_callback(self._fetches.discard)
 
     async def _fetch(self, following: StreamFollower[Any], reason: str) -> None:
-        """Ask for the snapshot until the following is in step. Unanswered, the next frame starts this again."""
+        """Request the snapshot until the followed stream is in step. Without an answer, the next frame starts this
+        again."""
         stream = following.stream
         while reason:
             if following.replica.incarnation:
                 self.drops.counts[SNAPSHOT_AGAIN] += 1
             log.debug("bus: asking %s for the snapshot of %s: %s", stream.owner, stream.name, reason)
             try:
-                snapshot = await self.ask(stream.owner, GetSnapshot(stream=stream.name), Snapshot, SNAPSHOT_TIMEOUT)
+                snapshot = await self.ask(
+                    stream.owner, GetSnapshot(stream=stream.name), Snapshot, SNAPSHOT_TIMEOUT_SECONDS
+                )
             except (NoAnswerError, RequestRefusedError) as error:
                 following.snapshot_lost()
                 self.drops.drop("snapshot", error)
@@ -265,7 +268,7 @@ class Endpoint(ABC):
             self.beat()
 
     def _publish_update(self, update: Update) -> None:
-        if self._started:  # before, there is no follower, and every follower begins with a snapshot
+        if self._started:  # before the start there is no follower, and every follower begins with a snapshot
             if trace := self.tracer.traceparent(update.key):
                 update = replace(update, trace=trace)
             self._publish(frames.write_update(update))
@@ -278,15 +281,15 @@ class Endpoint(ABC):
         if self._started:
             raise RuntimeError(f"{self.service} called {verb} after its bus was started")
 
-    # What a bus adds.
+    # The process bus and the double implement the methods below.
 
     @abstractmethod
     def _publish(self, published: Frames) -> None:
-        """Put the frames on the wire before returning."""
+        """Send the frames before returning."""
 
     @abstractmethod
     async def _exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
-        """Send a request until it is answered. NoAnswerError once `timeout` seconds have passed."""
+        """Send a request until it is answered. Raises NoAnswerError once `timeout` seconds have passed."""
 
     @abstractmethod
     async def start(self) -> None:
@@ -294,4 +297,4 @@ class Endpoint(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Stop all of it."""
+        """Stop to publish, follow and answer."""

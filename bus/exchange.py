@@ -1,32 +1,30 @@
-"""What the caller of one request sends at each turn until the answer is here, and how much may be unread. Pure.
+"""Decides what the caller of one request sends at each turn until the answer arrives, and how much may be unread. Pure.
 
 The body is sent once, then reminders. It is sent again only when the other side answers that it does not know the
-request, for what a process had taken before it was killed is gone without an error. So a reminder also takes the place
-of a body that must not be sent yet: its answer shows that the other side reads.
+request, because what a process had received before it was killed is lost without an error. A reminder also replaces a
+body that must not be sent yet: its answer shows that the other side reads.
 
-ZeroMQ bounds its queues by the number of messages, `Unread` by bytes. What a caller has sent is read once an answer to
-the same or a later request is here; what an answerer has sent, once the caller's next request or reminder states how
-much it has taken.
-"""
+ZeroMQ limits its queues by the number of messages, `Unread` limits them by bytes."""
 
 from dataclasses import dataclass, replace
 
 from bus import frames
 from bus.frames import Frames, RequestHead
 
-REMIND_SECONDS = 0.25  # from one turn to the next
+REMIND_SECONDS = 0.25  # between two turns
 MAX_UNREAD_BYTES = 32 << 20  # of bodies, in one direction between two processes
 
 
 @dataclass
 class Unread:
-    """The bytes that one side has `sent`, and the other one has `read`, since the pair was connected."""
+    """Counts the bytes that one side has `sent`, and the other one has `read`, since the two were connected."""
 
     sent: int = 0
     read: int = 0
 
     def fits(self, size: int) -> bool:
-        """Return whether a body of `size` bytes may be sent now. One of any size may where nothing is unread."""
+        """Return whether a body of `size` bytes may be sent now. A body of any size may be sent where nothing is
+        unread."""
         unread = self.sent - self.read
         return unread <= 0 or unread + size <= MAX_UNREAD_BYTES
 
@@ -36,7 +34,8 @@ class Unread:
 
 
 class Exchange:
-    """Call `next` at each turn, `refused` when its frames could not be sent, `unknown` when the answer is that."""
+    """Decides the frames of one request. Call `next` at each turn, `refused` when its frames could not be sent, and
+    `unknown` when the answer says that the request is unknown."""
 
     def __init__(self, head: RequestHead, body: bytes) -> None:
         self.head, self.body = head, body
@@ -50,12 +49,12 @@ class Exchange:
         return frames.write_reminder(head) if self._reminded else frames.write_request(head, self.body)
 
     def refused(self) -> None:
-        """The frames that `next` gave were not sent."""
+        """Note that the frames from `next` were not sent."""
         self._sent = self._reminded
 
     def unknown(self) -> bool:
-        """The other side does not know the request. Whether `next`, with the body again, is to be sent at once: only
-        once after each reminder, for many reminders may have waited for the same restarted process."""
+        """Note that the other side does not know the request. Return whether to send `next`, with the body again, at
+        once: only once after each reminder, because many reminders may have waited for the same restarted process."""
         if not self._reminded:
             return False
         self._sent = self._reminded = False

@@ -1,11 +1,10 @@
-"""The frames of the wire: which bytes an update, a beat, a request and an answer are. Pure: no sockets, no state.
+"""Forms and reads the frames on the wire: updates, beats, requests and answers. Pure: no sockets, no state.
 
-A head is a small JSON object with the protocol version in `v`; a body is a frame of its own, and decoded by code that
-knows its type. PROTOCOL.md, part "Frames", is the specification of this module.
+A head is a small JSON object with the protocol version in `v`; a body is a frame of its own, which is decoded by code
+that knows its type. PROTOCOL.md, part "Frames", is the specification of this module.
 
 A large update is cut into pieces, [topic, head of the update, part of the value, b"<its number from 1>/<how many>"]:
-ZeroMQ bounds what a follower has not read by the number of messages. With pieces of at most 32 KiB that is 32 MiB.
-"""
+ZeroMQ limits what a follower has not read by the number of messages, and pieces make that a number of bytes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -73,8 +72,8 @@ class RequestHead:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerHead:
-    """First frame of an answer; `error` is the one line of a refusal, and then there is no body. `unknown` answers a
-    reminder: there is no such request in this process, and the caller is to send it with its body."""
+    """First frame of an answer. `error`: the line of a refusal, which has no body. `unknown`: answers a reminder of
+    which this process has no request; the caller then sends the request with its body."""
 
     v: str
     id: int
@@ -92,12 +91,12 @@ Frames = tuple[bytes, ...]
 
 
 def topic_of(stream: str) -> bytes:
-    """Return the topic of a stream. The NUL at the end keeps `pods` from matching `pods.desired` as a prefix."""
+    """Return the topic of a stream. Its final NUL keeps `pods` from matching `pods.desired` as a prefix."""
     return stream.encode() + b"\0"
 
 
 def stream_of(topic: bytes) -> str:
-    """Return the stream of a topic; UndecodableError for bytes that are no topic."""
+    """Return the stream of a topic. Raises UndecodableError for bytes that are no topic."""
     if not topic.endswith(b"\0"):
         raise codec.UndecodableError("topic without NUL at its end")
     try:
@@ -107,7 +106,7 @@ def stream_of(topic: bytes) -> str:
 
 
 def write_update(update: Update) -> Frames:
-    """[topic, head, value]."""
+    """Return the frames of an update: [topic, head, value]."""
     head = UpdateHead(
         v=codec.PROTOCOL_VERSION,
         incarnation=update.incarnation,
@@ -121,7 +120,7 @@ def write_update(update: Update) -> Frames:
 
 
 def read_update(frames: Sequence[bytes]) -> Update:
-    """Return the inverse of `write_update`. Raises ForeignProtocolError, UndecodableError."""
+    """Return the update in these frames. Raises ForeignProtocolError, UndecodableError."""
     _expect(frames, 3, "update")
     head = _read_head(frames[1], UpdateHead)
     check_body(len(frames[2]))
@@ -138,30 +137,28 @@ def read_update(frames: Sequence[bytes]) -> Update:
 
 
 def write_beat(beat: Beat) -> Frames:
-    """[topic, beat]."""
+    """Return the frames of a beat: [topic, beat]."""
     return BEATS_TOPIC, codec.encode(beat, "beat")
 
 
 def read_beat(frames: Sequence[bytes]) -> Beat:
-    """Return the inverse of `write_beat`. A beat of another major version is still a beat if it decodes as one."""
+    """Return the beat in these frames. A beat of another major version is returned, too, if it decodes as one."""
     _expect(frames, 2, "beat")
     return codec.decode(frames[1], Beat)
 
 
 def write_request(head: RequestHead, body: bytes) -> Frames:
-    """[head, body]."""
+    """Return the frames of a request: [head, body]."""
     return codec.encode(head), body
 
 
 def write_reminder(head: RequestHead) -> Frames:
-    """[head]: a request whose body was sent before."""
+    """Return the frames of a reminder, [head], of a request whose body was sent before."""
     return (codec.encode(head),)
 
 
 def read_request(frames: Sequence[bytes]) -> tuple[RequestHead, bytes | None]:
-    """Return the inverse of `write_request`, or of `write_reminder`: then there is no body. Raises
-    ForeignProtocolError, UndecodableError.
-    """
+    """Return the request in these frames; a reminder has no body. Raises ForeignProtocolError, UndecodableError."""
     if len(frames) == 1:
         return _read_head(frames[0], RequestHead), None
     _expect(frames, 2, "request")
@@ -170,13 +167,13 @@ def read_request(frames: Sequence[bytes]) -> tuple[RequestHead, bytes | None]:
 
 
 def write_answer(head: AnswerHead, body: bytes) -> Frames:
-    """[head, body …]: a snapshot larger than a frame may be is cut into several."""
-    cap = codec.MESSAGE_CAP
+    """Return the frames of an answer, [head, body …]: a snapshot larger than a frame may be is cut into several."""
+    cap = codec.MAX_MESSAGE_BYTES
     return codec.encode(head), *(body[at : at + cap] for at in range(0, len(body), cap))
 
 
 def read_answer(frames: Sequence[bytes]) -> tuple[AnswerHead, bytes]:
-    """Return the inverse of `write_answer`. Raises ForeignProtocolError, UndecodableError."""
+    """Return the answer in these frames. Raises ForeignProtocolError, UndecodableError."""
     if not frames:
         raise codec.UndecodableError("answer of no frames")
     for frame in frames[1:]:
@@ -185,13 +182,13 @@ def read_answer(frames: Sequence[bytes]) -> tuple[AnswerHead, bytes]:
 
 
 def check_body(size: int) -> None:
-    """Raise UndecodableError for a frame over the cap: its sender does not keep the protocol."""
-    if size > codec.MESSAGE_CAP:
-        raise codec.UndecodableError(f"frame of {size} bytes, at most {codec.MESSAGE_CAP}")
+    """Raise UndecodableError for a frame that is too large, whose sender violates the protocol."""
+    if size > codec.MAX_MESSAGE_BYTES:
+        raise codec.UndecodableError(f"frame of {size} bytes, at most {codec.MAX_MESSAGE_BYTES}")
 
 
 def _read_head(data: bytes, to: type[H]) -> H:
-    """The version is read first and alone: another major version may have other fields."""
+    """Decode a head. Its version is decoded first and alone, because another major version may have other fields."""
     version = codec.decode(data, _Version).v
     if not codec.speaks(version):
         raise codec.ForeignProtocolError(version)
@@ -204,7 +201,7 @@ def _expect(frames: Sequence[bytes], count: int, what: str) -> None:
 
 
 def cut(message: Frames) -> Iterator[Frames]:
-    """Yield the message itself, or the pieces of an update with a larger value, in their order."""
+    """Yield the message itself, or in order the pieces of an update with a larger value."""
     if len(message) != _PIECE_FRAMES - 1 or len(message[2]) <= MAX_PIECE_BYTES:
         yield message
         return
@@ -216,19 +213,21 @@ def cut(message: Frames) -> Iterator[Frames]:
 
 
 class Joiner:
-    """Joins the pieces of each topic. One whose update lost a piece is dropped with it, which the number shows."""
+    """Joins the pieces of each topic. When a piece is lost, the whole update is dropped; the number of the next one
+    shows it."""
 
     def __init__(self) -> None:
-        self._begun: dict[bytes, tuple[bytes, list[bytes]]] = {}  # topic -> head and parts of the update under way
+        # By topic: the head and the parts of the update under way.
+        self._begun: dict[bytes, tuple[bytes, list[bytes]]] = {}
 
     def take(self, message: Sequence[bytes]) -> Sequence[bytes] | None:
-        """Return the complete message, None while pieces are missing. What is no piece is returned as it is."""
+        """Return the complete message, or None while pieces are missing. What is no piece is returned unchanged."""
         if len(message) != _PIECE_FRAMES:
             return message
         topic, head, part, mark = message
         numbers = [int(text) if text.isdigit() and len(text) < 5 else 0 for text in mark.split(b"/")]
         if len(numbers) != 2 or not 1 <= numbers[0] <= numbers[1] <= MAX_PIECES or len(part) > MAX_PIECE_BYTES:
-            return message  # which is not decodable either
+            return message  # it does not decode either, which the receiver counts
         begun_head, parts = self._begun.pop(topic, (b"", []))
         if numbers[0] == 1:
             begun_head, parts = head, []

@@ -1,4 +1,4 @@
-"""The interface of the bus, whichever way bytes move.
+"""Defines the interface of the bus, however bytes move.
 
 `bus.process_bus` implements it with ZeroMQ; `tests.fakes.memory_bus` within one process, for tests.
 """
@@ -26,7 +26,7 @@ class Put(Generic[T]):
 
 @dataclass(frozen=True)
 class Deleted:
-    """A key is gone: deleted by the owner, or absent from a snapshot the owner calls complete."""
+    """A key has no value any more: the owner deleted it, or a complete snapshot does not list it."""
 
     key: str
     cause: str = ""
@@ -34,9 +34,9 @@ class Deleted:
 
 @dataclass(frozen=True)
 class Freshness:
-    """The freshness changed: `complete` = the owner reports that everything there is has been listed in this
-    incarnation, and every value was readable here; `stale` = nothing received for three beats, or a protocol we do not
-    speak. Stale state is kept; take no destructive decision from it, nor from one that is not complete."""
+    """The freshness of the stream has changed. `complete`: the owner reports that it has listed everything in this
+    incarnation, and every value was readable here. `stale`: nothing was received for three beats, or the owner speaks
+    another protocol. A stale state is kept; take no destructive decision from it, nor from an incomplete one."""
 
     complete: bool
     stale: bool
@@ -58,7 +58,7 @@ class OwnedStream(Protocol[T]):
 
 
 class FollowedStream(Protocol[T_co]):
-    """The follower's side of one stream: the owner's state as far as it is known here."""
+    """The follower's side of one stream: the owner's state as far as it was received."""
 
     @property
     def state(self) -> Mapping[str, T_co]: ...
@@ -86,16 +86,16 @@ class Bus(Protocol):
         ...
 
     def answer(self, request: type[R], handler: Callable[[R], Awaitable[Any]]) -> None:
-        """Answer requests of this type; handlers are safe to repeat. Raise `RequestRefusedError` to answer an error. A
-        handler is cancelled once the request's deadline has passed; one that must not be cut short shields itself."""
+        """Answer requests of this type. Handlers must be safe to repeat; they raise `RequestRefusedError` to answer an
+        error. A handler is cancelled once the request's deadline has passed; one that must not be cut short shields
+        itself."""
         ...
 
     async def ask(self, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
-        """Ask another service; given up once `timeout` seconds have passed.
+        """Ask another service; give up once `timeout` seconds have passed.
 
-        Raises NoAnswerError, at once where too many of the type are under way, or RequestRefusedError with the other
-        side's one line.
-        """
+        Raises NoAnswerError, at once where too many requests of the type are under way, or RequestRefusedError with the
+        other side's one line."""
         ...
 
     def progress(self, loop: str) -> None:
@@ -115,7 +115,7 @@ class NoAnswerError(Exception):
 
     @classmethod
     def within(cls, service: str, request: str, timeout: float) -> "NoAnswerError":
-        """`timeout` seconds have passed."""
+        """Return the error after `timeout` seconds without an answer."""
         return cls(f"{service} did not answer {request} within {timeout:g} s")
 
 

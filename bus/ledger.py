@@ -1,7 +1,6 @@
-"""PURE. The owner's side of a stream: what it holds, and the number of every change.
+"""PURE. Keeps the owner's side of a stream: its values, and the number of every change.
 
-Decides what counts as a change and what its number is; knows nothing of sockets, types of values, or followers.
-"""
+Decides what counts as a change and which number it gets; knows nothing of sockets, types of values, or followers."""
 
 import msgspec
 
@@ -15,7 +14,7 @@ class Ledger:
     def __init__(self, stream: str, incarnation: str) -> None:
         self.stream = stream
         self.incarnation = incarnation
-        self.number = 0  # of the newest update; 0 = none yet
+        self.number = 0  # the number of the newest update; 0 = none yet
         self.complete = False
         self._entries: dict[str, bytes] = {}
 
@@ -28,32 +27,32 @@ class Ledger:
         return tuple(self._entries)
 
     def put(self, key: str, value: bytes, cause: str = "") -> Update | None:
-        """Give a key this encoded value. None when it has that very value already: nothing to publish."""
+        """Give a key this encoded value. Return the update to publish, or None when the value is unchanged."""
         if self._entries.get(key) == value:
             return None
         self._entries[key] = value
         return self._next(UpdateKind.PUT, key, value, cause)
 
     def refresh(self, key: str, value: bytes) -> None:
-        """Give a key that has a value another one that only snapshots carry from now on."""
+        """Give a key that has a value another value, which only snapshots carry from now on."""
         if key in self._entries:
             self._entries[key] = value
 
     def delete(self, key: str, cause: str = "") -> Update | None:
-        """Take a key away. None when it has no value."""
+        """Delete a key. Return the update to publish, or None when the key has no value."""
         if self._entries.pop(key, None) is None:
             return None
         return self._next(UpdateKind.DELETE, key, b"", cause)
 
     def mark_complete(self) -> Update | None:
-        """Everything there is has been put in this incarnation. None when it was marked before."""
+        """Mark everything there is as listed in this incarnation. Return None when it was marked before."""
         if self.complete:
             return None
         self.complete = True
         return self._next(UpdateKind.COMPLETE)
 
     def snapshot(self) -> Snapshot:
-        """Everything, as of the newest number."""
+        """Return the whole stream, as of the newest number."""
         return Snapshot(
             stream=self.stream,
             incarnation=self.incarnation,

@@ -1,8 +1,7 @@
-"""One process per service: an exclusive flock, taken before anything is bound, with its holder named in the file.
+"""Allows one process per service: it takes an exclusive flock before it binds anything, and the file names the holder.
 
-Decides who is the service and how long a crash-looping one waits before it works; knows nothing of the bus itself.
-The kernel frees the lock with the process, so a SIGKILL leaves nothing to clean up. The file stays.
-"""
+Decides which process is the service and how long it waits before it works after crashes; knows nothing of the bus. The
+kernel frees the lock with the process, so a SIGKILL leaves nothing to clean up. The file stays."""
 
 import asyncio
 import fcntl
@@ -17,16 +16,16 @@ from bus.manifest import Holder, read_holder
 from shared.process.identity import identity_of
 from shared.time.backoff import Backoff
 
-LIVED_SECONDS = 10.0  # a process that worked this long was no crash
-FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
+LIVED_SECONDS = 10.0  # that a process must work for its end to count as no crash
+MAX_FREE_RESTARTS = 3  # quick restarts before any delay, because an upgrade or an operator may cause as many
 DELAYS = Backoff(initial=1.0, cap=30.0)
-KEPT_STARTS = 16
-_RECORD_SIZE = 1024  # bytes; the record has one size, so that one write replaces all of it
+MAX_KEPT_STARTS = 16
+_RECORD_BYTES = 1024  # of the record, whose size is fixed so that one write replaces all of it
 
 
 @dataclass(frozen=True)
 class ServiceStart:
-    """One start: when (CLOCK_MONOTONIC seconds), and the delay it was given before working."""
+    """One start of a service: when (CLOCK_MONOTONIC seconds), and the delay before it worked."""
 
     at: float
     delay: float
@@ -35,24 +34,22 @@ class ServiceStart:
 def start_delay(starts: Sequence[ServiceStart], now: float) -> float:
     """Return seconds to wait before working, given the earlier starts (oldest first): 0, then 1, 2, 4 … at most 30.
 
-    Pure. A start was quick when the next came within 10 s of the end of its delay. Starts in the future are of
-    another boot and do not count.
-    """
+    Pure. A start counts as quick when the next one came within 10 s after its delay. Starts in the future belong to
+    another boot and do not count."""
     quick, after = 0, now
     for start in reversed(starts):
         if not 0 <= after - start.at < start.delay + LIVED_SECONDS:
             break
         quick, after = quick + 1, start.at
-    return DELAYS.delay(quick - FREE_RESTARTS)
+    return DELAYS.delay(quick - MAX_FREE_RESTARTS)
 
 
 def read_starts(run_dir: Path, service: str, generation: str) -> tuple[float, ...]:
-    """When the service was started (CLOCK_MONOTONIC seconds, oldest first) since it last ended on request.
+    """Return when the service was started (CLOCK_MONOTONIC seconds, oldest first) since it last ended on request.
 
-    Reads the lock's file without the lock. Empty where the starts are of another supervisord than `generation`.
-    """
+    Reads the lock's file without the lock. Empty where the starts belong to another supervisord than `generation`."""
     try:
-        record = _lock_file(run_dir, service).read_bytes()[:_RECORD_SIZE]
+        record = _lock_file(run_dir, service).read_bytes()[:_RECORD_BYTES]
     except OSError:
         return ()
     return tuple(start.at for start in _decode_starts(record, generation))
@@ -68,15 +65,16 @@ def _decode_starts(record: bytes, generation: str) -> list[ServiceStart]:
         if decoded["supervisord"] != generation:
             return []
         return [ServiceStart(float(at), float(delay)) for at, delay in decoded["starts"]]
-    except (ValueError, KeyError, TypeError):  # new, or not ours
+    except (ValueError, KeyError, TypeError):  # the file is new, or was not written by us
         return []
 
 
 class ServiceLock:
-    """`<run dir>/locks/<service>.lock`. Held until `release` or the end of the process; children do not inherit it.
+    """The lock `<run dir>/locks/<service>.lock`. It is held until `release` or the end of the process; children do not
+    inherit it.
 
-    `generation` is of the supervisord that started this process, "" without one; a new one resets the count of starts.
-    """
+    `generation`: that of the supervisord that started this process, "" without one. A new generation resets the count
+    of starts."""
 
     def __init__(self, run_dir: Path, service: str, generation: str = "") -> None:
         self.path = _lock_file(run_dir, service)
@@ -85,7 +83,7 @@ class ServiceLock:
 
     @property
     def held(self) -> bool:
-        """This object holds the lock."""
+        """Whether this object holds the lock."""
         return self._fd is not None
 
     def try_acquire(self) -> bool:
@@ -102,14 +100,15 @@ class ServiceLock:
         return True
 
     async def acquire(self) -> None:
-        """Wait until the lock is free and take it. The kernel wakes us; cancelled, we do not take it."""
+        """Wait until the lock is free, and take it. The kernel wakes the waiting thread; when cancelled, the lock is
+        not taken."""
         if self.try_acquire():
             return
         loop = asyncio.get_running_loop()
         acquired: asyncio.Future[int] = loop.create_future()
 
         def deliver(fd: int) -> None:
-            if acquired.done():  # cancelled meanwhile
+            if acquired.done():  # the wait was cancelled meanwhile
                 os.close(fd)
             else:
                 acquired.set_result(fd)
@@ -119,17 +118,17 @@ class ServiceLock:
             fcntl.flock(fd, fcntl.LOCK_EX)
             try:
                 loop.call_soon_threadsafe(deliver, fd)
-            except RuntimeError:  # the loop is closed: no task waits any more
+            except RuntimeError:  # the loop is closed, so no task waits any more
                 os.close(fd)
 
-        # A daemon, for flock cannot be interrupted and must not hold up the exit.
+        # The thread is a daemon, because flock cannot be interrupted and must not delay the exit.
         threading.Thread(target=wait, name=f"lock {self.path.name}", daemon=True).start()
         self._take(await acquired)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens when it is not held."""
+        """Release the lock. Nothing happens when it is not held."""
         if self._fd is not None:
-            self._write(self._starts(), process="")  # this process may go on, and is not the holder any more
+            self._write(self._starts(), process="")  # this process may continue, but is no longer the holder
             os.close(self._fd)
             self._fd = None
 
@@ -143,16 +142,17 @@ class ServiceLock:
         return found.pid if found else None
 
     def record_start(self, now: float) -> float:
-        """Note in the held lock that the service starts at `now` (CLOCK_MONOTONIC); seconds to wait before working."""
+        """Note in the held lock that the service starts at `now` (CLOCK_MONOTONIC). Return the seconds to wait before
+        working."""
         if self._fd is None:
             raise RuntimeError(f"{self.path} is not held")
         starts = self._starts()
         delay = start_delay(starts, now)
-        self._write([*starts, ServiceStart(now, delay)][-KEPT_STARTS:])
+        self._write([*starts, ServiceStart(now, delay)][-MAX_KEPT_STARTS:])
         return delay
 
     def record_end(self) -> None:
-        """Note in the held lock that the service ends on request: its starts so far were no crash loop."""
+        """Note in the held lock that the service ends on request, so that its starts do not count as crashes."""
         if self._fd is not None:
             self._write([])
 
@@ -166,7 +166,7 @@ class ServiceLock:
 
     def _starts(self) -> list[ServiceStart]:
         assert self._fd is not None
-        return _decode_starts(os.pread(self._fd, _RECORD_SIZE, 0), self._generation)
+        return _decode_starts(os.pread(self._fd, _RECORD_BYTES, 0), self._generation)
 
     def _write(self, starts: Sequence[ServiceStart], process: str | None = None) -> None:
         assert self._fd is not None
@@ -176,4 +176,4 @@ class ServiceLock:
             "supervisord": self._generation,
             "starts": [(round(start.at, 3), start.delay) for start in starts],
         }
-        os.pwrite(self._fd, json.dumps(record).encode().ljust(_RECORD_SIZE - 1) + b"\n", 0)
+        os.pwrite(self._fd, json.dumps(record).encode().ljust(_RECORD_BYTES - 1) + b"\n", 0)

@@ -1,9 +1,9 @@
-"""Where everyone is found: the run directory, the addresses in it, the manifest file that names them, and who is there.
+"""Finds the services: the run directory, the addresses in it, the manifest file that names them, and the holders of the
+locks.
 
-Addresses follow from the run directory alone, so that a restarted peer is found by plain reconnecting. The 0700
-directory is the boundary of the bus: a process that may enter it may send. Which process a service is, its lock's
-record names. This module imports no event loop, because the command `bulkhead` needs none.
-"""
+Addresses follow from the run directory alone, so that a restarted peer is found by reconnecting. The 0700 directory is
+the access control of the bus: a process that may enter it may send. The record of a service's lock names its process.
+This module imports no event loop, because the command `bulkhead` needs none."""
 
 import json
 import os
@@ -19,12 +19,13 @@ from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
 from shared.process.identity import is_running
 
-SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
+MAX_SOCKET_PATH_BYTES = 107  # the size of sun_path without its NUL
 MANIFEST_FILE = "manifest.json"
 
 
 def addresses(run_dir: Path, services: Iterable[str] = SERVICES) -> dict[str, dict[str, str]]:
-    """service -> {"pub": "ipc://<run dir>/bus/<service>.pub", "req": …}. OperatorError when a path is too long."""
+    """Return the addresses of each service: {"pub": "ipc://<run dir>/bus/<service>.pub", "req": …}. Raises
+    OperatorError when a path is too long."""
     check_socket_paths(run_dir, services)
     return {service: {kind: f"ipc://{run_dir}/bus/{service}.{kind}" for kind in ("pub", "req")} for service in services}
 
@@ -43,24 +44,23 @@ def new_manifest(
 
 
 def check_socket_paths(run_dir: Path, services: Iterable[str] = SERVICES) -> None:
-    """OperatorError unless the run directory is absolute and its longest socket path fits into 107 bytes."""
+    """Raise OperatorError unless the run directory is absolute and its longest socket path fits into 107 bytes."""
     if not run_dir.is_absolute():
         raise OperatorError("is not an absolute path", where=f"run directory {run_dir}", remedy="give an absolute one")
     longest = max(len(os.fsencode(run_dir / "bus" / f"{service}.req")) for service in services)
-    if longest > SOCKET_PATH_LIMIT:
-        spare = SOCKET_PATH_LIMIT - (longest - len(os.fsencode(run_dir)))
+    if longest > MAX_SOCKET_PATH_BYTES:
+        spare = MAX_SOCKET_PATH_BYTES - (longest - len(os.fsencode(run_dir)))
         raise OperatorError(
-            f"too long for sockets: {longest} bytes, at most {SOCKET_PATH_LIMIT}",
+            f"too long for sockets: {longest} bytes, at most {MAX_SOCKET_PATH_BYTES}",
             where=f"run directory {run_dir}",
             remedy=f"choose a run directory whose path has at most {spare} bytes",
         )
 
 
 def prepare_run_dir(run_dir: Path) -> None:
-    """Create the run directory with `bus` and `locks` in it, all 0700 and ours, or check what is there.
+    """Create the run directory with `bus` and `locks` in it, all with mode 0700 and ours, or check existing ones.
 
-    OperatorError when it belongs to someone else, others may enter it, or its path is too long.
-    """
+    Raises OperatorError when a directory belongs to someone else, others may enter it, or its path is too long."""
     check_socket_paths(run_dir)
     try:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,8 @@ def write_manifest(manifest: Manifest) -> None:
 
 
 def read_manifest(run_dir: Path) -> Manifest:
-    """Return the manifest bootstrap wrote. OperatorError when there is none, or none that this version can read."""
+    """Return the manifest that bootstrap wrote. Raises OperatorError when there is none, or none that this version can
+    read."""
     path = run_dir / MANIFEST_FILE
     try:
         manifest = codec.decode(path.read_bytes(), Manifest)
@@ -104,7 +105,7 @@ def read_manifest(run_dir: Path) -> Manifest:
 def _make_private(directory: Path) -> None:
     try:
         directory.mkdir(mode=0o700)
-        directory.chmod(0o700)  # whatever the umask took away or a set-gid parent added
+        directory.chmod(0o700)  # whatever the umask removed, or a set-gid parent added
     except FileExistsError:
         pass
     found = directory.lstat()

@@ -1,8 +1,7 @@
-"""What one end of the bus measures: duration and errors of its requests, what it drops, what it has to answer.
+"""Measures one end of the bus: duration and errors of its requests, what it drops, and what it has to answer.
 
-Drops are counted by kind, and logged at most once a minute each, so that a broken peer does not fill the log. A reason
-names the wrong place in a frame, never its content.
-"""
+Drops are counted by kind, and each kind is logged at most once a minute, so that a broken peer does not fill the log. A
+reason names the wrong place in a frame, never its content."""
 
 import logging
 from collections import Counter
@@ -38,32 +37,32 @@ GAPS = counter(
 )
 BEATS = counter("bulkhead_bus_beats_total", "Beats sent.", "process")
 
-SNAPSHOT_AGAIN = "snapshot again"  # the kind under which DropCounters counts gaps
-LOG_INTERVAL = 60.0  # seconds
+SNAPSHOT_AGAIN = "snapshot again"  # DropCounters counts gaps under this kind
+LOG_SECONDS = 60.0  # between two lines about one kind
 
 log = logging.getLogger(__name__)
 
 
 class DropCounters:
-    """Counters since the process began, by kind (`frame`, `value`, `request`, `answer`, `gap` …)."""
+    """Counts drops since the process began, by kind (`frame`, `value`, `request`, `answer`, `gap` …)."""
 
     def __init__(self, clock: Clock) -> None:
         self.counts: Counter[str] = Counter()
         self._clock = clock
-        self._logged: dict[str, tuple[float, int]] = {}  # kind -> when last, and the count then
+        self._logged: dict[str, tuple[float, int]] = {}  # by kind: when it was last logged, and the count then
 
     def drop(self, kind: str, reason: object) -> None:
-        """Count one dropped thing; log it if this kind was not logged within the last minute."""
+        """Count one dropped thing. Log it if this kind was not logged within the last minute."""
         self.counts[kind] += 1
         now = self._clock.monotonic()
         logged_at, count = self._logged.get(kind, (float("-inf"), 0))
-        if now - logged_at >= LOG_INTERVAL:
+        if now - logged_at >= LOG_SECONDS:
             self._logged[kind] = now, self.counts[kind]
             log.warning("bus: dropped a %s (%d since the last report): %s", kind, self.counts[kind] - count, reason)
 
 
 class BusMetrics:
-    """The instruments of one end."""
+    """Has the instruments of one end of the bus."""
 
     def __init__(self, metrics: Registry, drops: DropCounters, answers: Answers) -> None:
         self._process, self._drops, self._answers = metrics.process, drops, answers
@@ -73,13 +72,13 @@ class BusMetrics:
         metrics.before_collecting(self._measure)
 
     def answered(self, service: str, request: str, seconds: float, *, failed: bool) -> None:
-        """A request ended."""
+        """Observe that a request ended."""
         self._duration.observe(seconds, self._process, service, request)
         if failed:
             self._errors.inc(self._process, service, request)
 
     def beat(self) -> None:
-        """A beat was sent."""
+        """Count a beat that was sent."""
         self._beats.inc(self._process)
 
     def _measure(self) -> None:

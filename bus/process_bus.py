@@ -1,7 +1,6 @@
-"""The bus of a real process: `bus.interface.Bus` over ZeroMQ ipc sockets. Wires the sockets to the endpoint.
+"""Implements `bus.interface.Bus` for a real process over ZeroMQ ipc sockets: connects the sockets to the endpoint.
 
-Decides when beats are sent and in which order things start and stop; touches no socket itself.
-"""
+Decides when beats are sent and in which order things start and stop; touches no socket itself."""
 
 import asyncio
 import logging
@@ -31,11 +30,11 @@ log = logging.getLogger(__name__)
 
 
 class ProcessBus(Endpoint):
-    """One service's connection to the others.
+    """Connects one service to the others.
 
-    `lock` is the service's lock, held; without one the bus takes it at start (OperatorError when another process holds
-    it) and gives it back at stop. A service not in the manifest may ask and follow, but has no address to bind.
-    """
+    `lock`: the service's lock, held. Without it the bus takes the lock at its start (OperatorError when another process
+    holds it) and releases it at its stop. A service that is not in the manifest may ask and follow, but has no address
+    to bind."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class ProcessBus(Endpoint):
         self._caller: Caller | None = None
 
     async def start(self) -> None:
-        """Bind, connect, beat. Raises OperatorError when the lock is held, or an address cannot be bound."""
+        """Bind, connect, and send a beat. Raises OperatorError when the lock is held, or an address cannot be bound."""
         self._refuse_when_started("start")
         services = self.followed_services() | (set(self._addresses) if self._beat_callbacks else set())
         if unknown := services - set(self._addresses):
@@ -93,7 +92,7 @@ class ProcessBus(Endpoint):
         self._run(self._beat_every_second(), "beats")
 
     async def stop(self) -> None:
-        """Hang up; answers already sent get up to a second to leave. A bus does not start twice."""
+        """Close the sockets; answers already sent get up to a second to leave. A bus does not start twice."""
         if not self._started:
             return
         if self._subscriber:
@@ -108,13 +107,13 @@ class ProcessBus(Endpoint):
             self._caller.close()
         if self._answerer:
             await self._answerer.close()
-        await asyncio.to_thread(self._context.term)  # off the loop: lingering answers take up to a second
+        await asyncio.to_thread(self._context.term)  # in a thread, because lingering answers take up to a second
         self._publisher = self._caller = None
         if self._lock_is_ours:
             self._lock.release()
 
     async def give_up_address(self) -> None:
-        """Publish and answer no more, so that another process may bind; follow and ask on."""
+        """Stop to publish and answer, so that another process may bind; continue to follow and ask."""
         if self._publisher:
             self._publisher.close()
         if self._answerer:
@@ -144,7 +143,8 @@ class ProcessBus(Endpoint):
         self._tasks.append(task)
 
     def _report_failure(self, task: asyncio.Task[None]) -> None:
-        """No loop of the bus ends by itself; should one, this process is deaf or mute and must report it."""
+        """Report the end of a loop of the bus. No loop should end by itself: this process would then not send or not
+        receive."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.critical("%s ended", task.get_name(), exc_info=error)
             self.trouble(task.get_name(), f"{task.get_name()} ended: {type(error).__name__}; restart {self.service}")

@@ -1,28 +1,28 @@
-"""PURE. The follower's side of a stream: frame, snapshot or silence -> changes to deliver, or "ask for the snapshot".
+"""PURE. Keeps the follower's side of a stream: turns frames, snapshots and silence into changes to deliver, or a
+request for the snapshot.
 
-Decides when this copy is in step with its owner, and what may be called deleted; knows nothing of sockets, of the
-types of values, or of time but for the `now` it is given.
-"""
+Decides when this copy is in step with its owner, and which keys count as deleted; knows nothing of sockets and types of
+values, and of time only the `now` it is given."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from bus.beat import STALE_AFTER
+from bus.beat import STALE_AFTER_SECONDS
 from bus.codec import speaks
 from bus.frames import Update, UpdateKind
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.beat import Beat
 from bus.messages.snapshot import Snapshot
 
-KEPT_UPDATES = (
+MAX_KEPT_UPDATES = (
     1000  # while a snapshot is under way; the subscriber's high-water mark, more would not have arrived either
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one input meant: changes in the order of delivery, and why a snapshot is needed ("" = it is not)."""
+    """The result of one input: changes in the order of delivery, and why a snapshot is needed ("" = it is not)."""
 
     changes: tuple[Change[bytes], ...] = ()
     need_snapshot: str = ""
@@ -32,23 +32,23 @@ NOTHING = Outcome()
 
 
 class Replica:
-    """A copy of one stream. It starts empty, incomplete and stale. `stale_after`: seconds without proof of
-    being in sync.
+    """A copy of one stream. It starts empty, incomplete and stale. `stale_after`: seconds without proof of being in
+    sync.
 
     After an outcome that needs a snapshot the replica waits: give it `snapshot` or `snapshot_lost`. Updates that arrive
-    meanwhile are kept and applied on top; what is missing then shows as a gap and is asked for again.
-    """
+    meanwhile are kept and applied on top; an update that is still missing then shows as a gap, and the snapshot is
+    requested again."""
 
-    def __init__(self, stream: str, stale_after: float = STALE_AFTER) -> None:
+    def __init__(self, stream: str, stale_after: float = STALE_AFTER_SECONDS) -> None:
         self.stream = stream
-        self.incarnation = ""  # of the owner this copy is of; "" = none received yet
+        self.incarnation = ""  # that of the copied owner; "" = none was received yet
         self.number = 0
         self.complete = False
         self.stale = True
         self.waiting = False  # a snapshot is under way
-        self._owed = ""  # why a snapshot was asked for, until one was received; "" = none is needed
+        self._owed = ""  # why a snapshot was requested, until one is received; "" = none is needed
         self._stale_after = stale_after  # seconds
-        self._in_step_at = 0.0  # CLOCK_MONOTONIC of the last proof that nothing is missing
+        self._in_step_at = 0.0  # CLOCK_MONOTONIC seconds of the last proof that nothing is missing
         self._entries: dict[str, bytes] = {}
         self._carried: set[str] = set()  # keys of an earlier incarnation that the present one has not confirmed
         self._kept: list[Update] = []
@@ -60,11 +60,11 @@ class Replica:
 
     @property
     def entries(self) -> Mapping[str, bytes]:
-        """Encoded values by key, those carried over from an earlier incarnation included."""
+        """The encoded values by key, including those carried over from an earlier incarnation."""
         return MappingProxyType(self._entries)
 
     def update(self, update: Update, now: float) -> Outcome:
-        """One numbered update arrived, perhaps late, twice, or after others were lost."""
+        """Take a numbered update, which may be late, repeated, or follow lost ones."""
         if self.waiting:
             self._keep(update)
             return NOTHING
@@ -83,7 +83,7 @@ class Replica:
         return Outcome((*self._apply(update), *self._in_step(now)))
 
     def beat(self, beat: Beat, now: float) -> Outcome:
-        """A beat of the owner arrived: proof that nothing is missing, or notice that something is."""
+        """Take a beat of the owner, which proves that nothing is missing or shows that something is."""
         if not speaks(beat.protocol):
             return self.foreign()
         number = beat.streams.get(self.stream)
@@ -98,7 +98,7 @@ class Replica:
         return _outcome(self._in_step(now))
 
     def snapshot(self, snapshot: Snapshot, now: float) -> Outcome:
-        """The answer to GetSnapshot arrived. May need another one, when updates got lost meanwhile."""
+        """Take the answer to GetSnapshot. The outcome needs another snapshot when updates were lost meanwhile."""
         left, kept = self.incarnation, self._kept
         self.waiting, self._kept = False, []
         changes: list[Change[bytes]] = []
@@ -111,28 +111,29 @@ class Replica:
                 outcome = self.update(update, now)
                 changes += outcome.changes
                 need = need or outcome.need_snapshot
-        # Others are mostly the last words of the incarnation just left. Should the newest be another's, it is dropped
-        # all the same: a late frame of a dead owner costs one more snapshot, and not one after another.
+        # The others are mostly the last updates of the incarnation just left. Even if the newest one is of another
+        # incarnation, it is dropped: a late frame of an ended owner then costs one more snapshot, and not one after
+        # another.
         if kept and not need and kept[-1].incarnation not in (left, self.incarnation):
             need = self._ask(f"new incarnation {kept[-1].incarnation}").need_snapshot
         return Outcome(tuple(changes), need)
 
     def snapshot_lost(self) -> None:
-        """GetSnapshot was not answered; the next frame asks again.
+        """Note that GetSnapshot was not answered; the next frame requests it again.
 
-        Being in step with the numbers is not enough then: what the owner reported before, that it is complete, may have
-        been given up because of a late frame of a dead incarnation, and only the snapshot reports it.
-        """
+        Being in step with the numbers is not enough then. The owner's earlier report that it is complete may have been
+        dropped because of a late frame of an ended incarnation, and only the snapshot repeats that report."""
         self.waiting, self._kept = False, []
 
     def tick(self, now: float) -> Outcome:
-        """Time passed. Without proof of being in step for three beats the copy is stale; what it holds is kept."""
+        """Note the time. Without proof of being in step for three beats the copy becomes stale; it keeps its values."""
         if not self.stale and now - self._in_step_at > self._stale_after:
             self.stale = True
         return _outcome(self._freshness())
 
     def foreign(self) -> Outcome:
-        """The owner speaks another major version of the protocol: nothing from it can be relied on."""
+        """Note that the owner speaks another major version of the protocol, so that nothing from it can be relied
+        on."""
         self.stale = True
         return _outcome(self._freshness())
 
@@ -141,12 +142,13 @@ class Replica:
         return Outcome(self._freshness(), why)
 
     def _left_behind(self, incarnation: str) -> Outcome:
-        """Complete was reported by an owner that is no more."""
+        """Leave the incarnation of the owner, whose report of being complete no longer counts, and request a
+        snapshot."""
         self.complete = False
         return self._ask(f"new incarnation {incarnation}")
 
     def _keep(self, update: Update) -> None:
-        if len(self._kept) >= KEPT_UPDATES:
+        if len(self._kept) >= MAX_KEPT_UPDATES:
             self._kept.clear()
         self._kept.append(update)
 
@@ -161,7 +163,8 @@ class Replica:
             self.complete = True
 
     def _replace(self, snapshot: Snapshot) -> Iterator[Change[bytes]]:
-        """Become the snapshot. Keys it does not list go only if it is complete, or if this incarnation had them."""
+        """Replace the values by the snapshot. A key that it does not list is deleted only if the snapshot is complete,
+        or if this incarnation had the key."""
         if snapshot.incarnation != self.incarnation:
             self._carried = set(self._entries)
         self.incarnation, self.number, self._owed = snapshot.incarnation, snapshot.number, ""
@@ -192,7 +195,7 @@ class Replica:
         return self._freshness()
 
     def _freshness(self) -> tuple[Freshness, ...]:
-        """The freshness, if it is another one than was delivered last."""
+        """Return the freshness if it differs from the one delivered last."""
         last = self._delivered
         if last.complete == self.complete and last.stale == self.stale:
             return ()

@@ -1,8 +1,7 @@
-"""The sockets of a service: what it publishes, what it follows, and the requests that it answers.
+"""Has the sockets of a service: for what it publishes, what it follows, and the requests that it answers.
 
-`Inlet` takes what a socket receives on the event loop, message by message; the loop is woken once for all there is.
-Futures for each message (`zmq.asyncio`) would cost three turns of the loop and ten times the processor time.
-"""
+`Inlet` reads what a socket receives in the event loop, message by message; the loop is woken once for all of them. A
+future for each message (`zmq.asyncio`) would cost three turns of the loop and ten times the processor time."""
 
 import asyncio
 import errno
@@ -19,14 +18,15 @@ from bus.exchange import Unread
 from bus.frames import Frames, Joiner, RequestHead, cut
 from bus.measured import DropCounters
 
-BURST = 100  # messages handled before other tasks get a turn
-SUBSCRIBE = b"\1"  # first byte of a subscription message
-LINGER_MS = 1000  # an answer worth computing is worth a second of the exit
-MAX_CONNECTIONS = 256  # of which the unread bytes are known, those that sent something last
+MAX_BURST_MESSAGES = 100  # handled before other tasks get a turn
+SUBSCRIBE = b"\1"  # the first byte of a subscription message
+LINGER_MS = 1000  # an answer that was computed may delay the exit for a second
+MAX_CONNECTIONS = 256  # whose unread bytes are known: those that sent something last
 
 
 class Inlet:
-    """Hands every message of a socket to `take`, from `open` to `close`. An exception of `take` costs that message."""
+    """Passes every message of a socket to `take`, from `open` to `close`. An exception in `take` costs only that
+    message."""
 
     def __init__(self, socket: Socket, take: Callable[[list[bytes]], None]) -> None:
         self._socket, self._take = socket, take
@@ -35,20 +35,20 @@ class Inlet:
         self._due: asyncio.Handle | None = None
 
     def open(self) -> None:
-        """Begin, in the running loop."""
+        """Begin to read, in the running loop."""
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._drain)
-        self.look_again()  # the descriptor does not report what came before
+        self.look_again()  # the descriptor does not report messages that arrived before
 
     def look_again(self) -> None:
-        """Call it after every send on the same socket: the descriptor becomes readable once for something to receive,
-        and a send may have reset it."""
+        """Look for messages. Call it after every send on the same socket: its descriptor becomes readable once for a
+        new message, and a send may have reset it."""
         if self._loop is not None and self._due is None:
             self._due = self._loop.call_soon(self._drain_again)
 
     def close(self) -> None:
-        """Take nothing more; before the socket is closed."""
+        """Stop reading, before the socket is closed."""
         if self._loop is not None:
             self._loop.remove_reader(self._descriptor)
             self._loop = None
@@ -61,8 +61,8 @@ class Inlet:
         self._drain()
 
     def _drain(self) -> None:
-        """Receive until the socket is empty: only then its descriptor becomes readable again."""
-        for _ in range(BURST):
+        """Receive until the socket is empty, because only then its descriptor becomes readable again."""
+        for _ in range(MAX_BURST_MESSAGES):
             if self._loop is None:
                 return
             try:
@@ -78,12 +78,13 @@ class Inlet:
 
 
 class Publisher:
-    """Publishes to the subscribers. One that does not read has 1000 messages of 32 KiB waiting at most; it loses what
-    follows and finds out by number."""
+    """Publishes to the subscribers. At most 1000 messages of 32 KiB wait for a slow one; it loses further messages,
+    which their numbers show."""
 
     def __init__(self, context: Context, on_subscribed: Callable[[], None], drops: DropCounters) -> None:
         self._socket = new_socket(context, zmq.XPUB, linger=0)
-        # Without it a second follower of a topic, or one that reconnects beside another, would not be greeted.
+        # Without this option a second follower of a topic, or one that reconnects beside another, would not cause a
+        # subscription message.
         self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._on_subscribed = on_subscribed
         self._drops = drops
@@ -95,14 +96,14 @@ class Publisher:
         self._inlet.open()
 
     def send(self, frames: Frames) -> None:
-        """Put the frames on the wire now."""
+        """Send the frames now."""
         for piece in cut(frames):
             if (error := send_now(self._socket, piece)) is not None:
                 self._drops.drop("publication", error)
         self._inlet.look_again()
 
     def close(self) -> None:
-        """Forget what is unsent."""
+        """Close the socket, and drop what is unsent."""
         self._inlet.close()
         self._socket.close()
 
@@ -112,7 +113,7 @@ class Publisher:
 
 
 class Subscriber:
-    """Hands every arriving frame to `receive`, which must not raise."""
+    """Passes every arriving frame to `receive`, which must not raise."""
 
     def __init__(self, context: Context, receive: Callable[[Sequence[bytes]], None]) -> None:
         self._socket = new_socket(context, zmq.SUB, linger=0)
@@ -121,19 +122,19 @@ class Subscriber:
         self._inlet = Inlet(self._socket, self._take)
 
     def subscribe(self, topic: bytes) -> None:
-        """Want this topic of every service connected to."""
+        """Subscribe to this topic of every connected service."""
         self._socket.setsockopt(zmq.SUBSCRIBE, topic)
 
     def connect(self, address: str) -> None:
-        """Listen to the service at this address, now or whenever it appears."""
+        """Connect to the service at this address, now or when it appears."""
         self._socket.connect(address)
 
     def open(self) -> None:
-        """Receive from now on."""
+        """Begin to receive."""
         self._inlet.open()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._inlet.close()
         self._socket.close()
 
@@ -143,11 +144,11 @@ class Subscriber:
 
 
 class Answerer:
-    """Every request is a task of its own, so that a slow one holds up no other."""
+    """Answers requests, each in its own task, so that a slow one delays no other."""
 
     def __init__(self, context: Context, answers: Answers, drops: DropCounters) -> None:
         self._socket = new_socket(context, zmq.ROUTER, linger=LINGER_MS)
-        # Without it an answer to a client that is gone vanishes silently.
+        # Without this option an answer to a client that is gone is dropped without an error.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._answers, self._drops = answers, drops
         self._inlet = Inlet(self._socket, self._take)
@@ -159,7 +160,7 @@ class Answerer:
         self._inlet.open()
 
     async def close(self) -> None:
-        """Give up handlers under way; answers already sent linger for at most a second."""
+        """Cancel the handlers under way. Answers that were sent linger for at most a second."""
         self._inlet.close()
         await asyncio.gather(*self._answers.cancel(), return_exceptions=True)
         self._socket.close()
@@ -182,7 +183,8 @@ class Answerer:
     def _send(self, routing: bytes, head: RequestHead, answer: Answer) -> None:
         size, unread = len(answer[1]), self._unread.get(routing)
         if unread is not None and not unread.fits(size):
-            # Its next reminder reports what it has taken since, and gets the kept answer, or the request comes again.
+            # The client's next reminder reports what it has received since, and gets the kept answer, or the request
+            # comes again.
             waiting = unread.sent - unread.read
             self._drops.drop("answer", f"{head.client} has {waiting} bytes of answers to read before one of {size}")
             return

@@ -1,8 +1,7 @@
-"""The two sides of a stream as a service sees them: typed values that it owns, and typed values that it follows.
+"""Implements the two sides of a stream for a service: typed values that it owns, and typed values that it follows.
 
 An owner encodes each value once; a follower decodes it once and calls every listener in order. `EventRecorder` is the
-owner's side of `events/<service>`, which status writes to the API server.
-"""
+owner's side of `events/<service>`, which status writes to the API server."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from bus.interface import Change, Deleted, Freshness, OwnedStream, Put
 from bus.ledger import Ledger
 from bus.measured import DropCounters
 from bus.messages.beat import Beat
-from bus.messages.event import KEPT, KubeEvent
+from bus.messages.event import MAX_KEPT_EVENTS, KubeEvent
 from bus.messages.followed import Replicated
 from bus.messages.snapshot import Snapshot
 from bus.messages.streams import Stream
@@ -38,26 +37,26 @@ class StreamOwner(Generic[T]):
         self._values: dict[str, T] = {}
 
     def put(self, key: str, value: T, cause: str = "") -> None:
-        """Give a key a value; sent within this turn of the loop unless it is what the key has already.
+        """Give a key a value. It is sent within this turn of the loop, unless the key has the same value already.
 
-        Raises UnencodableError (MessageTooLargeError over 16 MiB), also logged; the key then keeps its former value.
-        """
+        Raises UnencodableError (MessageTooLargeError over 16 MiB), which is also logged; the key then keeps its former
+        value."""
         encoded = self._encode(key, value)
         self._values[key] = value
         self._send(self.ledger.put(key, encoded, cause))
 
     def refresh(self, key: str, value: T) -> None:
-        """Change what no follower in step needs: the value is in snapshots from now on, and no update is sent.
+        """Give a key another value without an update: only snapshots contain it from now on. Use it for what no
+        follower in step needs.
 
-        Nothing happens for a key without a value. Raises as `put` does.
-        """
+        Nothing happens for a key without a value. Raises as `put` does."""
         if key in self._values:
             encoded = self._encode(key, value)
             self._values[key] = value
             self.ledger.refresh(key, encoded)
 
     def delete(self, key: str, cause: str = "") -> None:
-        """Take a key away; nothing happens when it has no value."""
+        """Delete a key; nothing happens when it has no value."""
         self._values.pop(key, None)
         self._send(self.ledger.delete(key, cause))
 
@@ -70,7 +69,7 @@ class StreamOwner(Generic[T]):
         return self.ledger.keys()
 
     def mark_complete(self) -> None:
-        """Everything there is has been put: from now on an absent key is a deleted one."""
+        """Mark everything there is as listed: from now on an absent key is a deleted one."""
         self._send(self.ledger.mark_complete())
 
     def _encode(self, key: str, value: T) -> bytes:
@@ -101,9 +100,9 @@ class StreamFollower(Generic[T]):
         self._listeners: list[Callable[[Change[T]], None]] = []
         self._drops = drops
         self._values: dict[str, T] = {}
-        self._unreadable: set[str] = set()  # keys whose present value does not decode here
-        self._owners = Freshness(complete=False, stale=True)  # freshness of the replica, which reads no values
-        self._freshness = self._owners  # the freshness that the listeners know
+        self._unreadable: set[str] = set()  # keys whose present value does not decode in this process
+        self._owners = Freshness(complete=False, stale=True)  # the freshness of the replica, which does not read values
+        self._freshness = self._owners  # the freshness that was reported to the listeners
 
     def listen(self, on_change: Callable[[Change[T]], None]) -> None:
         """Call `on_change` with every change from now on, after the listeners added before it."""
@@ -111,17 +110,17 @@ class StreamFollower(Generic[T]):
 
     @property
     def state(self) -> Mapping[str, T]:
-        """The owner's values as far as they are known here; a live, read-only view."""
+        """The owner's values as far as they were received; a live, read-only view."""
         return MappingProxyType(self._values)
 
     @property
     def complete(self) -> bool:
-        """The owner reports that everything has been listed in its present incarnation, and all was readable."""
+        """Whether the owner has listed everything in its present incarnation, and all of it was readable."""
         return self._freshness.complete
 
     @property
     def stale(self) -> bool:
-        """No proof of being in step for three beats."""
+        """Whether there was no proof of being in step for three beats."""
         return self._freshness.stale
 
     def replicated(self) -> Replicated:
@@ -135,27 +134,27 @@ class StreamFollower(Generic[T]):
         )
 
     def update(self, update: Update, now: float) -> str:
-        """An update arrived."""
+        """Take an update. Return why a snapshot is needed, "" = it is not."""
         return self._take(self.replica.update(update, now))
 
     def beat(self, beat: Beat, now: float) -> str:
-        """A beat of the owner arrived."""
+        """Take a beat of the owner. Return why a snapshot is needed, "" = it is not."""
         return self._take(self.replica.beat(beat, now))
 
     def snapshot(self, snapshot: Snapshot, now: float) -> str:
-        """The owner answered GetSnapshot."""
+        """Take the answer to GetSnapshot. Return why a snapshot is needed, "" = it is not."""
         return self._take(self.replica.snapshot(snapshot, now))
 
     def snapshot_lost(self) -> None:
-        """The owner did not answer GetSnapshot."""
+        """Note that the owner did not answer GetSnapshot."""
         self.replica.snapshot_lost()
 
     def tick(self, now: float) -> None:
-        """Time passed."""
+        """Note the time, at which the stream may have become stale."""
         self._take(self.replica.tick(now))
 
     def foreign(self) -> None:
-        """The owner speaks another major version."""
+        """Note that the owner speaks another major version of the protocol."""
         self._take(self.replica.foreign())
 
     def _take(self, outcome: Outcome) -> str:
@@ -188,7 +187,8 @@ class StreamFollower(Generic[T]):
                 self._notify_standing()
 
     def _notify_standing(self) -> None:
-        """Report `incomplete` before any other change, and `complete` again only after all that came with it."""
+        """Report `incomplete` before any other change, and `complete` again only after all changes that came with
+        it."""
         freshness = Freshness(complete=self._owners.complete and not self._unreadable, stale=self._owners.stale)
         if freshness != self._freshness:
             self._freshness = freshness
@@ -203,19 +203,19 @@ class StreamFollower(Generic[T]):
 
 
 class EventRecorder:
-    """Puts events under growing keys and drops all but the newest 200."""
+    """Publishes events under growing keys, and drops all but the newest 200."""
 
     def __init__(self, stream: OwnedStream[KubeEvent], clock: Clock) -> None:
         self._stream, self._clock = stream, clock
         self._number = 0
-        stream.mark_complete()  # those of an earlier incarnation are no more: a follower need not keep them
+        stream.mark_complete()  # events of an earlier incarnation are gone: a follower need not keep them
 
     def record(self, event: KubeEvent, *, cause: str = "") -> KubeEvent:
-        """Publish; the time is filled in when the event has none. The event as published."""
+        """Publish the event, with the present time when it has none. Return the event as it was published."""
         if not event.time:
             event = replace(event, time=rfc3339_micro(self._clock.wall()))
         self._number += 1
         self._stream.put(str(self._number), event, cause)
-        if self._number > KEPT:
-            self._stream.delete(str(self._number - KEPT), "newer events")
+        if self._number > MAX_KEPT_EVENTS:
+            self._stream.delete(str(self._number - MAX_KEPT_EVENTS), "newer events")
         return event

@@ -1,1 +1,1 @@
-"""What a checkout needs around the agent, which never imports it: first run, clean-up, test images, checks."""
+"""Contains what a checkout needs and the agent never imports: first run, clean-up, test images, checks."""

@@ -1,8 +1,8 @@
-"""`make clean`: takes away everything an agent with a home of its own left on this machine, and nothing else.
+"""`make clean` removes everything that an agent with its own home left on this machine, and nothing else.
 
-Order matters: end the agent so that nothing comes back, let containerd take its pods and their networks down, end
-containerd and its shims, and only then what no process holds any more: mounts, cgroups, bridge, files.
-"""
+The order matters: the agent ends first, so that nothing comes back; then containerd removes its pods and their
+networks; then containerd and its shims end; last come mounts, cgroups, bridge and files, which no process uses any
+more."""
 
 import asyncio
 import os
@@ -22,10 +22,9 @@ from tools import containerd, leftovers
 
 
 async def remove_pods(endpoint: str, only: set[str] | None = None) -> set[str]:
-    """Stop and remove the pods with these UIDs, or all the runtime has; their UIDs.
+    """Stop and remove the pods with these UIDs, or all pods of the runtime. Return their UIDs.
 
-    A failure is printed, and later steps go on.
-    """
+    A failure is printed, and later steps continue."""
     runtime = CriRuntime(endpoint, request_timeout=30.0)
     try:
         pods = {uid: pod for uid, pod in (await runtime.observe()).items() if only is None or uid in only}
@@ -44,7 +43,7 @@ async def remove_pods(endpoint: str, only: set[str] | None = None) -> set[str]:
 
 
 async def remove_pods_with_own_containerd(embedded: EmbeddedContainerd, log: Path) -> set[str]:
-    """Run the containerd that the agent had, only to take its pods down; their UIDs."""
+    """Run the agent's containerd to remove its pods. Return their UIDs."""
     if not Path(embedded.config_file).exists() or not Path(embedded.root).exists():
         return set()
     try:
@@ -60,11 +59,10 @@ async def remove_pods_with_own_containerd(embedded: EmbeddedContainerd, log: Pat
 
 
 async def clean(home: Path) -> None:
-    """Remove the agent with this home. May be repeated; does nothing where there is none.
+    """Remove the agent with this home. It may be repeated, and does nothing where there is no agent.
 
-    Raises FileNotFoundError for a directory that the first run did not make, OperatorError when shims would not end:
-    the home is kept then, because nothing else on the machine names their owner.
-    """
+    Raises FileNotFoundError for a directory that the first run did not make, and OperatorError when shims do not end:
+    the home is then kept, because nothing else on the machine names their owner."""
     leftovers.check_marker(home)
     leftovers.end_agent(home)
     try:
@@ -82,9 +80,9 @@ async def clean(home: Path) -> None:
 
 
 def presumed_config(home: Path) -> EffectiveConfig:
-    """What an agent with this home runs by when its config.json cannot be read: the default layout, always with an
-    embedded containerd, and the places outside of the home that kubelet.yaml names, as far as it can be read.
-    """
+    """Return the configuration of an agent with this home when its config.json cannot be read: the default layout,
+    always with an embedded containerd, and the places outside of the home that kubelet.yaml names, as far as it can be
+    read."""
     places = find_places({"BULKHEAD_HOME": str(home)})
     kubelet, own = _documents(home / "kubelet.yaml")
     embedded = own.get("embeddedContainerd")
@@ -110,7 +108,7 @@ def presumed_config(home: Path) -> EffectiveConfig:
 
 
 def _documents(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The KubeletConfiguration and the BulkheadConfiguration; empty where there is none or it cannot be read."""
+    """Return the KubeletConfiguration and the BulkheadConfiguration; empty where there is none or it cannot be read."""
     try:
         documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8-sig")))
     except (OSError, ValueError, yaml.YAMLError):
@@ -135,7 +133,7 @@ async def _clean_machine(home: Path, config: EffectiveConfig) -> None:
         leftovers.end_containers(Path(embedded.state))
         leftovers.end_processes(leftovers.shims_of(home))
         leftovers.unmount_below(Path(embedded.root), Path(embedded.state))
-        if Path(embedded.root).exists():  # else it never ran, and a bridge of this name is another agent's
+        if Path(embedded.root).exists():  # otherwise it never ran, and a bridge of this name belongs to another agent
             leftovers.remove_network(embedded.bridge)
     leftovers.unmount_below(Path(config.root_dir))
     leftovers.remove_pod_cgroups(uids, config.cgroup_root)

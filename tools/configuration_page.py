@@ -205,7 +205,7 @@ def _gone_rows() -> list[tuple[str, ...]]:
 
 
 def _gate_rows() -> list[tuple[str, ...]]:
-    """The gates that a process reads, and those that the Node declares, which status reads."""
+    """Return the gates that a process reads, and those that the Node declares, which status reads."""
     readers = {name: set(services) for name, services in GATE_READERS.items()}
     for name, gate in GATES.items():
         if gate.declared is Declared.BUILT:

@@ -1,4 +1,4 @@
-"""A containerd of our own from outside: start it, ask whether it answers, bring images into it. Knows no pods."""
+"""Starts a containerd for an agent, asks whether it answers, and imports images. Knows no pods."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ ANSWERS_WITHIN = 20.0  # seconds
 
 
 def answers(address: str | Path) -> bool:
-    """Whether a containerd answers CRI calls on this socket now; it takes other calls a moment earlier."""
+    """Return whether a containerd answers CRI calls on this socket now; it takes other calls a moment earlier."""
     if not Path(address).exists():
         return False
     with grpc.insecure_channel(f"unix://{address}") as channel:
@@ -31,8 +31,8 @@ def answers(address: str | Path) -> bool:
 
 
 def start(embedded: EmbeddedContainerd, log: Path, programs: str = "") -> "subprocess.Popen[bytes]":
-    """Start it as configured and wait until it answers. `programs`: a directory that it looks for its shim in before
-    those of PATH. Raises OperatorError when it does not answer."""
+    """Start containerd as configured, and wait until it answers. `programs`: a directory in which it looks for its shim
+    before PATH. Raises OperatorError when it does not answer."""
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"} if programs else None
     with log.open("ab") as output:
         command = [embedded.path, "--config", embedded.config_file]
@@ -46,7 +46,8 @@ def start(embedded: EmbeddedContainerd, log: Path, programs: str = "") -> "subpr
 
 
 def find_ctr(address: str | Path) -> str:
-    """The ctr beside the containerd that serves this socket, else that on PATH: those of other versions fail on it."""
+    """Return the ctr beside the containerd that serves this socket, else the one on PATH. A ctr of another version
+    fails."""
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(str(address))
@@ -58,7 +59,7 @@ def find_ctr(address: str | Path) -> str:
 
 
 def import_images(address: str, directory: Path, images: Iterable[Image]) -> None:
-    """Make the images from busybox, by way of a file in `directory`, and bring them in. Present ones are replaced."""
+    """Make the images from busybox in `directory`, and import them. Existing images are replaced."""
     busybox, applets = read_busybox()
     for image in images:
         file = directory / "image.tar"
@@ -72,7 +73,8 @@ def import_images(address: str, directory: Path, images: Iterable[Image]) -> Non
 
 
 def start_task(address: str | Path, container_id: str) -> None:
-    """Start the task of a container that CRI has created, by containerd's own API: CRI does not know of it."""
+    """Start the task of a container that CRI has created, through containerd's own API, so that CRI does not know of
+    the task."""
     command = [
         find_ctr(address),
         "--address",

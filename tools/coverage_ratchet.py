@@ -1,9 +1,8 @@
-"""Compares the measured coverage of each package with `tools/coverage.toml`: it may only rise.
+"""Compares the measured coverage of each package with `tools/coverage.toml`: it must not fall.
 
-`python -m tools.coverage_ratchet [coverage.json] [--write]`. Without the report of `coverage json` it
-measures first, with child processes, all tests that need no root: 20 minutes.
-Counts lines and branches together, in percent. Exit code 1 names the packages that fell.
-"""
+`python -m tools.coverage_ratchet [coverage.json] [--write]`. Without a report of `coverage json` it first runs all
+tests that need no root under coverage, with child processes: 20 minutes. Counts lines and branches together, in
+percent. With exit code 1 it names the packages that fell."""
 
 import argparse
 import json
@@ -21,7 +20,7 @@ _HEAD = "# Percent of lines and branches that tests reach, by package: tools/cov
 
 
 def by_package(report: Mapping[str, Any]) -> dict[str, float]:
-    """Package (`services/podsync`, `shared/config`, `bus`) -> percent, of a report of `coverage json`."""
+    """Return percent by package (`services/podsync`, `shared/config`, `bus`), from a report of `coverage json`."""
     counts: dict[str, list[int]] = {}
     for file, entry in report["files"].items():
         parts = Path(file).parts[:-1]
@@ -32,7 +31,7 @@ def by_package(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def fallen(measured: Mapping[str, float], committed: Mapping[str, float]) -> list[str]:
-    """One line for each package that has less than was committed; a package that is gone is none."""
+    """Return a line for each package whose coverage fell; a removed package does not count."""
     return [
         f"{name}: {measured[name]:.1f} %, committed are {percent:.1f} %"
         for name, percent in sorted(committed.items())
@@ -41,12 +40,12 @@ def fallen(measured: Mapping[str, float], committed: Mapping[str, float]) -> lis
 
 
 def raised(measured: Mapping[str, float], committed: Mapping[str, float]) -> dict[str, float]:
-    """What to commit: of each package that there is the higher one, in tenths of a percent rounded down."""
+    """Return the figures to commit: of each package the higher one, in tenths of a percent, rounded down."""
     return {name: max(int(percent * 10) / 10, committed.get(name, 0.0)) for name, percent in sorted(measured.items())}
 
 
 def measure() -> Path:
-    """Run the tests under coverage; the report. Raise CalledProcessError where a test fails."""
+    """Run the tests under coverage, and return the report. Raises CalledProcessError where a test fails."""
     report = Path("build/coverage.json")
     report.parent.mkdir(exist_ok=True)
     for old in Path().glob(".coverage*"):
@@ -54,7 +53,7 @@ def measure() -> Path:
     rcfile = f"--rcfile={COMMITTED.with_suffix('.rc')}"
     for words in (
         ["run", rcfile, "-m", "pytest", "tests/unit", "tests/service", "tests/simulation", "-m", "not root"],
-        # What a start costs is measured without coverage.
+        # Tests of what a start costs run without coverage.
         ["run", rcfile, "-m", "pytest", "tests/process", "-m", "not root", _NO_STARTUP],
         ["combine", "-q", rcfile],
         ["json", "-q", rcfile, "-o", str(report)],

@@ -1,5 +1,5 @@
-"""A hook of mkdocs (mkdocs.yml): the site has the layout of the checkout, so that a link between two documents works in
-both. Anchors are those of GitHub."""
+"""Gives the site of mkdocs (mkdocs.yml) the layout of the checkout, so that a link between documents works in both.
+Anchors are those of GitHub."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,8 @@ from mkdocs.structure.files import File, Files
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 DOCUMENTS = ("*.md", "bus/*.md", "docs/**/*.md", "tests/README.md")
-LINKED = ("LICENSE", "docs/images/*", "examples/**/*", "systemd/*", "tools/kubectl-bulkhead")  # what documents refer to
+# Files that documents link to.
+LINKED = ("LICENSE", "docs/images/*", "examples/**/*", "systemd/*", "tools/kubectl-bulkhead")
 _ITEM = re.compile(r" {0,3}([-*]|\d+\.) ")
 _NESTED = re.compile(r"^ {1,3}(?=([-*]|\d+\.) )")
 
@@ -28,13 +29,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def anchor(heading: str, separator: str) -> str:
-    """The anchor of a heading, as GitHub makes it."""
+    """Return the anchor of a heading, as GitHub makes it."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Separate lists, tables and blocks of code from the paragraph before them, and indent nested items by four: mkdocs
-    needs both, and GitHub neither."""
+    """Separate lists, tables and blocks of code from the paragraph before them, and indent nested items by four spaces:
+    mkdocs needs both, GitHub neither."""
     lines: list[str] = []
     fenced = False
     for line in markdown.split("\n"):

@@ -1,7 +1,7 @@
-"""A console for supervisord that cannot fail: a pipe, drained by a thread into a file as far as the disk has room.
+"""Gives supervisord a console that cannot fail: a pipe, which a thread drains into a file as far as the disk has room.
 
-supervisord prints the errors of its own log to stderr and dies when that print fails, too; so stderr must be no file.
-"""
+supervisord prints the errors of its own log to stderr, and ends when that print fails, too; so stderr must not be a
+file."""
 
 import contextlib
 import os
@@ -9,12 +9,13 @@ import threading
 from collections import deque
 from pathlib import Path
 
-_PIECE = 65536  # bytes, what a pipe holds
+_PIECE = 65536  # of one read, as many as a pipe holds
 _PIECES_KEPT = 16
 
 
 class DrainedConsole:
-    """Give `writer` to a process as stdout and stderr, then call `close_writer`; the end of the process ends it."""
+    """The console of a process. Give `writer` to it as stdout and stderr, then call `close_writer`; the thread ends
+    with the process."""
 
     def __init__(self, file: Path) -> None:
         self._reader, self.writer = os.pipe()
@@ -24,11 +25,11 @@ class DrainedConsole:
         self._thread.start()
 
     def close_writer(self) -> None:
-        """Leave the other end to the process that got it."""
+        """Close our copy of the writing end, which the process has now."""
         os.close(self.writer)
 
     def text(self) -> str:
-        """What a process that has ended had written last, also where the file has no room for it."""
+        """Return what a process that has ended wrote last, also where the file has no room for it."""
         self._thread.join(2.0)
         return b"".join(self._pieces).decode(errors="replace").strip()
 
@@ -36,6 +37,6 @@ class DrainedConsole:
         with os.fdopen(self._reader, "rb", buffering=0) as reader:
             while piece := reader.read(_PIECE):
                 self._pieces.append(piece)
-                # Opened for each piece: a disk too full to make the file may have room later.
+                # The file is opened for each piece, because a full disk may have room later.
                 with contextlib.suppress(OSError), self._file.open("ab", buffering=0) as file:
                     file.write(piece)

@@ -1,8 +1,7 @@
-"""`make run`: an agent in the foreground, with a home of its own, its example pod, and a table of what came of it.
+"""`make run` starts an agent in the foreground with its own home and an example pod, and prints a table of the pods.
 
-Decides nothing about pods. It lays the home out, starts supervisord, brings the example images into the embedded
-containerd, watches the read-only port until the pods of the manifest directory run, and prints where to look next.
-"""
+Decides nothing about pods. It makes the home, starts supervisord, imports the example images into the embedded
+containerd, watches the read-only port until the pods of the manifest directory run, and prints where to look next."""
 
 import json
 import os
@@ -30,13 +29,13 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 from tools.prerequisites import missing_packages
 
 PODS_RUN_WITHIN = 60.0  # seconds
-LOOK_EVERY = 0.1  # seconds; the read-only port has no watch
+LOOK_EVERY = 0.1  # between two requests, because the read-only port has no watch
 STOPS_WITHIN = 30.0
 BIN = Path(sys.executable).parent
 
 
 class AgentEndedError(Exception):
-    """supervisord ended by itself; the text is what bootstrap printed on its console."""
+    """supervisord has ended by itself; the text is what bootstrap printed on its console."""
 
 
 @dataclass
@@ -50,7 +49,7 @@ class Agent:
 
     @classmethod
     def start(cls, home: Home, config: EffectiveConfig) -> "Agent":
-        """Start supervisord in the foreground of its own session. `ended` returns the text of its console."""
+        """Start supervisord in its own session. `ended` returns the text of its console."""
         command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(home.supervisord_conf)]
         environment = {**os.environ, "BULKHEAD_HOME": str(home.path)}
         home.console.unlink(missing_ok=True)
@@ -64,11 +63,11 @@ class Agent:
         return cls(home, config, supervisord, console)
 
     def ended(self) -> AgentEndedError:
-        """The error to raise once supervisord has ended."""
+        """Return the error to raise once supervisord has ended."""
         return AgentEndedError(self.console.text())
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether the condition came true in time. Raises AgentEndedError when supervisord ends meanwhile."""
+        """Return whether the condition came true in time. Raises AgentEndedError when supervisord ends meanwhile."""
         deadline = time.monotonic() + seconds
         while not condition():
             if self.supervisord.poll() is not None:
@@ -79,7 +78,7 @@ class Agent:
         return True
 
     def import_images(self, seconds: float) -> None:
-        """Bring the example images into the embedded containerd as soon as it answers."""
+        """Import the example images into the embedded containerd as soon as it answers."""
         embedded = self.config.embedded_containerd
         if embedded is None:
             return
@@ -101,7 +100,7 @@ class Agent:
         return f"http://{self.config.address}:{self.config.read_only_port}"
 
     def stop(self) -> None:
-        """End the agent; containers stay. A second Ctrl-C changes nothing: the wait has an end."""
+        """Stop the agent; containers keep running. A second Ctrl-C does not end the wait, which has a limit."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self.supervisord.send_signal(signal.SIGTERM)
         try:
@@ -129,7 +128,7 @@ def check_machine(home: Home) -> None:
 
 
 def is_running(pod: dict[str, Any]) -> bool:
-    """Running, with an address."""
+    """Return whether the pod runs and has an address."""
     status = pod.get("status", {})
     return status.get("phase") == "Running" and bool(status.get("podIP"))
 
@@ -166,7 +165,7 @@ def _describe(container: dict[str, Any]) -> str:
 
 
 def where_to_look(agent: Agent, pods: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Words and the command to type."""
+    """Return what to look at next, each with the command to type."""
     home, config = agent.home, agent.config
     looks: list[tuple[str, str]] = []
     for pod in [pod for pod in pods if is_running(pod)][:1]:
@@ -203,7 +202,7 @@ def explain_delay(agent: Agent, expected: int, pods: list[dict[str, Any]]) -> No
 
 
 def print_farewell(agent: Agent) -> None:
-    """After the stop: what still runs, and how to get rid of it."""
+    """Print, after the stop, what still runs and how to remove it."""
     embedded = agent.config.embedded_containerd
     left = running_containers(Path(embedded.state)) if embedded else []
     print("\nThe agent is stopped.")
@@ -214,12 +213,12 @@ def print_farewell(agent: Agent) -> None:
 
 
 def manifests_in(static_pod_path: str) -> list[Path]:
-    """The files whose pods are to run; none where the configuration names no directory."""
+    """Return the files whose pods are to run; none where the configuration names no directory."""
     return [path for path in Path(static_pod_path).glob("[!.]*") if path.is_file()] if static_pod_path else []
 
 
 def run(home: Home) -> None:
-    """The whole first run; returns when the agent has ended."""
+    """Do the whole first run; return when the agent has ended."""
     check_machine(home)
     home.make()
     os.environ["BULKHEAD_HOME"] = str(home.path)
@@ -251,7 +250,8 @@ def run(home: Home) -> None:
 
 def main() -> None:
     """Run with the home that BULKHEAD_HOME names; bad input is one line on stderr and exit 1."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell without job control starts us with SIGINT ignored
+    # A shell without job control starts this program with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         run(Home(Path(os.environ.get("BULKHEAD_HOME") or "/var/lib/bulkhead").absolute()))

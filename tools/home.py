@@ -1,7 +1,6 @@
-"""The one directory that holds everything of an agent: its content, and how it is made from examples/.
+"""Makes the one directory that holds all files of an agent, from the files in examples/.
 
-Knows the files of the checkout and the places `shared.agent.places` derives from a home; starts nothing.
-"""
+Knows the files of the checkout and the places that `shared.agent.places` derives from a home; starts nothing."""
 
 import hashlib
 import re
@@ -15,9 +14,9 @@ from tools.leftovers import HOME_MARKER
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 EXAMPLES = CHECKOUT / "examples" / "manifests"
-# The marker's text before and after the example pod was added. It is empty in a home of an earlier version.
+# The text of the marker before and after the example pod was added. In a home of an earlier version it is empty.
 _EXAMPLES_TO_COME, _WITH_EXAMPLES = "the example pod is to come\n", "with the example pod\n"
-LONGEST_SOCKET = 107  # bytes of a unix socket's path that the kernel takes
+LONGEST_SOCKET = 107  # of a Unix socket's path that the kernel takes
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,8 @@ class Home:
         return self.path / "manifests"
 
     def check(self) -> None:
-        """Raise OperatorError when sockets below this path could not be bound, or supervisord could not read it."""
+        """Raise OperatorError when sockets below this path could not be bound, or supervisord could not read the
+        path."""
         longest = self.run_dir / "containerd" / "containerd.sock.ttrpc"
         if len(bytes(longest)) > LONGEST_SOCKET:
             spare = LONGEST_SOCKET - len(bytes(longest)) + len(bytes(self.path))
@@ -64,8 +64,8 @@ class Home:
             )
 
     def add_example(self) -> None:
-        """Add the manifest of the example pod to a home that `make` has just laid out for the first time. Its images
-        must be there before: what the runtime lacks is pulled."""
+        """Add the manifest of the example pod to a home that `make` has just made. Its images must be imported before,
+        because the runtime would pull them otherwise."""
         for example in () if self.has_examples else EXAMPLES.iterdir():
             shutil.copy(example, self.manifests / f".{example.name}")
             (self.manifests / f".{example.name}").rename(self.manifests / example.name)
@@ -73,15 +73,14 @@ class Home:
 
     @property
     def has_examples(self) -> bool:
-        """Whether the example was added once; one that the owner has removed stays away."""
+        """Return whether the example was added once; an example that the owner has removed is not added again."""
         return (self.path / HOME_MARKER).read_text() == _WITH_EXAMPLES
 
     def make(self) -> None:
-        """Write what is missing, but for the example pod. A file that was edited is kept; supervisord.conf, if it was
-        not, follows the checkout.
+        """Write the files that are missing, except for the example pod. An edited file is kept; an unedited
+        supervisord.conf is updated from the checkout.
 
-        Raises OperatorError when the directory holds something else already.
-        """
+        Raises OperatorError when the directory holds something else already."""
         marker = self.path / HOME_MARKER
         if self.path.exists() and not marker.exists() and any(self.path.iterdir()):
             raise OperatorError(
@@ -92,7 +91,8 @@ class Home:
         self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not marker.exists() or not self.manifests.exists():
             write_atomically(marker, _EXAMPLES_TO_COME.encode())
-        elif marker.read_text() != _EXAMPLES_TO_COME or any(self.manifests.glob("[!.]*")):  # or a killed run added them
+        # Or a run that was killed has added them.
+        elif marker.read_text() != _EXAMPLES_TO_COME or any(self.manifests.glob("[!.]*")):
             write_atomically(marker, _WITH_EXAMPLES.encode())
         self.log_dir.mkdir(exist_ok=True)
         self.manifests.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ class Home:
 
 
 def render_supervisord_conf(text: str, checkout: Path, home: Path) -> str:
-    """supervisord.conf of the checkout for an agent whose files are in `home`."""
+    """Return supervisord.conf of the checkout for an agent whose files are in `home`."""
     for system_wide, at_home in (
         ("%(here)s", str(checkout)),
         ("/run/bulkhead-supervisord.", f"{home}/supervisord."),

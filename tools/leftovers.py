@@ -1,7 +1,6 @@
-"""Finds and removes what an agent with a home of its own leaves on a machine, by path and by id, never by a broad name.
+"""Finds and removes what an agent with its own home leaves on a machine, by path and by id, never by a broad name.
 
-Knows where processes, mounts, cgroups, bridges and shims carry the home's path. Every function may run again.
-"""
+Knows where processes, mounts, cgroups, bridges and shims contain the home's path. Every function may be repeated."""
 
 import contextlib
 import json
@@ -19,20 +18,20 @@ from bus.messages.streams import SERVICES
 from services.volume.adapters.mounts import mount_table
 
 CGROUPS = Path("/sys/fs/cgroup")
-RESULTS = Path("/var/lib/cni/results")  # where libcni remembers what it set up
+RESULTS = Path("/var/lib/cni/results")  # libcni records here what it set up
 HOME_MARKER = ".bulkhead-home"
 
 
 def agent_processes_of(home: Path) -> list[int]:
-    """supervisord or kubelet, the services and the embedded containerd of the agent with this home; newest first.
+    """Return supervisord or kubelet, the services and the embedded containerd of the agent with this home, the newest
+    first.
 
-    A shell that merely exported BULKHEAD_HOME is none of them: its command line names neither the home nor a service.
-    """
+    A shell that only exported BULKHEAD_HOME is not returned: its command line names neither the home nor a service."""
     return _processes(home, {"supervisord", "containerd"})
 
 
 def end_agent(home: Path) -> None:
-    """End every process of the agent, those too that its supervisord starts again meanwhile."""
+    """End every process of the agent, including those that its supervisord starts meanwhile."""
     for _ in range(5):
         if not (left := agent_processes_of(home)):
             return
@@ -40,7 +39,7 @@ def end_agent(home: Path) -> None:
 
 
 def shims_of(home: Path) -> list[int]:
-    """The shims of the embedded containerd: they hold the pods, and outlive the agent on purpose."""
+    """Return the shims of the embedded containerd, which hold the pods and outlive the agent."""
     return _processes(home, {"containerd-shim-runc-v2"}, services=False)
 
 
@@ -57,7 +56,7 @@ def _belongs_to(entry: Path, home: Path, programs: set[str], services: bool) -> 
         arguments = [os.fsdecode(argument) for argument in (entry / "cmdline").read_bytes().split(b"\0")]
         environment = (entry / "environ").read_bytes().split(b"\0")
     except OSError:
-        return False  # gone meanwhile
+        return False  # the process has ended
     if {Path(argument).name for argument in arguments[:2]} & programs:
         return any(argument.startswith(f"{home}/") for argument in arguments)
     of_the_agent = any(argument.startswith(f"services.{service}") for argument in arguments for service in SERVICES)
@@ -66,7 +65,7 @@ def _belongs_to(entry: Path, home: Path, programs: set[str], services: bool) -> 
 
 
 def alive(pid: int) -> bool:
-    """Running, and not a zombie that only waits for its parent."""
+    """Return whether the process runs, and is no zombie that waits for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -74,7 +73,8 @@ def alive(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
-    """Whether the condition became true in time. Polls: for processes and files of other programs."""
+    """Return whether the condition became true in time. It polls, because processes and files of other programs send no
+    event."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -84,7 +84,8 @@ def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.0
 
 
 def end_processes(pids: Iterable[int], grace: float = 10.0) -> None:
-    """TERM, then KILL for those still there after `grace` seconds. A stopped one is continued, so that it can end."""
+    """Send SIGTERM, and SIGKILL to the processes that are left after `grace` seconds. A stopped process is continued,
+    so that it can end."""
     waiting = list(pids)
     for pid in waiting:
         _signal(pid, signal.SIGTERM)
@@ -102,7 +103,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def running_containers(state: Path) -> list[int]:
-    """First processes of containers (sandboxes left out) that run below a containerd's state directory."""
+    """Return the first processes of the containers, without sandboxes, that run below a containerd's state
+    directory."""
     found = []
     for bundle in (state / "io.containerd.runtime.v2.task").glob("*/*"):
         with contextlib.suppress(OSError, ValueError, KeyError):
@@ -114,7 +116,8 @@ def running_containers(state: Path) -> list[int]:
 
 
 def end_containers(state: Path) -> None:
-    """Kill what still runs below a containerd's state directory, by the files in its bundles: no containerd needed."""
+    """Kill the containers below a containerd's state directory by the files in their bundles, which needs no
+    containerd."""
     for bundle in (state / "io.containerd.runtime.v2.task").glob("*/*"):
         with contextlib.suppress(OSError, ValueError):
             pid = int((bundle / "init.pid").read_text())
@@ -125,12 +128,12 @@ def end_containers(state: Path) -> None:
 
 
 def _is_in(pid: int, container_id: str) -> bool:
-    """Whether the process is this container's, and no later one that got its pid."""
+    """Return whether the process belongs to this container, and is no later process with the same pid."""
     return container_id in Path(f"/proc/{pid}/cgroup").read_text()
 
 
 def unmount_below(*directories: Path) -> None:
-    """Unmount everything mounted at or below the directories, the newest first; lazily where it is busy."""
+    """Unmount everything at or below the directories, the newest mount first; lazily where it is busy."""
     for point in reversed([mount.path for mount in mount_table()]):
         if any(Path(point).is_relative_to(directory) for directory in directories):
             plain = subprocess.run(["umount", point], capture_output=True, check=False)
@@ -139,7 +142,7 @@ def unmount_below(*directories: Path) -> None:
 
 
 def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
-    """Remove the empty cgroups of these pods, then the classes above them where nothing else is left in them."""
+    """Remove the empty cgroups of these pods, and then the classes above them if they are empty."""
     wanted = {f"pod{uid}" for uid in uids}
     for top in cgroups_of(f"{root.strip('/')}/kubepods".lstrip("/")):
         for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
@@ -150,7 +153,7 @@ def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
 
 
 def remove_empty_cgroups(name: str) -> None:
-    """Remove the cgroup of this name and those below it, as far as no process is in them."""
+    """Remove the cgroup of this name and those below it, unless a process is in them."""
     for top in cgroups_of(name):
         for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
             _remove_cgroup(directory)
@@ -158,21 +161,21 @@ def remove_empty_cgroups(name: str) -> None:
 
 
 def cgroups_of(name: str) -> list[Path]:
-    """The cgroup in every hierarchy: one on v2, one for each controller on v1."""
+    """Return the directory of the cgroup in every hierarchy: one on v2, one for each controller on v1."""
     return [top for top in (CGROUPS / name, *CGROUPS.glob(f"*/{name}")) if top.is_dir() and not top.is_symlink()]
 
 
 def _remove_cgroup(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # in use, or gone, or a file: all are fine
+    with contextlib.suppress(OSError):  # it is in use, gone, or a file, all of which may happen
         directory.rmdir()
 
 
 def remove_network(bridge: str) -> None:
-    """Remove the bridge, and the namespaces and records of pods behind it that were never torn down."""
+    """Remove the bridge, and the namespaces and records of pods behind it that were not torn down."""
     for record in RESULTS.glob("*"):
         with contextlib.suppress(OSError):
             text = record.read_text()
-            if f'"{bridge}"' not in text:  # another network's
+            if f'"{bridge}"' not in text:  # the record belongs to another network
                 continue
             for namespace in re.findall(r'"(?:/var)?/run/netns/(cni-[^"/]+)"', text):
                 subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
@@ -183,14 +186,14 @@ def remove_network(bridge: str) -> None:
 
 
 def address_translation(bridge: str) -> list[list[str]]:
-    """The NAT rules that CNI wrote for pods of this network, as iptables' own words; each names the network."""
+    """Return the NAT rules that CNI wrote for pods of this network, as iptables' own words; each names the network."""
     listed = subprocess.run(["iptables", "-w", "-t", "nat", "-S"], capture_output=True, check=False, text=True)
     named = f'name: \\"{bridge}\\"'
     return [shlex.split(line) for line in listed.stdout.splitlines() if line.startswith("-A ") and named in line]
 
 
 def remove_address_translation(bridge: str) -> None:
-    """Remove those rules with the chain of each pod, which a pod that was never torn down leaves behind."""
+    """Remove these rules and the chain of each pod, which a pod that was not torn down leaves behind."""
     rules = address_translation(bridge)
     chains = {rule[rule.index("-j") + 1] for rule in rules if "-j" in rule}
     for rule in rules:
@@ -211,7 +214,7 @@ def check_marker(home: Path) -> None:
 
 
 def remove_home(home: Path) -> None:
-    """Remove the directory and all in it, when it carries the mark."""
+    """Remove the directory with its content if it has the marker."""
     check_marker(home)
     unmount_below(home)
     shutil.rmtree(home)

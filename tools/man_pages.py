@@ -1,6 +1,5 @@
 """Writes the man pages into a directory, from the commands' own help and the table of flags: `python -m tools.man_pages
-OUT`. `bulkhead.1`, one page for each command below it, `kubectl-bulkhead.1`, and `bulkhead-kubelet.8` with every flag.
-The same tree gives the same bytes."""
+OUT`."""
 
 import argparse
 import re
@@ -57,11 +56,11 @@ that are bound to the node."""
 
 
 def pages() -> dict[str, str]:
-    """File name -> text in the man macros of roff."""
+    """Return the pages: file name -> text in the man macros of roff."""
     context = click.Context(bulkhead, info_name="bulkhead")
     names = list(_commands(bulkhead, "bulkhead"))
     found = {f"{name.replace(' ', '-')}.1": command_page(name, command, names) for name, command in names}
-    below = names[1:]  # without the page itself
+    below = names[1:]  # the names without the first one, which is the page itself
     variables = _entries("ENVIRONMENT", (*_ENVIRONMENT, _COLOUR))
     found["bulkhead.1"] += variables + _entries("FILES", _FILES) + _see_also(below)
     context.close()
@@ -102,7 +101,7 @@ def command_page(name: str, command: click.Command, names: list[tuple[str, click
 
 
 def _exit_codes(paragraph: str) -> list[tuple[str, str]]:
-    """The pairs of `0 = printed, 2 = wrong usage.`; a text before the first code is one of its own."""
+    """Return the pairs of `0 = printed, 2 = wrong usage.`; a text before the first code is a pair of its own."""
     text = " ".join(paragraph.replace("\b", "").partition(_EXIT_CODES)[2].split()).rstrip(".")
     pieces = [piece for piece in re.split(r"[,;] (?=\d+ = )|; (?=1 = )", text) if piece]
     return [
@@ -111,7 +110,7 @@ def _exit_codes(paragraph: str) -> list[tuple[str, str]]:
 
 
 def _plugin_page() -> str:
-    """The page of the kubectl plugin, from its help: usage, description and exit codes, in this order."""
+    """Return the page of the kubectl plugin from its help: usage, description and exit codes, in this order."""
     command = ["sh", str(CHECKOUT / "tools/kubectl-bulkhead"), "--help"]
     usage, description, codes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n\n")
     return "".join(
@@ -157,17 +156,17 @@ def _flag(flag: Flag) -> tuple[str, str]:
 
 
 def _title(name: str, section: int) -> str:
-    # Without a date: the same tree gives the same bytes.
+    # The page has no date, so that the same tree gives the same bytes.
     return f'.TH "{name.upper()}" {section} "" "Bulkhead" "Bulkhead"\n.nh\n.ad l\n'
 
 
 def _summary(command: click.Command) -> str:
-    """Its line in a list of commands."""
+    """Return the command's line in a list of commands."""
     return command.get_short_help_str(200).removeprefix("Bulkhead: ").rstrip(".")
 
 
 def _name(name: str, summary: str) -> str:
-    """The line that apropos reads."""
+    """Return the line that apropos reads."""
     return f".SH NAME\n{_roff(name)} \\- {_roff(summary)}\n"
 
 
@@ -183,7 +182,8 @@ def _see_also(names: Iterable[tuple[str, click.Command]], *, kubelet: bool = Tru
 
 
 def _text(text: str) -> str:
-    """A paragraph; words in backticks are bold, the lines of a paragraph that click keeps stay lines."""
+    """Return a paragraph for roff. Words in backticks become bold; a paragraph whose lines click keeps has them here,
+    too."""
     kept = text.startswith("\b")
     lines = [line.strip() for line in text.replace("\b", "").strip().splitlines()]
     body = "\n.br\n".join(_roff(line) for line in lines) if kept else _roff(" ".join(lines))
@@ -191,14 +191,14 @@ def _text(text: str) -> str:
 
 
 def _roff(text: str) -> str:
-    """The text as roff shows it: no character of it is a request or an escape."""
+    """Return the text escaped, so that roff shows each of its characters."""
     safe = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq")
     safe = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in safe)
     return f"\\&{safe}" if safe.startswith((".", "'")) else safe
 
 
 def write_pages(directory: Path) -> list[Path]:
-    """Write every page; return the files."""
+    """Write every page, and return the files."""
     directory.mkdir(parents=True, exist_ok=True)
     files = []
     for name, text in pages().items():

@@ -55,7 +55,7 @@ _UNUSED = "None of them is one that the common dashboards and alerts for kubelet
 
 @cache
 def declared() -> dict[str, Family]:
-    """Every family that a module of the product declares, by name."""
+    """Return every family that a module of the product declares, by name."""
     found: dict[str, Family] = {}
     for package in (bus, services, shared):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -70,8 +70,8 @@ def declared() -> dict[str, Family]:
 
 @cache
 def reference() -> dict[str, tuple[Kind, tuple[str, ...], str]]:
-    """Name -> kind, labels and notes, of the tables of node.md 9.1 and 9.3 and the lists of 9.5. A name that begins
-    with an underscore goes on from the first one of its row: each place where it can is a name."""
+    """Return kind, labels and notes by name, from the tables of node.md 9.1 and 9.3 and the lists of 9.5. A name that
+    begins with an underscore continues the first name of its row: each possible continuation is a name."""
     rows: dict[str, tuple[Kind, tuple[str, ...], str]] = {}
     labels: tuple[str, ...] = ()
     section = REFERENCE.read_text(encoding="utf-8").partition("## 9. Metrics")[2].partition("### 9.4")[0]
@@ -112,7 +112,7 @@ def _table(families: Iterable[Family]) -> str:
 
 
 def _absent() -> str:
-    """The cells of the reference's tables in which a metric is named that no module declares."""
+    """Return the rows of the reference's tables in which a metric is named that no module declares."""
     lines = []
     section = REFERENCE.read_text(encoding="utf-8").partition("## 9. Metrics")[2].partition("### 9.4")[0]
     for line in section.splitlines():

@@ -1,7 +1,6 @@
-"""Small OCI images made from Debian's static busybox, so that the first run and the tests need no registry.
+"""Makes small OCI images from Debian's static busybox, so that the first run and the tests need no registry.
 
-Knows the OCI image layout and nothing of the agent. The same busybox gives the same bytes, hence the same image id.
-"""
+Knows the OCI image layout and nothing of the agent. The same busybox gives the same bytes, and so the same image id."""
 
 import hashlib
 import io
@@ -24,7 +23,7 @@ PAUSE_COMMAND = ("/bin/sh", "-c", "trap 'exit 0' TERM INT; sleep infinity & wait
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What one image is to hold beside busybox. `files`: absolute path -> (content, mode)."""
+    """The content of an image besides busybox. `files`: absolute path -> (content, mode)."""
 
     name: str
     command: tuple[str, ...]
@@ -47,7 +46,7 @@ PAUSE_CONTENT = Image(name=PAUSE_IMAGE, command=PAUSE_COMMAND)
 
 
 def read_busybox(path: Path = BUSYBOX) -> tuple[bytes, list[str]]:
-    """The binary and the names of its applets.
+    """Return the binary and the names of its applets.
 
     Raises OperatorError when it is missing, or linked dynamically and so of no use alone in an image.
     """
@@ -62,14 +61,14 @@ def read_busybox(path: Path = BUSYBOX) -> tuple[bytes, list[str]]:
 
 
 def archive(image: Image, busybox: bytes, applets: list[str]) -> bytes:
-    """The image as an OCI layout in an uncompressed tar, as `ctr images import` reads it."""
+    """Return the image as an OCI layout in an uncompressed tar, as `ctr images import` reads it."""
     architecture = ARCHITECTURES.get(int.from_bytes(busybox[18:20], "little"), "amd64")
     return archive_of_layer(image, _layer(image, busybox, applets), architecture)
 
 
 def archive_of_layer(image: Image, layer: bytes, architecture: str, zipped: bytes | None = None) -> bytes:
-    """The same for an image whose only layer is this tar; `image.files` is not used. `zipped`: the tar compressed by
-    gzip, where the image is to hold that."""
+    """Return an image whose only layer is this tar, as `archive` does; `image.files` is not used. `zipped`: the tar
+    compressed by gzip, where the image should contain that."""
     config = {
         "architecture": architecture,
         "os": "linux",

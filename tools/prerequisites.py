@@ -1,4 +1,4 @@
-"""What the machine must have, and the Debian package that brings it. Knows nothing of the agent.
+"""Lists what the machine must have, and the Debian package that has it. Knows nothing of the agent.
 
 Runs under a bare system Python, before the virtual environment exists: standard library only.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """A command (or file, when `name` has a slash) that `lane`, one of those of tools/install-missing, needs."""
+    """A command, or with a slash in `name` a file, that `lane` needs, one of those of tools/install-missing."""
 
     name: str
     package: str
@@ -20,7 +20,7 @@ class Prerequisite:
 
     @property
     def present(self) -> bool:
-        """Found on PATH or in the sbin directories that an ordinary user's PATH leaves out."""
+        """Return whether it is on PATH, or in the sbin directories that an ordinary user's PATH does not have."""
         if "/" in self.name:
             return Path(self.name).exists()
         return shutil.which(self.name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
@@ -72,7 +72,7 @@ PREREQUISITES = (
 
 
 def missing_packages(*lanes: str) -> list[str]:
-    """Debian packages that bring what the named lanes lack, each once, in a stable order."""
+    """Return the Debian packages that the named lanes lack, each once, in a stable order."""
     wanted = {item.package: None for item in PREREQUISITES if item.lane in lanes and not item.present}
     return list(wanted)
 

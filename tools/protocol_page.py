@@ -34,7 +34,7 @@ _TYPES = {
     "int": ("integer", "integers"),
     "str": ("string", "strings"),
 }
-# The lines of a section that are written here.
+# Marks the lines of a section that this module writes.
 _GENERATED = re.compile(
     r"^(?:Part of .*|- \*\*(?:Stream|Owner|Key|After a crash of the owner)\*\*.*|\|.*)\n", re.MULTILINE
 )
@@ -43,7 +43,7 @@ _STREAMS_HEAD = "| stream (key) | owner | content | source after a crash | follo
 
 @cache
 def messages() -> dict[str, type[Any]]:
-    """Every dataclass that a message is or contains, by name."""
+    """Return every dataclass that a message is or contains, by name."""
     names = [f"bus.messages.{module.name}" for module in pkgutil.iter_modules(bus.messages.__path__)]
     return {
         name: value
@@ -57,7 +57,7 @@ def messages() -> dict[str, type[Any]]:
 
 
 def field_rows(message: type[Any]) -> list[tuple[str, str, str]]:
-    """Name, type and meaning of each field. Raise ValueError for one without a meaning."""
+    """Return name, type and meaning of each field. Raises ValueError for a field without a meaning."""
     source = textwrap.dedent(inspect.getsource(message))
     comments = {
         token.start[0]: token.string.lstrip("# ")
@@ -94,7 +94,7 @@ def _link(name: str) -> str:
 
 
 def _type_text(annotation: ast.expr, plural: bool = False) -> str:
-    """The JSON type of an annotation."""
+    """Return the JSON type of an annotation."""
     match annotation:
         case ast.BinOp(left=left, right=ast.Constant(value=None)):
             return f"{_type_text(left)} or null"
@@ -115,7 +115,7 @@ def _type_text(annotation: ast.expr, plural: bool = False) -> str:
 
 @cache
 def parts() -> dict[str, list[str]]:
-    """Name of a message → the messages with a field of its type. A message that is sent alone is absent."""
+    """Return by message the messages that have a field of its type. A message that is sent alone is absent."""
     found: dict[str, list[str]] = {}
     for name, message in messages().items():
         for _, kind, _ in field_rows(message):
@@ -126,7 +126,7 @@ def parts() -> dict[str, list[str]]:
 
 
 def _head_lines(name: str) -> list[str]:
-    """The lines about what the message is part of, or the stream whose values it is."""
+    """Return the lines about what the message is part of, or the stream whose values it is."""
     lines = [f"Part of {', '.join(map(_link, parts()[name]))}."] if name in parts() else []
     stream = next((stream for stream in STREAMS if stream.value is messages()[name]), None)
     if stream is not None:
@@ -146,7 +146,7 @@ def _field_table(name: str) -> list[str]:
 
 
 def _section(name: str, text: str) -> str:
-    """The section of a message: its head, what is by hand before the example, the table, the rest."""
+    """Return the section of a message: its head, the text before the example, the table, and the rest."""
     by_hand = _GENERATED.sub("", text)
     before, after = re.split(r"^(?=```json|## )|\Z", by_hand, maxsplit=1, flags=re.MULTILINE)
     blocks = ("\n".join(_head_lines(name)), before, "\n".join(_field_table(name)), after)
@@ -179,7 +179,7 @@ def architecture_page() -> str:
 
 @cache
 def uses(verb: str) -> dict[str, frozenset[str]]:
-    """Service → the names of the streams that its code passes to `bus.own` or `bus.follow` (`verb`)."""
+    """Return by service the names of the streams that its code passes to `bus.own` or `bus.follow` (`verb`)."""
     return {
         service: frozenset(
             _stream_name(node.args[0])

@@ -11,7 +11,7 @@ from typing import Any
 
 _COUNTS = os.environ.get("BUS_COUNTS", "")
 _PROFILES = os.environ.get("PYTHON_PROFILES", "")
-_FILES: dict[int, int] = {}  # pid -> descriptor: a forked process has a file of its own
+_FILES: dict[int, int] = {}  # by pid: the descriptor; each forked process has its own file
 
 
 def _write(what: str, of: str, size: int) -> None:
@@ -48,7 +48,7 @@ def _count_the_bus() -> None:
 
 
 def _profile_the_main_thread() -> None:
-    """From the start of a service to its end, by the thread's own CPU time."""
+    """Profile the main thread from the start of a service to its end, by the thread's own CPU time."""
     import cProfile
     import time
 
@@ -71,7 +71,7 @@ def _profile_the_main_thread() -> None:
     vars(launch)["launch"] = profiled
 
 
-with contextlib.suppress(ImportError):  # a Python without our packages
+with contextlib.suppress(ImportError):  # this Python does not have our packages
     if _COUNTS:
         _count_the_bus()
     if _PROFILES:

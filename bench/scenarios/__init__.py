@@ -1,1 +1,1 @@
-"""How each figure is taken, by area; every module ends in the tuple of its scenarios."""
+"""Measures each figure, by area; every module ends with the tuple of its scenarios."""

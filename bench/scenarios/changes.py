@@ -1,4 +1,5 @@
-"""Changes that reach a running pod, or come from it: a changed Secret in its volume, the first success of its probe."""
+"""Measures changes that reach a running pod or come from it: a changed Secret in its volume, the first success of its
+probe."""
 
 import asyncio
 import base64
@@ -21,7 +22,8 @@ LOOK_EVERY = 0.01  # seconds
 
 
 async def secrets(node: Node, samples: Samples, plan: Plan) -> None:
-    """All Secrets are changed at once; each file is read from outside, through the container's own root."""
+    """Measure how soon changed Secrets are in the pods: all are changed at once, and each file is read through the
+    container's root."""
     names = node.new_names("secret", plan.secrets)
     for name in names:
         await node.post(_secret(name, "before"))
@@ -59,7 +61,7 @@ def _pod_with_secret(node: Node, name: str) -> Object:
 
 
 class Answers:
-    """An HTTP server on loopback in place of the probed program: 503 until `good` is set; notes its first 200."""
+    """An HTTP server on loopback that probes ask: answers 503 until `good` is set, and notes the first 200 it sends."""
 
     def __init__(self) -> None:
         self.good = False
@@ -88,7 +90,8 @@ class Answers:
 
 
 async def probes(node: Node, samples: Samples, plan: Plan) -> None:
-    """The probe asks a server of ours, so the moment of its result is known and the probe's period is not measured."""
+    """Measure how soon the success of a probe is in the API. The probe asks a server of the benchmark, so that the
+    moment of the result is known and the probe's period does not count."""
     async with Answers() as answers:
         [name] = node.new_names("probe", 1)
         probe = {"httpGet": {"host": "127.0.0.1", "port": answers.port, "path": "/"}, "periodSeconds": 1}

@@ -1,4 +1,4 @@
-"""Ends of containers: a container's first process is killed from outside, at moments without a pattern."""
+"""Measures the ends of containers: the first process of a container is killed from outside, at random moments."""
 
 import asyncio
 import os
@@ -25,11 +25,12 @@ RESTARTED = Figure(
     (Goal("p50", "ratio", 0.15), Goal("p50", "floor", 0.10, "floor.container")),
     "0.59",
 )
-LONGEST_PHASE = 1.0  # seconds: an agent that polls must be met at any point of its period
+LONGEST_PHASE = 1.0  # of the random delay, so that an agent that polls is met at any point of its period
 
 
 async def exits(node: Node, samples: Samples, plan: Plan) -> None:
-    """One half of the pods is never restarted, the other always; each container ends once."""
+    """Measure exits of containers: half of the pods are never restarted, the others always; each container ends
+    once."""
     for policy, test, figure in (("Never", terminated, STATUS), ("Always", restarted, RESTARTED)):
         names = node.new_names("exit", plan.exits)
         await node.create_all([node.pod(name, restartPolicy=policy) for name in names])
@@ -39,7 +40,7 @@ async def exits(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 async def _end(node: Node, name: str, test: Test) -> float:
-    """Kill the container's first process; seconds until an event meets the test."""
+    """Kill the container's first process. Return the seconds until an event meets the test."""
     pid = await node.first_process(name)
     await asyncio.sleep(random.uniform(0, LONGEST_PHASE))
     expected = node.watch.pod(name, test, "to show the end of its container")

@@ -1,4 +1,4 @@
-"""The floor: the bare CRI calls that starting and stopping a pod takes, by a client that does nothing else."""
+"""Measures the floor: the bare CRI calls that start and stop a pod, by a client that does nothing else."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ LOOK_EVERY = 0.002  # seconds
 
 
 async def floor(site: Site, samples: Samples, plan: Plan) -> None:
-    """One pod after another, while no agent runs; the container ends at once on TERM."""
+    """Measure one pod after another while no agent runs; the container ends at once on SIGTERM."""
     async with grpc.aio.insecure_channel(site.containerd.endpoint) as channel:
         runtime = api_pb2_grpc.RuntimeServiceStub(channel)
         for number in range(plan.floor):
@@ -42,7 +42,7 @@ async def floor(site: Site, samples: Samples, plan: Plan) -> None:
             samples.sample(START.key, started - began)
             samples.sample(CONTAINER.key, started - made)
             samples.sample(EXIT.key, await _exit(runtime, sandbox_id, sandbox))
-            await asyncio.sleep(0.3)  # the shell has its trap by then; before, it would ignore TERM
+            await asyncio.sleep(0.3)  # the shell needs the time to set its trap; before, it would ignore SIGTERM
             began = time.monotonic()
             await runtime.StopContainer(api_pb2.StopContainerRequest(container_id=container_id, timeout=30))
             await runtime.StopPodSandbox(api_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox_id))
@@ -51,7 +51,7 @@ async def floor(site: Site, samples: Samples, plan: Plan) -> None:
 
 
 async def _exit(runtime: api_pb2_grpc.RuntimeServiceStub, sandbox_id: str, sandbox: api_pb2.PodSandboxConfig) -> float:
-    """Seconds until the runtime knows of the end of another container of the sandbox."""
+    """Return the seconds until the runtime reports the end of another container of the sandbox."""
     create = api_pb2.CreateContainerRequest(
         pod_sandbox_id=sandbox_id, config=_container_config("ends"), sandbox_config=sandbox
     )

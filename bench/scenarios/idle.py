@@ -1,4 +1,4 @@
-"""A node with pods that do nothing: what it requests from the API server, what CPU and memory it takes.
+"""Measures a node with pods that do nothing: its requests to the API server, its CPU and its memory.
 
 The pods of these scenarios are the burst's, so that both are measured with one set of pods.
 """
@@ -31,13 +31,13 @@ PSS_LARGE = Figure("memory.large", "PSS with 100 pods", "MiB")
 
 
 async def empty(node: Node, samples: Samples, plan: Plan) -> None:
-    """Before the first pod."""
+    """Measure the node before its first pod."""
     await asyncio.sleep(plan.settle / 3)
     _memory(node, samples, PSS_EMPTY)
 
 
 async def burst_and_idle(node: Node, samples: Samples, plan: Plan) -> None:
-    """A burst of pods; then they are idle; then all are deleted at once."""
+    """Measure a burst of pods, then the idle pods, then the deletion of all at once."""
     await burst_ready(node, samples, plan.burst, BURST_READY, BURST_CPU)
     await asyncio.sleep(plan.settle)
     await _idle(node, samples, plan, CPU, REQUESTS)
@@ -46,7 +46,7 @@ async def burst_and_idle(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 async def large(node: Node, samples: Samples, plan: Plan) -> None:
-    """The same with many pods."""
+    """Measure the same as `burst_and_idle` with many pods."""
     await burst_ready(node, samples, plan.large, LARGE_READY, None)
     await asyncio.sleep(plan.settle)
     await _idle(node, samples, plan, LARGE_CPU, None)

@@ -1,4 +1,5 @@
-"""Starts and kills of the agent: how long a start takes, and what a SIGKILL costs pods, node and open sessions."""
+"""Measures starts and kills of the agent: how long a start takes, and what a SIGKILL costs pods, node and open
+sessions."""
 
 import asyncio
 import os
@@ -28,7 +29,7 @@ APART = 3.0  # seconds between two kills
 
 
 async def starts(node: Node, samples: Samples, plan: Plan) -> None:
-    """On a node without pods, with the certificates of an earlier start; the node registers again."""
+    """Measure starts on a node without pods, with the certificates of an earlier start; the node registers again."""
     for _ in range(plan.starts):
         await node.forget()
         samples.sample(START.key, await node.start())
@@ -55,7 +56,7 @@ class Harm:
             self.flaps += 1
 
     def restarted(self) -> int:
-        """How many of their containers are others than at the beginning, or have ended."""
+        """Return how many containers have ended, or were replaced since the beginning."""
         return sum(self._container(name) != container for name, container in self._containers.items())
 
     def _container(self, name: str) -> tuple[str, int]:
@@ -64,8 +65,8 @@ class Harm:
 
 
 async def kills(node: Node, samples: Samples, plan: Plan) -> None:
-    """Each service alone, then all at once; for an agent of one process that is the same. A pod is created at the
-    moment of each kill. What one kill harms is summed over the kills of single processes."""
+    """Kill each service alone, then all at once, which is the same for an agent of one process. A pod is created at the
+    moment of each kill. The harm of one kill is the sum over the kills of single processes."""
     standing = node.new_names("standing", plan.standing)
     await node.create_all([node.pod(name) for name in standing])
     services = [service for service in SERVICES if plan.kills is None or service in plan.kills]
@@ -96,7 +97,8 @@ async def kills(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 async def _session(api: Through, pod: str) -> Command:
-    """A session that echoes; after a kill of the process with the kubelet port it tries until that is back."""
+    """Return a session that echoes. After a kill of the process with the kubelet port it is tried until the port is
+    back."""
     deadline, why = time.monotonic() + POD_SECONDS, "it does not echo"
     while time.monotonic() < deadline:
         try:
@@ -117,7 +119,8 @@ def _note_harm(samples: Samples, victim: str, harm: Harm, lost: bool) -> None:
 
 
 async def _kill_one(node: Node, service: str) -> float:
-    """SIGKILL the service's process; seconds until a pod created then is Ready. Waits for its next process."""
+    """Kill the service's process with SIGKILL. Return the seconds until a pod created then is Ready. Waits for the
+    service's next process."""
     pid = node.agent.processes.pids().get(service, 0)
     if not pid:
         raise BenchError(f"no process of {service} is there to be killed")
@@ -133,8 +136,8 @@ async def _kill_one(node: Node, service: str) -> float:
 
 
 async def _kill_all(node: Node) -> float:
-    """SIGKILL everything and start it again as a service manager would; seconds from the kill until a pod created at
-    that moment is Ready."""
+    """Kill everything with SIGKILL and start it again as a service manager would. Return the seconds from the kill
+    until a pod created at that moment is Ready."""
     [name] = node.new_names("new", 1)
     expected = node.watch.pod(name, ready, "to be Ready")
     began = time.monotonic()

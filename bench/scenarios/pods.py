@@ -1,4 +1,4 @@
-"""Pods: one after another, and many at once; with the CPU that a burst costs."""
+"""Measures pods one after another, and many at once with the CPU that the burst costs."""
 
 import asyncio
 import random
@@ -35,15 +35,16 @@ LARGE_GONE = Figure("burst.large_gone", "burst of 100 → all gone", "s", (Goal(
 
 
 async def one_by_one(node: Node, samples: Samples, plan: Plan) -> None:
-    """Each pod is created, seen Ready, deleted and seen gone before the next."""
+    """Create pods one by one: each is seen Ready, deleted, and seen gone before the next."""
     for name in node.new_names("one", plan.one_by_one):
         samples.sample(READY.key, await node.create(node.pod(name)))
-        await asyncio.sleep(random.uniform(0.3, 1.3))  # its shell has its trap, and no agent's period is favoured
+        # Its shell has set its trap by then, and the random time favours no agent's period.
+        await asyncio.sleep(random.uniform(0.3, 1.3))
         samples.sample(GONE.key, await node.delete(name))
 
 
 async def burst_ready(node: Node, samples: Samples, count: int, ready: Figure, cpu: Figure | None) -> None:
-    """So many pods at once; the CPU until the last is Ready."""
+    """Measure a burst of this many pods, and the CPU until the last one is Ready."""
     pods = [node.pod(name) for name in node.new_names("burst", count)]
     before = node.agent.processes.cpu()
     samples.sample(ready.key, await node.create_all(pods))
@@ -52,7 +53,7 @@ async def burst_ready(node: Node, samples: Samples, count: int, ready: Figure, c
 
 
 async def burst_gone(node: Node, samples: Samples, gone: Figure) -> None:
-    """All pods there are at once."""
+    """Delete all pods at once, and measure how long that takes."""
     samples.sample(gone.key, await node.delete_all())
 
 

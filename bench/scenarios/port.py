@@ -1,4 +1,5 @@
-"""The kubelet's own port while 50 pods run: pages, lists, a log and commands, without the API server between."""
+"""Measures the kubelet's own port while 50 pods run: pages, lists, a log and commands, without the API server
+between."""
 
 import time
 
@@ -10,7 +11,8 @@ from bench.statistics import Goal
 from bench.streams import Through
 
 _PAGE = (Goal("p50", "ratio", 0.60),)
-_PATHS: dict[str, tuple[tuple[Goal, ...], str, bool]] = {  # goals, what the Go kubelet 1.36 takes, may be absent
+# For each path: goals, what the Go kubelet 1.36 takes, whether it may be absent.
+_PATHS: dict[str, tuple[tuple[Goal, ...], str, bool]] = {
     "healthz": ((), "", False),
     "pods": ((Goal("p50", "ratio", 2.0),), "3.3", False),
     "metrics": (_PAGE, "96", True),
@@ -23,12 +25,12 @@ SCRAPES = {
     for path, (goals, go_136, optional) in _PATHS.items()
 }
 LOG = Figure("port.log", "log at the kubelet's port", "MB/s", (Goal("p50", "ratio", 4.0),), "26", "higher")
-# A round trip of at most 1.1 times its time.
+# A round trip may take 1.1 times as long.
 EXEC = Figure("port.exec", "exec at the kubelet's port", "1/s", (Goal("p50", "ratio", 1 / 1.1),), "20", "higher")
 
 
 async def port(node: Node, samples: Samples, plan: Plan) -> None:
-    """One client, one request after another; the first of each path is not counted."""
+    """Send requests from one client, one after another; the first request of each path does not count."""
     pods = node.new_names("crowd", plan.crowd)
     await node.create_all([node.pod(name) for name in pods])
     ended = await finished_log(node, plan)

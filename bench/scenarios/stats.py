@@ -1,4 +1,4 @@
-"""What it costs pleg to read the usage of 100 pods of one container with a cgroup, a process and a network.
+"""Measures what it costs pleg to read the usage of 100 pods of one container with a cgroup, a process and a network.
 
 The pods have no runtime, so that reading their usage is all that is measured.
 """
@@ -20,7 +20,7 @@ from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox,
 from shared.time.clock import SystemClock
 
 PODS = 100
-_FIRST_READINGS = 2  # they find the cgroup of each process, and warm the caches
+_FIRST_READINGS = 2  # not counted, because they find the cgroup of each process and warm the caches
 USAGE = Figure(
     "usage.container",
     f"CPU of reading the usage of a container, {PODS} pods",
@@ -31,7 +31,7 @@ USAGE = Figure(
 
 
 async def stats(node: Node, samples: Samples, plan: Plan) -> None:
-    """As pleg reads them, in this process: the cgroups and the network of each pod."""
+    """Read the cgroups and the network of each pod in this process, as pleg does."""
     if node.agent.name != BULKHEAD:
         samples.is_absent(USAGE.key, "the kubelet reads it inside of its process")
         return
@@ -54,7 +54,7 @@ def readings(pods: list[RuntimePod], count: int) -> list[float]:
 
 @contextmanager
 def crowd(count: int) -> Iterator[list[RuntimePod]]:
-    """Make so many pods of cgroups; remove them at the end."""
+    """Make this many pods of cgroups; remove them at the end."""
     trees, top = find_hierarchies(), f"/bulkhead-bench-{os.getpid()}"
     sleepers: list[subprocess.Popen[bytes]] = []
     try:

@@ -1,4 +1,4 @@
-"""Logs and commands through the API server, one client, one after another."""
+"""Measures logs and commands through the API server, from one client, one after another."""
 
 import time
 
@@ -10,13 +10,13 @@ from bench.watch import terminated
 
 LOG = Figure("streaming.log", "log through the API server", "MB/s", better="higher")
 EXEC = Figure("streaming.exec", "exec through the API server, one after another", "1/s", better="higher")
-LINE = 100  # bytes with its end
+LINE = 100  # bytes of a line with its end
 READS = 3
-BATCH = 10  # commands to a sample
+BATCH = 10  # commands in one sample
 
 
 async def log(node: Node, samples: Samples, plan: Plan) -> None:
-    """A log that is complete is read some times; its size is checked."""
+    """Read a complete log several times, and check its size."""
     name = await finished_log(node, plan)
     async with Through(node.site.plane) as api:
         await read_log(api, name, samples, LOG, plan)
@@ -24,7 +24,7 @@ async def log(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 async def finished_log(node: Node, plan: Plan) -> str:
-    """Create a pod that writes its log and ends; return its name once it has."""
+    """Create a pod that writes its log and ends. Return its name after it has ended."""
     lines = plan.log_mib * 2**20 // LINE
     [name] = node.new_names("log", 1)
     ended = node.watch.pod(name, terminated, "to write its log and end")
@@ -35,7 +35,7 @@ async def finished_log(node: Node, plan: Plan) -> str:
 
 
 async def read_log(api: Through, name: str, samples: Samples, figure: Figure, plan: Plan) -> None:
-    """Read the log of `finished_log` READS times: MB/s."""
+    """Read the log of `finished_log` READS times. Return MB/s."""
     expected = plan.log_mib * 2**20 // LINE * LINE
     for _ in range(READS):
         began = time.monotonic()
@@ -47,7 +47,7 @@ async def read_log(api: Through, name: str, samples: Samples, figure: Figure, pl
 
 
 async def commands(node: Node, samples: Samples, plan: Plan) -> None:
-    """`true` in a container, time and again."""
+    """Run the command `true` again and again."""
     [name] = node.new_names("exec", 1)
     await node.create(node.pod(name))
     async with Through(node.site.plane) as api:
@@ -56,7 +56,7 @@ async def commands(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 async def run_commands(api: Through, name: str, samples: Samples, figure: Figure, plan: Plan) -> None:
-    """`true`, BATCH times for a sample: commands per second."""
+    """Run the command `true` BATCH times for each sample. Return commands per second."""
     for _ in range(plan.execs):
         began = time.monotonic()
         for _ in range(BATCH):

@@ -1,4 +1,5 @@
-"""Volumes: many pods with four volumes each, created and deleted at once, as the disk and the mount table show it.
+"""Measures volumes: many pods with four volumes each, created and deleted at once, as the disk and the mount table show
+them.
 
 Starts of containers are not measured: a volume counts from the moment at which its files are there.
 """
@@ -22,7 +23,7 @@ EACH = Figure("volumes.each", "one of these volumes", "ms")
 REMOVED = Figure("volumes.removed", "delete → no mount is left", "s")
 LOOK_EVERY = 0.02  # seconds
 SECRET = "volumes"
-# Below pods/<uid>: what is there once a volume is mounted and filled.
+# Paths below pods/<uid> that exist once a volume is mounted and filled.
 SIGNS = (
     "volumes/kubernetes.io~secret/secret/..data/key",
     "volumes/kubernetes.io~downward-api/fields/..data/name",
@@ -32,7 +33,7 @@ SIGNS = (
 
 
 async def volumes(node: Node, samples: Samples, plan: Plan) -> None:
-    """All pods are created at once; then all are deleted at once."""
+    """Create all pods at once, and then delete all at once."""
     pods = node.agent.home / "kubelet" / "pods"
     data = {"key": base64.b64encode(b"value").decode()}
     metadata = {"name": SECRET, "namespace": "default"}

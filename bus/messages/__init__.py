@@ -1,6 +1,5 @@
-"""What travels on the bus: one module per owner, frozen dataclasses only; every one has a section in PROTOCOL.md.
+"""Defines what is sent on the bus: one module per owner, only frozen dataclasses, each with a section in PROTOCOL.md.
 
-The comment of a field says what it means. `make docs` writes it into the table of that section, with the type.
+The comment of a field says what it means. `make docs` writes it with the type into the table of that section.
 
-Pure: no asyncio, zmq, grpc, subprocess, socket, time, os, pathlib, random.
-"""
+Pure: no asyncio, zmq, grpc, subprocess, socket, time, os, pathlib, random."""

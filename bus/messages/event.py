@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-KEPT = 200  # events on the stream of each writer
+MAX_KEPT_EVENTS = 200  # events on the stream of each writer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""What would become of a pod on this node: podsync answers it from its present state, and changes nothing."""
+"""The question what would become of a pod on this node. podsync answers it from its present state, and changes
+nothing."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,7 +67,7 @@ class PreviewedContainer:
 
 @dataclass(frozen=True, kw_only=True)
 class PreviewedPort:
-    """One port of the node that the pod takes, and the pods (`<namespace>/<name>`) that have it."""
+    """One port of the node that the pod would take, and the pods (`<namespace>/<name>`) that have it."""
 
     protocol: str  # `TCP`, `UDP` or `SCTP`
     ip: str  # address of the node; "" = all

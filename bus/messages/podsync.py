@@ -31,7 +31,7 @@ class AdmittedPod:
 
     @property
     def finished(self) -> bool:
-        """Containers, volumes and cgroup are gone."""
+        """Whether containers, volumes and cgroup are gone."""
         return self.state is PodState.FINISHED
 
 
@@ -54,7 +54,7 @@ class PodVolumes:
 
     @property
     def finished(self) -> bool:
-        """Containers, volumes and cgroup are gone."""
+        """Whether containers, volumes and cgroup are gone."""
         return self.state is PodState.FINISHED
 
 

@@ -1,3 +1,3 @@
-"""The names of the services, without their messages: a command needs no more of most of them."""
+"""Has the names of the services without their messages, because a command needs few of those."""
 
 SERVICES = ("bootstrap", "sources", "podsync", "volume", "pleg", "status", "server")

@@ -1,4 +1,5 @@
-"""How a follower catches up: the request every owner of a stream answers, and the whole stream as its answer."""
+"""The request with which a follower catches up, and its answer with the whole stream. Every owner of a stream answers
+it."""
 
 from dataclasses import dataclass
 

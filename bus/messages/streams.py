@@ -1,4 +1,4 @@
-"""Every stream of the bus: its name, its one owner, the type of its values. `make docs` writes the lists of
+"""Has every stream of the bus: its name, its one owner, the type of its values. `make docs` writes the lists of
 ARCHITECTURE.md and PROTOCOL.md from it."""
 
 from dataclasses import dataclass
@@ -228,7 +228,8 @@ CARRY_TRACES = frozenset(
 
 
 def events_of(service: str) -> Stream[KubeEvent]:
-    """Return the Kubernetes Events that one service publishes: a stream per writer, so that each has one owner."""
+    """Return the stream of the Kubernetes Events that one service publishes. Each writer has its own, because a stream
+    has one owner."""
     return Stream(
         f"events/{service}",
         service,

@@ -5,7 +5,7 @@ Sizes are bytes, `time` is wall clock seconds since the epoch; None = the host d
 
 from dataclasses import dataclass
 
-MOST = 2**63 - 1  # bytes or inodes: a FUSE file system may report any number, a message holds 64 bits
+MAX_AMOUNT = 2**63 - 1  # bytes or inodes: a FUSE file system may report any number, a message holds 64 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +63,11 @@ class FilesystemUsage:
 def filesystem_usage(
     time: float, *, block: int, blocks: int, free: int, available: int, inodes: int, inodes_free: int
 ) -> FilesystemUsage:
-    """Return the figures of a filesystem as statvfs reports them: `block` is the bytes of one block; `available` are
-    the blocks that are free for those who are not root. Each figure is limited to 0 … `MOST`.
-    """
+    """Return the figures of a filesystem from those of statvfs. `block`: bytes of one block; `available`: blocks that
+    are free for users other than root. Each figure is limited to 0 … `MAX_AMOUNT`."""
 
     def limited(number: int) -> int:
-        return max(0, min(number, MOST))
+        return max(0, min(number, MAX_AMOUNT))
 
     return FilesystemUsage(
         time=time,

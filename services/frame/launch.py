@@ -35,7 +35,13 @@ from services.frame.generation import supervisor_generation, supervisord_runs
 from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
-from services.frame.succession import GRACE, SHORT_GRACE, acquire_lock, signal_orphans, supervisord_watched
+from services.frame.succession import (
+    GRACE_SECONDS,
+    SHORT_GRACE_SECONDS,
+    acquire_lock,
+    signal_orphans,
+    supervisord_watched,
+)
 from services.frame.tracing import Tracing
 from shared.agent.places import find_places
 from shared.config.effective import EffectiveConfig
@@ -147,7 +153,7 @@ class _Frame:
         self.console = Console()
         self.log_is_open = False
         self._service, self._build, self._startup = service, build, startup
-        self._restarting = False  # for a changed configuration
+        self._restarting = False  # set when the process ends for a changed configuration
         self._log: LogFile = start_log(service)
         self._generation = supervisor_generation()
         self._run_dir = Path(find_places().run_dir)
@@ -221,7 +227,7 @@ class _Frame:
     async def _acquire_lock(self, lock: ServiceLock, signals: Signals) -> bool:
         """Return whether this process is to run the service. It ends an orphan even after a signal to end itself."""
         try:
-            ours = await acquire_lock(lock, self._generation, SHORT_GRACE if self._startup else GRACE)
+            ours = await acquire_lock(lock, self._generation, SHORT_GRACE_SECONDS if self._startup else GRACE_SECONDS)
         except OperatorError:
             if signals.ending.is_set():
                 return False

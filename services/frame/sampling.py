@@ -12,8 +12,8 @@ from types import CodeType, FrameType
 from bus.messages.debugging import Frame, Profile, ProfiledStack
 
 PERIOD_SECONDS = 0.01
-MAX_FRAMES = 128  # of one stack, the innermost
-MAX_STACKS = 2000  # different ones; the CPU time of later ones counts for an empty stack without a thread
+MAX_FRAMES = 128  # of one stack; the innermost ones
+MAX_STACKS = 2000  # of different stacks; the CPU time of further ones counts for an empty stack without a thread
 MAX_THREADS = 200
 _CPU_OF_THREAD = 6  # the clock id of a thread's CPU time is its number, inverted, and these bits (Linux)
 

@@ -22,11 +22,11 @@ from shared.process.identity import identity_of
 
 log = logging.getLogger(__name__)
 
-GRACE = 1.0  # seconds in which an orphan has to release the lock
-SHORT_GRACE = 0.4  # seconds for an orphaned bootstrap, which has no sessions, while other services wait
+GRACE_SECONDS = 1.0  # for an orphan to release the lock
+SHORT_GRACE_SECONDS = 0.4  # for an orphaned bootstrap, which has no sessions, and for which other services wait
 
 
-async def acquire_lock(lock: ServiceLock, generation: str, grace: float = GRACE) -> bool:
+async def acquire_lock(lock: ServiceLock, generation: str, grace: float = GRACE_SECONDS) -> bool:
     """Take the lock and return True; return False where our own supervisord has ended.
     `generation` is ours, "" without a supervisord; `grace` is in seconds. Raises OperatorError where a process of
     another agent holds the lock, or an orphan may not be signalled.

@@ -1,4 +1,4 @@
-"""`python -P -m services.kubelet`: the executable by another name."""
+"""`python -P -m services.kubelet` runs the executable `kubelet`."""
 
 import sys
 

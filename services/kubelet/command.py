@@ -1,8 +1,8 @@
-"""The command `kubelet`: from argv to a supervised agent in one process, with a kubelet's exit codes (config.md 3.9).
+"""Runs the command `kubelet`: from argv to a supervised agent in one process, with a kubelet's exit codes (config.md
+3.9).
 
 A forked child evaluates the command line while this process loads supervisord and the services' modules, on the other
-core. What the child needs is imported before the fork: the services have it in memory too.
-"""
+core. What the child needs is imported before the fork, because the services need it, too."""
 
 import contextlib
 import fcntl
@@ -20,20 +20,22 @@ from typing import Any, NoReturn
 from shared.process.standard_streams import open_standard_streams
 
 STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
-# With one of these words nothing is started, as a rule: what a start needs is then imported only when it is certain.
+# With one of these words usually nothing is started. What a start needs is then imported only when it is certain.
 _PRINTING = frozenset(("-h", "--help", "--version", "--version=true", "--version=raw"))
 
 
 def main() -> int:
-    """Run the agent until it ends. Exit code: 0 after a signal, 1 if refused or after a second one, 2 for bad gates."""
+    """Run the agent until it ends. Return the exit code: 0 after a signal, 1 if refused or after a second signal, 2 for
+    bad gates."""
     arguments = sys.argv[1:]
-    os.umask(0o022)  # the caller's may be any: only our user may write to our files
+    os.umask(0o022)  # whatever the caller's umask is, only our user may write to our files
     open_standard_streams()
     _take_the_name()
     signal.signal(signal.SIGTERM, _end_before_the_start)
     signal.signal(signal.SIGINT, _end_before_the_start)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what there is to reload is being read; later it is supervisord's
-    # After the signals are taken: a stop may come meanwhile.
+    # Until supervisord handles it: what a reload would read is being read now.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    # The child is forked after the signals are handled, because a stop may come meanwhile.
     from services.kubelet.evaluation_child import prepare_start
 
     child, answer = _fork_evaluation(partial(prepare_start, arguments, os.getpid()))
@@ -64,13 +66,15 @@ def main() -> int:
             return _fail(f"--lock-file: {path}: {error.strerror} (give a path this user may write to)")
         environment[HELD] = path
     os.environ.update(environment)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process compiles all its modules at every start
+    # Otherwise every process would compile all its modules at every start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     kept = [int(environment[name]) for name in (STANDARD_ERROR, STANDARD_OUTPUT)]
     from services.kubelet.supervision import supervise
 
     code = supervise(place["supervisord_conf"], kept, _fail)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)  # Python puts the default back while it ends: one more would be its code
+        # Python restores the default while it ends, and another signal would change the exit code.
+        signal.signal(number, signal.SIG_IGN)
     if code == 0 and (form := place.get("run_once")):
         from services.kubelet.run_once import print_result
 
@@ -79,7 +83,8 @@ def main() -> int:
 
 
 def _fork_evaluation(prepare: Callable[[], tuple[int, dict[str, Any]]]) -> tuple[int, int]:
-    """Return the child's process id, and where its answer is to be read: empty when there is nothing to start."""
+    """Fork the child that evaluates. Return its process id, and the descriptor to read its answer from; an empty answer
+    = there is nothing to start."""
     answer, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -96,11 +101,11 @@ def _evaluate(prepare: Callable[[], tuple[int, dict[str, Any]]], write: int) -> 
     try:
         code, prepared = prepare()
         if prepared:
-            os.write(write, json.dumps(prepared).encode())  # a path or three: fits into any pipe
+            os.write(write, json.dumps(prepared).encode())  # a few paths, which fit into any pipe
         sys.stdout.flush()
         sys.stderr.flush()
     except BrokenPipeError:
-        pass  # `kubelet --help | head`
+        pass  # the reader has closed the pipe, as in `kubelet --help | head`
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -131,5 +136,6 @@ def _take_the_name() -> None:
 
 
 def _inheritable(fd: int) -> str:
-    """Return another descriptor of the same stream, above the standard ones, that stays open in the services."""
+    """Return another descriptor of the same stream, with a number above the standard ones, that stays open in the
+    services."""
     return str(fcntl.fcntl(fd, fcntl.F_DUPFD, 3))

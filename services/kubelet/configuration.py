@@ -1,7 +1,7 @@
-"""supervisord.conf as the executable runs it: the packaged one, with this Python, this run directory, this log.
+"""Forms the supervisord.conf that the executable runs: the packaged one, with this Python, this run directory, this
+log.
 
-Pure, except that it finds the packaged file. Only that file defines the services and how they are restarted.
-"""
+Pure, except that it finds the packaged file. Only that file defines the services and how they are restarted."""
 
 import configparser
 import io
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from shared.errors import OperatorError
 
-SUPERVISORD_CONF = "supervisord.conf"  # in the run directory, too: for `supervisorctl -c`
+SUPERVISORD_CONF = "supervisord.conf"  # also written to the run directory, for `supervisorctl -c`
 _PYTHON = "%(here)s/.venv/bin/python"
-_UNREADABLE = re.compile(r"[\s;#\"'\\]")  # in a path that supervisord reads
+_UNREADABLE = re.compile(r"[\s;#\"'\\]")  # characters that supervisord does not read in a path
 
 
 def packaged_text() -> str:
@@ -41,8 +41,9 @@ def render(text: str, run_dir: Path, log_dir: Path, python: str = sys.executable
     conf.set("supervisorctl", "serverurl", f"unix://{socket}")
     conf.set("supervisord", "pidfile", _escaped(run_dir / "supervisord.pid"))
     conf.set("supervisord", "logfile", log)
-    conf.remove_option("supervisord", "user")  # the user of this process; `evaluation` reports one that is not root
-    conf.remove_option("supervisord", "directory")  # relative paths in flags mean where the kubelet was started
+    # The agent runs as the user of this process; `evaluation` reports one that is not root.
+    conf.remove_option("supervisord", "user")
+    conf.remove_option("supervisord", "directory")  # relative paths in flags begin where the kubelet was started
     for section in conf.sections():
         if section.startswith("program:"):
             command = conf.get(section, "command").replace(_PYTHON, shlex.quote(_escaped(python)))

@@ -1,4 +1,4 @@
-"""The output of the executable: klog lines on standard error, in the format of the services' logs."""
+"""Writes the output of the executable: klog lines on standard error, in the format of the services' logs."""
 
 import os
 import sys
@@ -8,42 +8,42 @@ from pathlib import PurePath
 from shared.log.klog import json_line, structured, text_body, text_header
 from shared.log.log_copy import CopyTarget
 
-_WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this
+_WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this much
 
 
 class Console:
-    """Writes without a buffer. `process`: the id in the lines; `json` and `split`: as in the configuration's `logging`.
+    """Writes klog lines without a buffer. `process`: the id in the lines; `json` and `split`: as in the configuration's
+    `logging`.
 
-    Never raises: a node starts even if its output cannot be written.
-    """
+    Never raises: a node starts even if its output cannot be written."""
 
     def __init__(self, process: int) -> None:
         self._process = process
         self._outlets: dict[int, CopyTarget] = {}
         self._seconds_left = _WRITE_SECONDS
         self.json = False
-        self.split = False  # info to the standard output
+        self.split = False  # True = info goes to the standard output
 
     def failed(self, problem: str) -> None:
-        """The record with which a kubelet ends: one per problem."""
+        """Write the record with which a kubelet ends, one per problem."""
         self._write("E", structured("command failed", err=problem))
 
     def error(self, message: str) -> None:
-        """An error that ends nothing."""
+        """Write an error that does not end the kubelet."""
         self._write("E", message)
 
     def info(self, message: str, verbosity: int = 0) -> None:
-        """A line of the given verbosity; the caller decides whether it is logged."""
+        """Write a line of the given verbosity; the caller decides whether it is logged."""
         self._write("I", message, verbosity)
 
     def raw(self, line: str) -> None:
-        """A line that is no log record."""
+        """Write a line that is no log record."""
         self._put(line, 2)
 
     def _write(self, letter: str, message: str, verbosity: int | None = None) -> None:
         caller = sys._getframe(2)
         file, now = PurePath(caller.f_code.co_filename), time.time()
-        where = f"{file.parent.name}/{file.name}"  # kubelet/command.py
+        where = f"{file.parent.name}/{file.name}"  # such as kubelet/command.py
         if self.json:
             line = json_line(now, f"{where}:{caller.f_lineno}", message, verbosity)
         else:
@@ -66,4 +66,4 @@ class Console:
                     if not ready:
                         return
         except OSError:
-            pass  # no reader, or the disk is full
+            pass  # nobody reads, or the disk is full

@@ -1,8 +1,7 @@
-"""Evaluates a kubelet's command line and prepares the files of supervisord, in a child process that ends then.
+"""Evaluates a kubelet's command line and prepares the files of supervisord, in a child process that then ends.
 
-Order and texts follow config.md 3.1, 3.9: flags, help, version, configuration, then the lines a
-kubelet prints before it runs. Decides no value; that is `shared.config`.
-"""
+Order and texts follow config.md 3.1, 3.9: flags, help, version, configuration, then the lines a kubelet prints before
+it runs. `shared.config` decides the values."""
 
 import os
 import shlex
@@ -28,15 +27,14 @@ from shared.log.klog import structured
 from shared.process.limits import set_oom_score
 from shared.version import KUBERNETES_RELEASE
 
-_LONGEST_ARGUMENTS = 131072 - len("KUBELET_ARGS=") - 1  # bytes the kernel takes of one variable
+_MAX_ARGUMENTS_BYTES = 131072 - len("KUBELET_ARGS=") - 1  # that the kernel takes of one environment variable
 
 
 def prepare_start(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:
-    """Exit code and what supervisord needs to know; an empty answer = there is nothing to start.
+    """Return the exit code and what supervisord needs to know; an empty answer = there is nothing to start.
 
-    Without any argument those count that supervisord alone would go by: KUBELET_ARGS, or the args file. `process` is
-    the kubelet whose command line this is.
-    """
+    Without any argument, KUBELET_ARGS or the args file has the flags, as for supervisord alone. `process` is the
+    kubelet whose command line this is."""
     console = Console(process)
     try:
         return 0, _prepare_start(arguments or find_arguments(find_places()), process, console)
@@ -68,8 +66,8 @@ def _prepare_start(arguments: list[str], process: int, console: Console) -> dict
 
         _show(version_text(flags.version))
         return {}
-    if len(os.fsencode(shlex.join(arguments))) > _LONGEST_ARGUMENTS:
-        what = f"take more than {_LONGEST_ARGUMENTS} bytes"
+    if len(os.fsencode(shlex.join(arguments))) > _MAX_ARGUMENTS_BYTES:
+        what = f"take more than {_MAX_ARGUMENTS_BYTES} bytes"
         raise OperatorError(what, where="the flags", remedy="put them into the file of --config")
     resolved = evaluate(arguments)
     config = resolved.config
@@ -86,7 +84,7 @@ def _prepare_start(arguments: list[str], process: int, console: Console) -> dict
     answer = {"supervisord_conf": str(_prepare(resolved)), "lock_file": config.lock_file}
     if config.run_once:
         answer["run_once"] = config.run_once_output
-    set_oom_score(config.oom_score_adj, process)  # if this fails, each service reports it
+    set_oom_score(config.oom_score_adj, process)  # where this fails, each service reports it
     return answer
 
 
@@ -101,9 +99,8 @@ def _show(text: str) -> None:
 
 
 def merged_values(resolved: Resolved) -> dict[str, Any] | None:
-    """Return what FLAG lines show instead of the command line's values, by dotted key: with drop-ins alone the merge
-    happens in place. None = the command line's.
-    """
+    """Return the values that FLAG lines show instead of the command line's, by dotted key, because with drop-ins alone
+    the kubelet merges into them. None = the command line's values are shown."""
     if not resolved.config.config_dir or resolved.config.config_file:
         return None
     return {field.key: value_of(resolved.layers.data, field.key) for field in FIELDS}
@@ -114,7 +111,8 @@ def _reported(version: str) -> str:
 
 
 def _prepare(resolved: Resolved) -> Path:
-    """Return the run directory, the log directory and the configuration for supervisord. Raises OperatorError."""
+    """Prepare the run directory, the log directory and the configuration for supervisord. Return the path of
+    supervisord.conf. Raises OperatorError."""
     run_dir, log_dir = Path(resolved.config.run_dir), Path(resolved.config.log_dir)
     prepare_run_dir(run_dir)
     try:

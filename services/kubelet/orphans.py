@@ -1,7 +1,6 @@
-"""Ends the orphans of a killed kubelet if the next one is stopped before its services have taken the locks.
+"""Ends the orphans of a killed kubelet if the next kubelet is stopped before its services have taken the locks.
 
-`python -m services.kubelet.orphans RUN_DIR` does it for the removal of the Debian package, after the stop of the unit.
-"""
+The Debian package calls `python -m services.kubelet.orphans RUN_DIR` when it is removed, after the stop of the unit."""
 
 import signal
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from bus.lock import ServiceLock
 from services.frame.succession import signal_orphans, wait_for_end
 
-_STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, as in supervisord.conf; a tenth of it to wait after SIGKILL
+_STOP_SECONDS = 10.0  # from SIGTERM to SIGKILL, as in supervisord.conf; after SIGKILL a tenth of it
 
 
 def end_orphans(run_dir: Path, stop_seconds: float = _STOP_SECONDS) -> None:

@@ -18,7 +18,7 @@ def print_result(run_dir: str, form: str) -> int:
         code = report(Path(run_dir), form, print, lambda line: print(line, file=sys.stderr))
         sys.stdout.flush()
     except OSError:
-        return 1  # the output is closed or full: the record stays in the run directory
+        return 1  # The output is closed or the disk is full; the record stays in the run directory.
     return code
 
 

@@ -1,8 +1,7 @@
-"""supervisord inside the executable: the installed one, with the few things a kubelet must do otherwise.
+"""Runs the installed supervisord inside the executable, and changes the few things that a kubelet must do differently.
 
-It stops the services all together, keeps the operator's standard error open in them, and ends with a kubelet's exit
-codes. Restarting stays supervisord's matter; that it acts at once is `services.frame.prompt_restarts`'.
-"""
+It stops all services at once, keeps the operator's standard error open in them, and ends with a kubelet's exit codes.
+supervisord itself restarts the services; `services.frame.prompt_restarts` makes it restart them at once."""
 
 import os
 import signal
@@ -19,7 +18,7 @@ from supervisor.supervisord import Supervisor
 from services.frame.exit_codes import REFUSED
 from services.kubelet.orphans import end_orphans
 
-_FIRST_SERVICE = 30  # priority in supervisord.conf; programs with a lower one end after the services
+_FIRST_SERVICE = 30  # a priority in supervisord.conf; programs with a lower one end after the services
 
 
 def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int:
@@ -50,7 +49,7 @@ def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int
 
 
 class Signals(SignalReceiver):  # type: ignore[misc]
-    """supervisord's list of signals; the second SIGTERM or SIGINT ends this process at once."""
+    """Replaces supervisord's list of signals: the second SIGTERM or SIGINT ends this process at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +75,7 @@ class Signals(SignalReceiver):  # type: ignore[misc]
 
 
 class Options(ServerOptions):  # type: ignore[misc]
-    """supervisord's options and its system calls."""
+    """Replaces supervisord's options, which also make its system calls."""
 
     def __init__(self, kept: Sequence[int], signals: Signals, fail: Callable[[str], int]) -> None:
         super().__init__()
@@ -85,7 +84,8 @@ class Options(ServerOptions):  # type: ignore[misc]
         signals.children = self.pidhistory
 
     def openhttpservers(self, supervisord: Supervisor) -> None:
-        """Block SIGTERM and SIGINT until the plug-ins are loaded: supervisord takes any exception for their failure."""
+        """Open the servers with SIGTERM and SIGINT blocked until the plug-ins are loaded: supervisord would take an
+        exception of a signal for a failure of a plug-in."""
         ends = {signal.SIGTERM, signal.SIGINT}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         try:
@@ -94,7 +94,8 @@ class Options(ServerOptions):  # type: ignore[misc]
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 
     def fork(self) -> int:
-        """Fork, with default handlers in the child: until its exec, supervisord's handlers would only list a signal."""
+        """Fork, with default signal handlers in the child: until its exec, supervisord's handlers would only put a
+        signal into a list."""
         taken = {number for number in signal.valid_signals() if callable(signal.getsignal(number))}
         signal.pthread_sigmask(signal.SIG_BLOCK, taken)
         try:
@@ -107,12 +108,13 @@ class Options(ServerOptions):  # type: ignore[misc]
             signal.pthread_sigmask(signal.SIG_UNBLOCK, taken)
 
     def close_fd(self, fd: int) -> None:
-        """Also how a child closes what it should not have: the operator's streams stay."""
+        """Close a descriptor, but never one of the operator's streams; a child, too, closes its descriptors with
+        this."""
         if fd not in self.kept:
             super().close_fd(fd)
 
     def cleanup_fds(self) -> None:
-        """At a SIGHUP. Nothing is left behind that would have to be closed; the lock and the streams are to stay."""
+        """Close nothing at a SIGHUP: no descriptor is left over, and the lock and the streams must stay open."""
 
     def usage(self, msg: str) -> NoReturn:
         """Print one line with what supervisord cannot work with. Raises SystemExit."""
@@ -125,7 +127,7 @@ class Options(ServerOptions):  # type: ignore[misc]
 
 
 class Agent(Supervisor):  # type: ignore[misc]
-    """Stops what has one rank at once; remembers why bootstrap ended."""
+    """Stops all programs of one priority at once, and remembers why bootstrap ended."""
 
     process_groups: dict[str, Any]
     stop_groups: list[Any] | None
@@ -140,10 +142,10 @@ class Agent(Supervisor):  # type: ignore[misc]
             group.stop_all()
 
     def ordered_stop_groups_phase_2(self) -> None:
-        """Nothing to note: who has ended is seen at the next turn."""
+        """Do nothing, because the next turn notices which processes have ended."""
 
     def _last_ranks(self) -> list[Any]:
-        """Return the services, while one of them runs; then the others one by one, the last first."""
+        """Return all services while one of them runs; then the other programs one by one, the last first."""
         groups = [group for group in self.stop_groups or [] if group.get_unstopped_processes()]
         services = [group for group in groups if group.config.priority >= _FIRST_SERVICE]
         return services or groups[-1:]

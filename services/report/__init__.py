@@ -1,4 +1,4 @@
-"""What an operator sees of the agent: its processes, streams and pods, for those that show it.
+"""Describes the agent for an operator: its processes, streams and pods.
 
 Reads the machine's process table and the lock files; everything else is an argument.
 """

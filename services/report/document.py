@@ -1,13 +1,13 @@
-"""The state of the node as the node page shows it: JSON data. Pure."""
+"""Forms the state of the node as the node page shows it: JSON data. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from services.report.node import LATE, ProcessRow, Report
+from services.report.node import LATE_SECONDS, ProcessRow, Report
 from services.report.pod_rows import PodRow, one_line
 
 Document = dict[str, Any]
-MOST_TROUBLES = 100  # lines
+MAX_TROUBLES = 100  # lines
 
 
 def document(
@@ -19,9 +19,9 @@ def document(
     history: Mapping[str, Any],
     sections: Mapping[str, Any],
 ) -> Document:
-    """Return the complete state. `version`: of the page's files, so that an older page loads itself again; `cpu`:
-    percent of one CPU by service, between the last two samples; `sections`: those about the machine, as they are.
-    """
+    """Return the complete state. `version`: of the page's files, so that an outdated page loads itself again. `cpu`:
+    percent of one CPU by service, between the last two samples. `sections`: the sections about the machine, which are
+    returned unchanged."""
     troubles = [one_line(f"{row.service}: {line}") for row in report.processes for line in row.troubles]
     return {
         "version": version,
@@ -32,7 +32,7 @@ def document(
             "facts": _facts(report),
         },
         "processes": [_process(row, cpu.get(row.service)) for row in report.processes],
-        "troubles": troubles[:MOST_TROUBLES],
+        "troubles": troubles[:MAX_TROUBLES],
         "pods": dict(pods),
         "history": history,
         **sections,
@@ -52,7 +52,7 @@ def _process(row: ProcessRow, cpu: float | None) -> dict[str, Any]:
 
 
 def _facts(report: Report) -> list[str]:
-    """Short lines about the node."""
+    """Return short lines about the node."""
     runtime = report.runtime
     named = f"{runtime.name} {runtime.version}".strip() or "container runtime"
     state = "ready" if runtime.ready and runtime.network_ready else "not ready"
@@ -62,6 +62,6 @@ def _facts(report: Report) -> list[str]:
         facts.append("alone, without an API server")
     else:
         facts.append(f"API server: {report.api_server.removeprefix('API server ')}")
-        late = report.lease_age is None or report.lease_age > LATE * 10
+        late = report.lease_age is None or report.lease_age > LATE_SECONDS * 10
         facts.append("lease: not renewed" if late else "lease: renewed")
     return [one_line(fact) for fact in facts]

@@ -14,8 +14,9 @@ from shared.model.quantity import NANO
 from shared.podspec.resources import parse_resources, pod_requests
 
 MAX_ROWS = 32  # conditions or resources
-MAX_INTERFACES = 8  # those with most bytes
-_FIRST = ("cpu", "memory", "ephemeral-storage", "pods")  # resources, in the order of `kubectl describe node`
+MAX_INTERFACES = 8  # the interfaces with most bytes
+# Resources that come first, in the order of `kubectl describe node`.
+_FIRST = ("cpu", "memory", "ephemeral-storage", "pods")
 _CONDITION = {
     "type": "type",
     "status": "status",
@@ -75,7 +76,7 @@ def filesystems(usage: NodeUsage | None) -> list[Row]:
 
 
 def pod_usage(pods: Iterable[PodUsage]) -> dict[str, list[float | None]]:
-    """Return by UID: cores, bytes of the working set, bytes of ephemeral storage."""
+    """Return the usage of each pod by UID: cores, bytes of the working set, bytes of ephemeral storage."""
     found: dict[str, list[float | None]] = {}
     for pod in pods:
         nanocores = pod.cgroup.cpu_nanocores if pod.cgroup else None
@@ -88,14 +89,14 @@ def pod_usage(pods: Iterable[PodUsage]) -> dict[str, list[float | None]]:
 
 
 class NetworkRates:
-    """Bytes per second of each interface of the node, between two readings."""
+    """Computes the bytes per second of each interface of the node between two readings."""
 
     def __init__(self) -> None:
         self._before: NetworkUsage | None = None
         self._rates: dict[str, tuple[float, float]] = {}  # interface -> received, sent
 
     def take(self, network: NetworkUsage | None) -> None:
-        """Take a newer reading; the same one again changes nothing."""
+        """Take a newer reading. The same reading again changes nothing."""
         before, self._before = self._before, network
         if network is None or before is None or network.time <= before.time:
             if network != before:
@@ -105,7 +106,8 @@ class NetworkRates:
         self._rates = {
             one.name: rate
             for one in network.interfaces
-            if one.name in known and min(rate := _rate(known[one.name], one, seconds)) >= 0  # else it is a new one
+            # Otherwise the interface is new, or its counters began again.
+            if one.name in known and min(rate := _rate(known[one.name], one, seconds)) >= 0
         }
 
     def busiest(self) -> dict[str, float]:

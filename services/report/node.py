@@ -1,4 +1,4 @@
-"""The state of the agent for an operator, from what its processes, their beats and their streams show. Pure."""
+"""Forms the state of the agent for an operator, from its processes, their beats and their streams. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,17 @@ from bus.messages.services import SERVICES
 from services.report.pod_rows import PodRow
 from services.report.processes import ProcessFacts
 
-LATE = 3.0  # seconds since a beat: three are missing
-_API_SERVER = "API server"  # begins the trouble with which sources reports an outage
-# Sources owns them everywhere and fills them from the API server: on a node that runs alone they stay as they begin.
+LATE_SECONDS = 3.0  # since a beat: three beats are missing
+_API_SERVER = "API server"  # the trouble with which sources reports an outage begins with this
+# sources owns these streams on every node and fills them from the API server; on a node that runs alone they stay
+# empty.
 _OF_A_CLUSTER = frozenset(("node.object", "pods.api_status", "pods.mirrors"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessRow:
-    """One service. `state`: running, late (no beat for 3 s), stopped (by a signal), silent, absent. Seconds, bytes."""
+    """One service. `state`: running, late (no beat for 3 s), stopped (by a signal), silent, absent. Times are seconds,
+    memory is bytes."""
 
     service: str
     state: str
@@ -34,7 +36,8 @@ class ProcessRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRow:
-    """One stream. `owner`: "" = it does not answer; `number`: of its newest update; the rest are its followers."""
+    """One stream. `owner`: the service that publishes it, "" = it does not answer; `number`: that of the newest update;
+    the other fields are about its followers."""
 
     name: str
     owner: str
@@ -60,12 +63,13 @@ class RuntimeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything `bulkhead status` shows. `problems`: one line each, why the node is not ready; empty = it is."""
+    """Everything that `bulkhead status` shows. `problems`: the reasons why the node is not ready, one line each; empty
+    = it is ready."""
 
     node: str
     standalone: bool
     run_dir: str
-    api_server: str  # reachable | unknown | what is wrong; "" = standalone
+    api_server: str  # reachable | unknown | the error; "" = standalone
     node_ready: bool | None  # the Node's condition Ready; None = standalone, or the Node is not known
     lease_age: float | None  # seconds since the renewal; None = none was seen
     runtime: RuntimeRow
@@ -78,7 +82,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs:
-    """What was read for one report. Times are CLOCK_MONOTONIC seconds."""
+    """The data that was read for one report. Times are CLOCK_MONOTONIC seconds."""
 
     now: float
     node: str
@@ -96,7 +100,8 @@ def report(given: ReportInputs) -> Report:
     """Return the report of this moment."""
     processes = tuple(_process(service, given) for service in SERVICES)
     owners = {name: service for service, beat in given.beats.items() for name in beat.streams}
-    # A copy that never received anything, of a stream that no process publishes: without a cluster there are some.
+    # Without a cluster some streams have no publisher; a copy of such a stream that never received anything is left
+    # out.
     copies = ((name, copy) for one in given.followed.values() for name, copy in one.streams.items())
     names = {*owners, *(name for name, copy in copies if copy.incarnation)}
     streams = tuple(_stream(name, owners.get(name, ""), given) for name in sorted(names))
@@ -139,7 +144,7 @@ def _process(service: str, given: ReportInputs) -> ProcessRow:
         state = "absent"
     elif facts.stopped:
         state = "stopped"
-    elif beat_age is not None and beat_age > LATE:
+    elif beat_age is not None and beat_age > LATE_SECONDS:
         state = "late"
     else:
         state = "running" if service in given.followed or beat is not None else "silent"
@@ -186,7 +191,8 @@ def _stream(name: str, owner: str, given: ReportInputs) -> StreamRow:
 
 
 def _stream_problems(streams: Sequence[StreamRow], away: set[str]) -> list[str]:
-    """Streams of an owner that does not run are stale for that reason, which is reported already."""
+    """Return a line for each stream with a problem. Streams of an owner that does not run are left out, because the
+    report already says why they are stale."""
     return [
         f"stream {row.name} is stale in {', '.join(row.stale_in)}"
         for row in streams

@@ -1,7 +1,7 @@
-"""What a pod does and what it waits for, from the streams about it. Pure: JSON values in, rows out.
+"""Decides what an operator sees of a pod: its state and what it waits for. Pure: JSON values of the streams in, rows
+out.
 
-Without podsync, which computes statuses, a row shows what the runtime has.
-"""
+Without podsync, which computes statuses, a row shows what the runtime has."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import Any
 from shared.text.plain_text import plain
 from shared.text.pull_text import pull_text
 
-_LONGEST = 300  # characters of one reason
+_MAX_REASON_CHARACTERS = 300  # of one reason
 _ENDED_WELL = ("Completed", "Succeeded")
 _NOT_SEEN, _NO_STATUS = "Pending", "Unknown"
 
@@ -36,7 +36,7 @@ class PodRow:
     namespace: str
     name: str
     uid: str
-    source: str  # file | http | api | runtime: nothing else knows it
+    source: str  # file | http | api | runtime (only the runtime knows the pod)
     state: str
     ready: int
     containers: int
@@ -48,7 +48,8 @@ class PodRow:
 
 
 def is_shown(admitted_state: str | None, desired: bool) -> bool:
-    """Return whether a pod has a row: not one that podsync has finished, unless it is still desired."""
+    """Return whether a pod has a row: all pods have one, except those that podsync has finished and that are not
+    desired."""
     return desired or admitted_state != "finished"
 
 
@@ -86,7 +87,7 @@ def one_line(text: Any) -> str:
     """Return the text in one line without control characters, at most 300 characters: a container may have written
     it."""
     line = plain(" ".join(str(text).split()))
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return line if len(line) <= _MAX_REASON_CHARACTERS else line[: _MAX_REASON_CHARACTERS - 1] + "…"
 
 
 def _restarts(status: dict[str, Any]) -> int:
@@ -165,7 +166,7 @@ def _volumes(volumes: dict[str, Any]) -> str:
 
 
 def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Iterator[str]:
-    """Each thing that the pod waits for, the first in time first."""
+    """Yield each thing that the pod waits for, the first in time first."""
     containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     if any((one.get("state") or {}).get("waiting") for one in containers) or not containers:
         mounted = facts.volumes.get("volumes") or {}
@@ -196,9 +197,8 @@ def _waits(facts: PodFacts, spec: dict[str, Any], status: dict[str, Any]) -> Ite
 
 
 def container_names(facts: PodFacts) -> list[str]:
-    """Return the names of the pod's containers, the regular ones first; of a pod in no source those that the runtime
-    has.
-    """
+    """Return the names of the pod's containers, the regular ones first; where no source has the pod, those that the
+    runtime has."""
     spec = (facts.desired.get("pod") or {}).get("spec") or {}
     kinds = ("containers", "initContainers", "ephemeralContainers")
     named = [str(one.get("name")) for kind in kinds for one in spec.get(kind) or []]
@@ -206,7 +206,8 @@ def container_names(facts: PodFacts) -> list[str]:
 
 
 def default_container(facts: PodFacts) -> str:
-    """Return the container that the pod's annotation names as the default of commands; "" = none that it has."""
+    """Return the container that the pod's annotation names as the default of commands; "" = the pod has no such
+    container."""
     metadata = (facts.desired.get("pod") or {}).get("metadata") or {}
     name = str((metadata.get("annotations") or {}).get("kubectl.kubernetes.io/default-container") or "")
     return name if name in container_names(facts) else ""

@@ -1,4 +1,4 @@
-"""The agent's processes as the kernel and the lock files show them: works while none of them answers."""
+"""Reads the agent's processes from the kernel and the lock files, which works while no process answers."""
 
 import json
 import os
@@ -14,11 +14,11 @@ _STOPPED = ("T", "t")
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessFacts:
-    """One service's process. Times in seconds, memory in bytes; None = cannot be read."""
+    """One service's process. Times are seconds, memory is bytes; None = cannot be read."""
 
     holder: Holder | None  # None = it does not run
-    stopped: bool = False  # by a signal (SIGSTOP)
-    restarts: int = 0  # unrequested ones since this supervisord started it, at most 15
+    stopped: bool = False  # stopped by a signal (SIGSTOP)
+    restarts: int = 0  # unrequested restarts since this supervisord first started it, at most 15
     age: float | None = None
     cpu: float | None = None  # user and system time since its start
     memory: int | None = None  # proportional set size: pages shared with other services count in part
@@ -30,8 +30,8 @@ def lock_path(run_dir: str, service: str) -> Path:
 
 
 def process_of(run_dir: str, service: str, before: ProcessFacts | None = None) -> ProcessFacts:
-    """Read the process of a service. Never raises for one that ends meanwhile. `before`: an earlier reading, whose
-    memory is taken where it is the same process: to read it costs 2 ms, the rest 0.1 ms."""
+    """Read the process of a service. Never raises for a process that ends meanwhile. `before`: an earlier reading,
+    whose memory is used where it is of the same process, because reading memory takes 2 ms and the rest 0.1 ms."""
     path = lock_path(run_dir, service)
     holder = read_holder(path)
     restarts = max(_starts(path) - 1, 0)
@@ -64,5 +64,5 @@ def _memory(process: Path) -> int | None:
     try:
         text = (process / "smaps_rollup").read_text(encoding="ascii", errors="replace")
         return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Pss:"))
-    except (OSError, ValueError, StopIteration):  # another user's process
+    except (OSError, ValueError, StopIteration):  # the process belongs to another user
         return None

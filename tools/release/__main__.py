@@ -1,4 +1,4 @@
-"""`python -m tools.release`: build the files of a release into build/release, with their SHA256SUMS."""
+"""`python -m tools.release` builds the files of a release into build/release, with their SHA256SUMS."""
 
 import hashlib
 import shutil

@@ -1,5 +1,7 @@
-"""The Debian package: the environment in /opt/bulkhead, and what links it to the system: commands, unit, man pages,
-completion, configuration, maintainer scripts. Built with dpkg-deb alone."""
+"""Builds the Debian package with dpkg-deb.
+
+It has the environment in /opt/bulkhead, and what connects that with the system: commands, unit, man pages, completion,
+configuration, maintainer scripts."""
 
 import gzip
 import hashlib
@@ -16,7 +18,7 @@ from tools.release.source import EPOCH, Source
 
 NAME = "bulkhead"
 _SCRIPTS = ("config", "postinst", "postrm", "prerm")
-# Where the shells look for the completion of a command.
+# The directories in which the shells look for completions.
 _COMPLETION = {
     "bash": "usr/share/bash-completion/completions/{}",
     "fish": "usr/share/fish/vendor_completions.d/{}.fish",
@@ -25,11 +27,10 @@ _COMPLETION = {
 
 
 def build_package(source: Source, wheel: Path, scratch: Path, output: Path, *, interpreter: str, fast: bool) -> Path:
-    """Build the package into `output`; its path. `scratch`: a directory to be made; `fast`: compressed less, in a tenth
-    of the time.
+    """Build the package into `output`, and return its path. `scratch`: a directory that is made; `fast`: compress less,
+    in a tenth of the time.
 
-    Raises CalledProcessError, OperatorError.
-    """
+    Raises CalledProcessError, OperatorError."""
     build_environment(scratch, interpreter, source, wheel)
     _link_to_the_system(scratch, source, wheel)
     package = output / f"{NAME}_{debian_version(source.version)}_{_architecture()}.deb"
@@ -67,7 +68,7 @@ def _link_to_the_system(root: Path, source: Source, wheel: Path) -> None:
 
 
 def unit_of_package(text: str) -> str:
-    """The unit of the checkout for the package. Raises ValueError where it has another shape than expected."""
+    """Return the unit of the checkout for the package. Raises ValueError where it has another shape than expected."""
     head, _, unit = text.partition("\n")
     for of_checkout, of_package in (
         (f"ExecStart={PLACE}/.venv/bin/kubelet\n", f"ExecStart={PLACE}/bin/kubelet\n"),
@@ -83,7 +84,7 @@ def unit_of_package(text: str) -> str:
 
 def _control(root: Path, source: Source, interpreter: str) -> None:
     files = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-    fixed = (path for path in files if not path.is_relative_to(root / "etc"))  # an operator edits the others
+    fixed = (path for path in files if not path.is_relative_to(root / "etc"))  # an operator edits the other files
     sums = (f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(root)}\n" for path in fixed)
     control = source.text("packaging/debian/control")
     for field, value in (

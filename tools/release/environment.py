@@ -1,5 +1,7 @@
-"""A Python environment that needs no other file than the system's interpreter: the wheel, what requirements.lock names,
-compiled. It works in one place, whatever directory it is built in. Knows nothing of Debian's packages."""
+"""Builds a Python environment that needs no other file than the system's interpreter: the wheel and the packages of
+requirements.lock, compiled.
+
+It works only in its final place, whatever directory it is built in. Knows nothing of Debian's packages."""
 
 import os
 import re
@@ -16,14 +18,14 @@ from tools.release.source import Source
 
 PLACE = Path("/opt/bulkhead")
 PROGRAMS = ("bulkhead", "kubelet", "supervisorctl", "supervisord")
-# Large, and imported by no part of the agent.
+# These are large, and no part of the agent imports them.
 _UNUSED = ("kubernetes/aio", "*/tests")
-# What an installer writes for itself, partly with the directory it has worked in.
+# An installer writes these for itself, partly with the directory in which it worked.
 _OF_THE_INSTALLER = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")
 
 
 def interpreter_version(interpreter: str) -> str:
-    """The version of an interpreter, as "3.11". Raises OperatorError where it is absent or older than that."""
+    """Return the version of an interpreter, as "3.11". Raises OperatorError where it is absent or older than that."""
     try:
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         version = subprocess.run([interpreter, "-Ic", code], capture_output=True, text=True, check=True).stdout.strip()
@@ -35,7 +37,7 @@ def interpreter_version(interpreter: str) -> str:
 
 
 def build_environment(root: Path, interpreter: str, source: Source, wheel: Path) -> None:
-    """Make `PLACE` below `root`, for the interpreter. Raises CalledProcessError, OperatorError."""
+    """Make the environment `PLACE` below `root` for the interpreter. Raises CalledProcessError, OperatorError."""
     version = interpreter_version(interpreter)
     top = root / PLACE.relative_to("/")
     packages = top / f"lib/python{version}/site-packages"
@@ -59,7 +61,7 @@ def build_environment(root: Path, interpreter: str, source: Source, wheel: Path)
 
 
 def data_of(wheel: Path) -> Iterator[tuple[str, bytes]]:
-    """The data files of the wheel: path relative to the prefix, content."""
+    """Yield the data files of the wheel: path relative to the prefix, and content."""
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
             if (path := name.partition(".data/data/")[2]) and not path.endswith("/"):
@@ -71,7 +73,7 @@ def _install_locked(packages: Path, interpreter: str, source: Source) -> None:
     lock = source.directory / "requirements.lock"
     command = [uv, "pip", "install", "--quiet", "--python", interpreter, "--target", str(packages), "--link-mode=copy",
                "--no-deps", "--require-hashes", "--only-binary=:all:", "--requirements", str(lock)]  # fmt: skip
-    # `make venv` has left all of it in uv's cache, unless that was emptied since.
+    # `make venv` has put all packages into uv's cache, unless it was emptied since.
     if subprocess.run([*command, "--offline"], capture_output=True, check=False).returncode:
         subprocess.run(command, check=True)
     shutil.rmtree(packages / "bin", ignore_errors=True)
@@ -82,7 +84,7 @@ def _install_locked(packages: Path, interpreter: str, source: Source) -> None:
 
 
 def _entry_points(packages: Path) -> list[tuple[str, str, str]]:
-    """Program, module and function of each of PROGRAMS."""
+    """Yield program, module and function of each of PROGRAMS."""
     found = {}
     for distribution in distributions(path=[str(packages)]):
         assert isinstance(distribution, Distribution)
@@ -92,12 +94,13 @@ def _entry_points(packages: Path) -> list[tuple[str, str, str]]:
 
 
 def _compile(root: Path, top: Path, interpreter: str) -> None:
-    """Compiled files that are valid whatever the times of the sources; sources and their order decide the bytes."""
+    """Compile the sources. The compiled files stay valid whatever the times of the sources; only sources and their
+    order decide the bytes."""
     environment = {"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8"}
     command = [interpreter, "-m", "compileall", "-q", "--invalidation-mode=unchecked-hash", "-s", str(root), "-p", "/"]
     subprocess.run([*command, str(top / "lib")], env=environment, check=True)
 
 
 def debian_version(version: str) -> str:
-    """The version in Debian's order: 0.2.0rc1 is before 0.2.0."""
+    """Return the version in Debian's order: 0.2.0rc1 is before 0.2.0."""
     return re.sub(r"(a|b|rc|\.dev)(\d+)$", r"~\1\2", version).replace("~.", "~")

@@ -1,4 +1,4 @@
-"""The container image: Debian's packages that a node needs, and the Debian package of the release, as one layer.
+"""Builds the container image: Debian's packages that a node needs, and the Debian package of the release, as one layer.
 
 Made with mmdebstrap, which needs root and Debian's package sources. The same sources and commit give the same bytes.
 """
@@ -15,7 +15,7 @@ from tools.release.source import EPOCH, Source
 
 _PACKAGES = ("busybox-static", "ca-certificates", "containerd", "containernetworking-plugins", "iproute2", "iptables",
              "mount", "procps", "runc")  # fmt: skip
-# A container has no systemd that could make the slices of pods.
+# In a container no systemd can make the slices of pods.
 _CUSTOMIZE = """\
 set -e
 cp "$PACKAGE" "$1/tmp/bulkhead.deb"
@@ -29,7 +29,8 @@ rm -rf tmp/* run/* etc/*- var/log/* var/lib/apt/lists/* var/lib/dpkg/*-old var/c
 
 
 def build_image(source: Source, package: Path, scratch: Path, output: Path, *, interpreter: str) -> Path:
-    """Build the image as an OCI archive into `output`; its path. Raises CalledProcessError, OperatorError."""
+    """Build the image as an OCI archive into `output`, and return its path. Raises CalledProcessError,
+    OperatorError."""
     if os.geteuid() != 0:
         raise OperatorError(
             "mmdebstrap needs root", where="the container image", remedy="run it as root, or without --image"

@@ -1,7 +1,7 @@
-"""A hook of hatchling (pyproject.toml): the wheel, and with it the Debian package, has the documents that a node needs.
+"""Adds the documents that a node needs to the wheel, and so to the Debian package, as a hook of hatchling
+(pyproject.toml).
 
-These are docs/ without docs/reference, the rules of the kubelet: half a megabyte for those who change Bulkhead.
-"""
+These are docs/ without docs/reference, half a megabyte that only developers of Bulkhead need."""
 
 from pathlib import Path
 from typing import Any

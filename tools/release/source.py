@@ -1,4 +1,4 @@
-"""A copy of the files that git tracks, with the version and the time of the release; nothing else is packaged."""
+"""Copies the files that git tracks, with the version and the time of the release. Nothing else is packaged."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ EPOCH = "SOURCE_DATE_EPOCH"
 
 @dataclass(frozen=True)
 class Source:
-    """`directory`: the copy; `epoch`: seconds since 1970 that every packaged file gets as its time."""
+    """The copy. `directory`: where it is; `epoch`: seconds since 1970 that every packaged file gets as its time."""
 
     directory: Path
     epoch: int
@@ -34,21 +34,20 @@ class Source:
         return str(self.project["version"])
 
     def text(self, name: str) -> str:
-        """The text of a file of the checkout."""
+        """Return the text of a file of the checkout."""
         return (self.directory / name).read_text()
 
 
 def copy_source(directory: Path) -> Source:
     """Copy the tracked files, as they are now, to a new directory.
 
-    Raises OperatorError where the checkout is not one of git.
-    """
+    Raises OperatorError where the checkout is no git repository."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     if listed.returncode != 0:
         raise OperatorError("git does not list its files", where=str(CHECKOUT), remedy="build from a git checkout")
     for name in filter(None, listed.stdout.split("\0")):
         source, target = CHECKOUT / name, directory / name
-        if not source.is_file():  # removed, and not committed yet
+        if not source.is_file():  # the file is removed, which is not committed yet
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
@@ -57,7 +56,7 @@ def copy_source(directory: Path) -> Source:
 
 
 def build_wheel(source: Source, output: Path) -> Path:
-    """Build the wheel into a directory; its path. Raises CalledProcessError."""
+    """Build the wheel into a directory, and return its path. Raises CalledProcessError."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(output)]
     environment = {**os.environ, EPOCH: str(source.epoch)}
     subprocess.run(command, cwd=source.directory, env=environment, stdout=subprocess.DEVNULL, check=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from bus.messages.beat import Beat
-from bus.messages.event import KEPT
+from bus.messages.event import MAX_KEPT_EVENTS
 from bus.messages.services import SERVICES
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.terminal.output import dump
@@ -19,7 +19,7 @@ from shared.time.timestamps import local_text, parse_rfc3339
 
 Write = Callable[[str], None]
 Event = dict[str, Any]
-_MAX_IDENTITIES = 2 * KEPT * len(SERVICES)  # of events that were printed and have left the streams
+_MAX_IDENTITIES = 2 * MAX_KEPT_EVENTS * len(SERVICES)  # of events that were printed and have left the streams
 _MAX_WAIT_SECONDS = 3600.0  # a beat ends the wait long before
 
 
@@ -77,7 +77,7 @@ def list_events(
         out(dump(found, form))
         return 0
     if not found:
-        err(f"no events{f' of {pod}' if pod else ''} among the newest {KEPT} of each service")
+        err(f"no events{f' of {pod}' if pod else ''} among the newest {MAX_KEPT_EVENTS} of each service")
     for line in event_lines(found, terminal_width()):
         out(line)
     return 0

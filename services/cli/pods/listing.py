@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from bus.messages.event import KEPT
+from bus.messages.event import MAX_KEPT_EVENTS
 from services.cli.agent.events import absence_note, event_lines, events_of_agent
 from services.cli.agent.local_agent import Agent, local_agent
 from services.cli.agent.status import age_of, pod_table
@@ -159,7 +159,7 @@ def _description(row: PodRow, facts: PodFacts, events: list[dict[str, Any]]) -> 
         rows = [[one_line(one.get(key) or "") for key in keys] for one in conditions]
         yield from (f"  {line}" for line in table(["TYPE", "STATUS", "REASON", "MESSAGE"], rows, width))
     older = f"bulkhead explain {row.namespace}/{row.name} shows older ones"
-    yield "Events" if events else f"Events: none among the newest {KEPT} of each service ({older})"
+    yield "Events" if events else f"Events: none among the newest {MAX_KEPT_EVENTS} of each service ({older})"
     yield from (f"  {line}" for line in event_lines(events, width, of_one=True))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bus.messages.usage import MOST, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
+from bus.messages.usage import MAX_AMOUNT, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from services.pleg.core.mountpoints import Mountpoints, mountpoints_of
 from shared.cri.interface import FilesystemFiles, RuntimeFilesystems
 from shared.model.frozen_copy import replace
@@ -62,7 +62,7 @@ def at_least(counted: PodFiles, before: PodFiles | None) -> PodFiles:
 
 def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
     """Return the filesystem with what some files on it use in place of what all use, at most `MOST`."""
-    return replace(filesystem, used=min(use.used, MOST), inodes_used=min(use.inodes, MOST))
+    return replace(filesystem, used=min(use.used, MAX_AMOUNT), inodes_used=min(use.inodes, MAX_AMOUNT))
 
 
 def with_files(

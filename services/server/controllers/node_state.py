@@ -24,7 +24,7 @@ from bus.messages.streams import (
 )
 from services.frame.launch import Context
 from services.report.machine import Requests, counted_requests
-from services.report.node import LATE, Report, ReportInputs, report
+from services.report.node import LATE_SECONDS, Report, ReportInputs, report
 from services.report.pod_rows import PodFacts, PodRow, is_shown, pod_row
 from services.report.processes import ProcessFacts, process_of
 from services.server.controllers.node_machine import NodeMachine
@@ -82,7 +82,8 @@ class NodeState:
         now = self._clock.monotonic()
         beats = dict(self._beats)
         if any(
-            self._read_with.get(service) != beat.pid or now - beat.sent_at > LATE for service, beat in beats.items()
+            self._read_with.get(service) != beat.pid or now - beat.sent_at > LATE_SECONDS
+            for service, beat in beats.items()
         ):
             await self._read_processes()
         observed, node = self._observed.state.get("node"), self._object.state.get("node")
@@ -142,7 +143,7 @@ class NodeState:
     def _followers(self) -> dict[str, Followed]:
         """Return what each service follows. Right after the start of this process, a service without a beat counts as
         one that answers."""
-        starting = self._clock.monotonic() - self._started < LATE
+        starting = self._clock.monotonic() - self._started < LATE_SECONDS
         return {service: Followed(incarnation="") for service in SERVICES if starting} | {"server": self._followed()}
 
     def _followed(self) -> Followed:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from bus.messages.event import KEPT
+from bus.messages.event import MAX_KEPT_EVENTS
 from bus.messages.streams import SERVICES
 
-_REMEMBERED = 2 * KEPT  # of each writer
+_REMEMBERED = 2 * MAX_KEPT_EVENTS  # of each writer
 
 
 class EventAction(Enum):

@@ -7,7 +7,7 @@ request.
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from bus.messages.event import KEPT
+from bus.messages.event import MAX_KEPT_EVENTS
 from services.status.core.event_correlation import CorrelatedEvent
 from shared.model.objects import Object
 
@@ -69,7 +69,7 @@ class EventQueue:
 
 
 def _joined(older: EventWrite, newer: EventWrite) -> EventWrite:
-    occurrences = (*older.occurrences, *newer.occurrences)[-KEPT:]
+    occurrences = (*older.occurrences, *newer.occurrences)[-MAX_KEPT_EVENTS:]
     number = older.number + newer.number
     is_new = older.is_new or newer.is_new
     return replace(newer, is_new=is_new, occurrences=occurrences, number=number, tries=older.tries)

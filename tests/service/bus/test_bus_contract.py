@@ -165,7 +165,7 @@ class TestStreams:
         _, pods, follower = await self.joined(world)
         pods.put("a", pod("a"))
         with pytest.raises(codec.MessageTooLargeError, match=r"^pods\.desired a is too large for the bus: "):
-            pods.put("a", pod("a", blob="x" * codec.MESSAGE_CAP))
+            pods.put("a", pod("a", blob="x" * codec.MAX_MESSAGE_BYTES))
         pods.put("b", pod("b"))
         await world.until(lambda: "b" in follower.stream.state)
         assert follower.stream.state["a"] == pods.get("a") == pod("a")
@@ -175,7 +175,7 @@ class TestStreams:
         owner = world.bus("sources")
         pods = owner.own(PODS_DESIRED)
         for uid in ("a", "b", "c"):
-            pods.put(uid, pod(uid, blob="x" * (codec.MESSAGE_CAP // 2)))
+            pods.put(uid, pod(uid, blob="x" * (codec.MAX_MESSAGE_BYTES // 2)))
         await owner.start()
         follower = Follower(world)
         await follower.bus.start()

@@ -131,7 +131,7 @@ class TestRequests:
     async def test_a_question_over_the_cap_is_not_sent(self, world: Harness) -> None:
         asker = await self.asking(world)
         with pytest.raises(codec.MessageTooLargeError, match=r"^request Echo is too large"):
-            await asker.ask("podsync", Echo(text="x" * codec.MESSAGE_CAP), Echoed)
+            await asker.ask("podsync", Echo(text="x" * codec.MAX_MESSAGE_BYTES), Echoed)
 
     async def test_an_answer_over_the_cap_is_a_refusal_and_logged(
         self, world: Harness, caplog: pytest.LogCaptureFixture
@@ -161,7 +161,7 @@ class TestRequests:
                 raise RequestRefusedError("nothing to echo")
             if request.text == "slow":
                 await asyncio.Event().wait()
-            return Echoed(text="x" * codec.MESSAGE_CAP if request.text == "blow up" else request.text)
+            return Echoed(text="x" * codec.MAX_MESSAGE_BYTES if request.text == "blow up" else request.text)
 
         answerer, asker = world.bus("podsync"), world.bus("status")
         answerer.answer(Echo, echo)

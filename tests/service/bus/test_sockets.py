@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from bus.context import Context, Socket, new_context, new_socket, send_now
-from bus.sockets import BURST, Inlet
+from bus.sockets import MAX_BURST_MESSAGES, Inlet
 from tests.support.waits.deadline import WAIT_SECONDS
 
 
@@ -43,7 +43,7 @@ async def test_what_came_before_it_was_opened_and_more_than_one_burst_arrives_in
 ) -> None:
     taken: list[bytes] = []
     turns: list[int] = []
-    for number in range(3 * BURST):
+    for number in range(3 * MAX_BURST_MESSAGES):
         assert send_now(pair[0], [str(number).encode()]) is None
     assert await asyncio.to_thread(pair[1].poll, 5000)
     await asyncio.sleep(0.05)
@@ -55,9 +55,9 @@ async def test_what_came_before_it_was_opened_and_more_than_one_burst_arrives_in
 
     inlet = Inlet(pair[1], take)
     inlet.open()
-    await until(lambda: len(taken) == 3 * BURST)
-    assert taken == [str(number).encode() for number in range(3 * BURST)]
-    assert turns[0] <= BURST, "others got their turn after one burst"
+    await until(lambda: len(taken) == 3 * MAX_BURST_MESSAGES)
+    assert taken == [str(number).encode() for number in range(3 * MAX_BURST_MESSAGES)]
+    assert turns[0] <= MAX_BURST_MESSAGES, "others got their turn after one burst"
     inlet.close()
 
 

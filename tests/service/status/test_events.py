@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.messages.event import KEPT, KubeEvent
+from bus.messages.event import MAX_KEPT_EVENTS, KubeEvent
 from services.status.core.event_queue import MAX_EVENTS
 from shared.kube import paths
 from tests.fakes.api_resources import target_of
@@ -159,7 +159,7 @@ def test_what_no_stream_shows_any_more_is_counted_on_after_a_restart(tmp_path: P
                 stage.network.kill("podsync")
                 await stage.start_writer("podsync")
             else:
-                _publish_many(stage, 0, KEPT)
+                _publish_many(stage, 0, MAX_KEPT_EVENTS)
             await stage.pass_time(60)
             for number in range(5, 8):
                 await stage.kill()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from bus import codec
-from bus.answers import KEPT, KEPT_BYTES, KEPT_CAP, Answer, Answers
+from bus.answers import MAX_KEPT_ANSWER_BYTES, MAX_KEPT_ANSWERS, MAX_KEPT_BYTES, Answer, Answers
 from bus.frames import AnswerHead, RequestHead
 from bus.interface import RequestRefusedError
 from tests.fakes.memory_bus import ManualClock
@@ -127,23 +127,23 @@ async def test_the_same_number_of_another_client_is_another_request(caller: Call
 
 
 async def test_only_so_many_answers_are_kept(caller: Caller, adder: Adder) -> None:
-    for number in range(KEPT + 1):
+    for number in range(MAX_KEPT_ANSWERS + 1):
         await caller.ask(head(number), b'{"number":1}')
-    await caller.ask(head(KEPT), b'{"number":1}')
-    assert adder.total == KEPT + 1
+    await caller.ask(head(MAX_KEPT_ANSWERS), b'{"number":1}')
+    assert adder.total == MAX_KEPT_ANSWERS + 1
     assert (await caller.ask(head(0), None))[0].unknown
 
 
 async def test_kept_answers_are_bounded_in_bytes(caller: Caller, adder: Adder) -> None:
-    adder.padding = "x" * (KEPT_CAP - 100)
-    for number in range(KEPT_BYTES // KEPT_CAP + 2):
+    adder.padding = "x" * (MAX_KEPT_ANSWER_BYTES - 100)
+    for number in range(MAX_KEPT_BYTES // MAX_KEPT_ANSWER_BYTES + 2):
         await caller.ask(head(number))
     assert (await caller.ask(head(0), None))[0].unknown
     assert not (await caller.ask(head(2), None))[0].unknown
 
 
 async def test_a_large_answer_is_computed_again(caller: Caller, adder: Adder) -> None:
-    adder.padding = "x" * KEPT_CAP
+    adder.padding = "x" * MAX_KEPT_ANSWER_BYTES
     await caller.ask(head(), b'{"number":1}')
     await caller.ask(head(), b'{"number":1}')
     assert adder.total == 2
@@ -172,7 +172,7 @@ async def test_after_the_deadline_nothing_is_computed_kept_or_sent(
 async def test_beyond_so_many_requests_of_a_type_under_way_the_next_is_refused_at_once(
     caller: Caller, adder: Adder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.answers.PENDING", 3)
+    monkeypatch.setattr("bus.answers.MAX_PENDING_REQUESTS", 3)
     adder.gate.clear()
     for number in range(3):
         caller.send(head(number))
@@ -185,7 +185,7 @@ async def test_beyond_so_many_requests_of_a_type_under_way_the_next_is_refused_a
 async def test_the_bodies_of_requests_under_way_are_bounded(
     caller: Caller, adder: Adder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bus.answers.PENDING_BYTES", 30)
+    monkeypatch.setattr("bus.answers.MAX_PENDING_BYTES", 30)
     adder.gate.clear()
     caller.send(head(1))
     caller.send(head(2))
@@ -208,7 +208,7 @@ async def test_every_failure_is_answered_with_one_line(
 
 
 async def test_an_answer_over_the_cap_is_a_refusal(caller: Caller, adder: Adder) -> None:
-    adder.padding = "x" * codec.MESSAGE_CAP
+    adder.padding = "x" * codec.MAX_MESSAGE_BYTES
     answer, _ = await caller.ask(head())
     assert answer.error.startswith("answer Sum is too large for the bus: ")
 

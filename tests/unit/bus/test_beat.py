@@ -2,7 +2,7 @@
 
 import pytest
 
-from bus.beat import BEAT_SECONDS, LONGEST_TROUBLE, BeatContent, next_beat_in
+from bus.beat import BEAT_SECONDS, MAX_TROUBLE_CHARACTERS, BeatContent, next_beat_in
 from bus.ledger import Ledger
 
 
@@ -31,7 +31,7 @@ def test_a_trouble_is_reported_when_it_changes_and_gone_when_cleared() -> None:
 def test_a_trouble_has_a_bounded_length() -> None:
     content = BeatContent("podsync", "i", 42)
     assert content.trouble("runtime", "x" * 20_000_000)
-    assert content.beat(0.0, []).troubles == ("x" * LONGEST_TROUBLE,)
+    assert content.beat(0.0, []).troubles == ("x" * MAX_TROUBLE_CHARACTERS,)
     assert not content.trouble("runtime", "x" * 20_000_000)
 
 

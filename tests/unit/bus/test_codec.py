@@ -86,11 +86,11 @@ def test_a_number_inside_a_value_with_such_text_stays_as_it_was() -> None:
 
 def test_a_message_has_at_most_sixteen_mebibytes() -> None:
     quotes = 2
-    codec.encode("x" * (codec.MESSAGE_CAP - quotes))
+    codec.encode("x" * (codec.MAX_MESSAGE_BYTES - quotes))
     with pytest.raises(
         codec.MessageTooLargeError, match=r"^this is too large for the bus: 16777217 bytes, at most 16777216$"
     ):
-        codec.encode("x" * (codec.MESSAGE_CAP - quotes + 1), "this")
+        codec.encode("x" * (codec.MAX_MESSAGE_BYTES - quotes + 1), "this")
 
 
 @pytest.mark.parametrize(("version", "understood"), [("2.0", True), ("2.99", True), ("1.2", False), ("", False)])

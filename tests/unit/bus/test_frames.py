@@ -37,7 +37,7 @@ def test_a_topic_ends_in_nul_so_that_no_stream_is_a_prefix_of_another() -> None:
 
 
 def test_a_snapshot_over_the_cap_travels_in_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "MESSAGE_CAP", 200)
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 200)
     body = bytes(range(256)) * 2
     written = frames.write_answer(ANSWER, body)
     assert [len(frame) for frame in written[1:]] == [200, 200, 112]
@@ -65,7 +65,7 @@ def test_a_head_of_another_major_version_is_foreign_whatever_else_it_holds(
 def test_a_frame_over_the_cap_is_refused(
     read: Callable[[Sequence[bytes]], Any], written: Sequence[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(codec, "MESSAGE_CAP", 1)
+    monkeypatch.setattr(codec, "MAX_MESSAGE_BYTES", 1)
     with pytest.raises(codec.UndecodableError, match=r"^frame of 2 bytes, at most 1$"):
         read(written)
 

@@ -20,7 +20,7 @@ def test_addresses_follow_from_the_run_directory() -> None:
 
 
 def test_the_longest_path_that_fits_is_accepted_and_one_byte_more_refused() -> None:
-    fits = Path("/" + "r" * (manifest.SOCKET_PATH_LIMIT - len("/bus/bootstrap.req") - 1))
+    fits = Path("/" + "r" * (manifest.MAX_SOCKET_PATH_BYTES - len("/bus/bootstrap.req") - 1))
     manifest.check_socket_paths(fits)
     with pytest.raises(OperatorError) as refusal:
         manifest.check_socket_paths(Path(f"{fits}r"))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bus.codec import MESSAGE_CAP
+from bus.codec import MAX_MESSAGE_BYTES
 from bus.frames import MAX_PIECE_BYTES, MAX_PIECES, Joiner, Update, UpdateKind, cut, read_update, write_update
 
 
@@ -14,7 +14,7 @@ def update(number: int, size: int) -> Update:
     )
 
 
-@pytest.mark.parametrize("size", [0, MAX_PIECE_BYTES, MAX_PIECE_BYTES + 1, 5 * MAX_PIECE_BYTES, MESSAGE_CAP])
+@pytest.mark.parametrize("size", [0, MAX_PIECE_BYTES, MAX_PIECE_BYTES + 1, 5 * MAX_PIECE_BYTES, MAX_MESSAGE_BYTES])
 def test_pieces_are_small_and_join_to_the_update(size: int) -> None:
     pieces, joiner = list(cut(write_update(update(7, size)))), Joiner()
     assert all(len(piece[2]) <= MAX_PIECE_BYTES for piece in pieces) and len(pieces) <= MAX_PIECES

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from bus import codec
-from bus.answers import KEPT, KEPT_BYTES, KEPT_CAP, PENDING, PENDING_BYTES
+from bus.answers import MAX_KEPT_ANSWER_BYTES, MAX_KEPT_ANSWERS, MAX_KEPT_BYTES, MAX_PENDING_BYTES, MAX_PENDING_REQUESTS
 from bus.exchange import REMIND_SECONDS
 from tools.protocol_page import PROTOCOL as DOCUMENT
 from tools.protocol_page import field_rows, messages, parts, protocol_page
@@ -81,7 +81,13 @@ def test_a_field_without_a_meaning_is_refused() -> None:
 
 def test_the_limits_of_requests_are_those_of_the_code() -> None:
     text = " ".join(DOCUMENT.read_text().split())
-    assert f"at most {PENDING} in progress, with bodies of at most {PENDING_BYTES >> 20} MiB together" in text
-    assert f"at most {KEPT} answers of up to {KEPT_CAP >> 10} KiB, {KEPT_BYTES >> 20} MiB together" in text
-    assert f"A caller has at most {PENDING} of a type" in text
+    assert (
+        f"at most {MAX_PENDING_REQUESTS} in progress, with bodies of at most {MAX_PENDING_BYTES >> 20} MiB together"
+        in text
+    )
+    assert (
+        f"at most {MAX_KEPT_ANSWERS} answers of up to {MAX_KEPT_ANSWER_BYTES >> 10} KiB, "
+        f"{MAX_KEPT_BYTES >> 20} MiB together" in text
+    )
+    assert f"A caller has at most {MAX_PENDING_REQUESTS} of a type" in text
     assert f"a reminder every {REMIND_SECONDS * 1000:.0f} ms" in text

@@ -7,7 +7,7 @@ from bus.frames import Update, UpdateKind
 from bus.interface import Deleted, Freshness, Put
 from bus.messages.beat import Beat
 from bus.messages.snapshot import Snapshot
-from bus.replica import KEPT_UPDATES, NOTHING, Outcome, Replica
+from bus.replica import MAX_KEPT_UPDATES, NOTHING, Outcome, Replica
 
 STREAM = "pods.desired"
 FRESH = Freshness(complete=False, stale=False)
@@ -162,7 +162,7 @@ class TestOutOfStep:
 
     def test_keeps_a_bounded_number_of_updates_and_asks_for_the_others(self, replica: Replica) -> None:
         replica.beat(beat(6), 1.0)
-        for number in range(6, 6 + KEPT_UPDATES + 1):
+        for number in range(6, 6 + MAX_KEPT_UPDATES + 1):
             replica.update(put(number, "a", b"%d" % number), 1.0)
         assert replica.snapshot(snapshot(6, a=b"6"), 1.0).need_snapshot
 

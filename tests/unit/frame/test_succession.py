@@ -17,7 +17,14 @@ from services.frame import launch, succession
 from services.frame.draining import places, take_place
 from services.frame.generation import generation_of
 from services.frame.signals import HAND_OVER
-from services.frame.succession import GRACE, SHORT_GRACE, acquire_lock, send_signal, signal_orphans, supervisord_watched
+from services.frame.succession import (
+    GRACE_SECONDS,
+    SHORT_GRACE_SECONDS,
+    acquire_lock,
+    send_signal,
+    signal_orphans,
+    supervisord_watched,
+)
 from shared.errors import OperatorError
 from shared.process.identity import identity_of
 
@@ -152,7 +159,7 @@ async def test_the_process_of_a_running_agent_is_left_alone_and_named(machine: M
 
 
 def test_a_generation_of_hung_orphans_costs_less_than_two_seconds() -> None:
-    assert SHORT_GRACE + GRACE <= 1.5, "the services begin to wait when bootstrap has the lock"
+    assert SHORT_GRACE_SECONDS + GRACE_SECONDS <= 1.5, "the services begin to wait when bootstrap has the lock"
 
 
 async def test_an_older_process_that_waits_never_ends_a_newer_one(

@@ -10,7 +10,7 @@ import pytest
 
 from bus.codec import decode, encode
 from bus.messages.usage import (
-    MOST,
+    MAX_AMOUNT,
     CgroupUsage,
     ContainerUsage,
     FilesystemUsage,
@@ -283,10 +283,16 @@ def test_figures_that_no_message_can_hold_are_limited(tmp_path: Path, monkeypatc
     filesystem = read_filesystem(str(tmp_path), 1.0)
     assert filesystem == usage_of_filesystem(tmp_path, 1.0)
     assert filesystem == FilesystemUsage(
-        time=1.0, available=MOST, capacity=MOST, used=0, inodes=MOST, inodes_free=MOST, inodes_used=0
+        time=1.0,
+        available=MAX_AMOUNT,
+        capacity=MAX_AMOUNT,
+        used=0,
+        inodes=MAX_AMOUNT,
+        inodes_free=MAX_AMOUNT,
+        inodes_used=0,
     )
     volumes = (VolumeUsage(name="v", filesystem=with_use(filesystem, DiskUse(2**65, 2**65)), ephemeral=True),) * 3
-    files = PodFiles(time=1.0, logs={}, volumes=volumes, other=DiskUse(MOST, 1))
+    files = PodFiles(time=1.0, logs={}, volumes=volumes, other=DiskUse(MAX_AMOUNT, 1))
     usage = with_files(POD, files, {}, NODE, None)
     assert decode(encode(usage), PodUsage) == usage
-    assert usage.ephemeral_storage is not None and usage.ephemeral_storage.used == MOST
+    assert usage.ephemeral_storage is not None and usage.ephemeral_storage.used == MAX_AMOUNT

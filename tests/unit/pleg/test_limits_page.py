@@ -37,7 +37,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             "seconds that a count lasts, or twice as long as the last one, at most; such pods with 1/20 of the time",
             f"{file_usage.LONG_SECONDS:.0f}; {file_usage.MAX_COUNT_SECONDS:.0f}; {file_usage.LONG_PODS}",
         ),
-        ("bytes or inodes in a figure", f"2^{usage.MOST.bit_length()} - 1"),
+        ("bytes or inodes in a figure", f"2^{usage.MAX_AMOUNT.bit_length()} - 1"),
         (
             "requests at once for the figures that volume's plugins read (CSI, NFS, local)",
             file_usage.MAX_VOLUME_REQUESTS,

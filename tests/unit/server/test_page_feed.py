@@ -7,7 +7,7 @@ from typing import Any
 from bus.messages.beat import Beat
 from bus.messages.followed import Followed
 from bus.messages.services import SERVICES
-from services.report.document import MOST_TROUBLES, document
+from services.report.document import MAX_TROUBLES, document
 from services.report.node import Report, ReportInputs, report
 from services.report.pod_rows import PodFacts, PodRow, pod_row
 from services.report.processes import ProcessFacts
@@ -67,7 +67,7 @@ def test_a_node_of_a_cluster_shows_its_api_server_and_lease() -> None:
 
 def test_what_services_write_is_bounded_and_in_one_line() -> None:
     lines = made(troubles=tuple(f"line {number}\n{'x' * 5000}\x1b[2J" for number in range(300)))["troubles"]
-    assert len(lines) == MOST_TROUBLES and all(len(line) <= 300 and line.isprintable() for line in lines)
+    assert len(lines) == MAX_TROUBLES and all(len(line) <= 300 and line.isprintable() for line in lines)
 
 
 def test_a_change_has_only_what_differs() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bus.messages.event import KEPT
+from bus.messages.event import MAX_KEPT_EVENTS
 from services.status.core.event_correlation import CorrelatedEvent
 from services.status.core.event_counts import REMEMBERED, EventCounts, RecordedEvent
 from services.status.core.event_marks import EventAction, EventMarks
@@ -41,7 +41,11 @@ def test_one_that_happens_without_end_does_not_grow() -> None:
     for count in range(1, 1000):
         queue.add(_write("a", count))
     write = queue.take()
-    assert write is not None and len(write.occurrences) == KEPT and write.occurrences[-1] == ("podsync", "a-999")
+    assert (
+        write is not None
+        and len(write.occurrences) == MAX_KEPT_EVENTS
+        and write.occurrences[-1] == ("podsync", "a-999")
+    )
     assert (write.number, write.correlated.count) == (999, 999)
 
 
@@ -90,8 +94,8 @@ def test_marks_are_bounded_and_cover_what_a_writer_keeps() -> None:
         marks.take("podsync", str(number))
         marks.done("podsync", str(number))
     kept = marks.to_save()["podsync"]
-    assert kept[-KEPT:] == [str(number) for number in range(5000 - KEPT, 5000)]
-    assert len(kept) == 2 * KEPT
+    assert kept[-MAX_KEPT_EVENTS:] == [str(number) for number in range(5000 - MAX_KEPT_EVENTS, 5000)]
+    assert len(kept) == 2 * MAX_KEPT_EVENTS
 
 
 @pytest.mark.parametrize("saved", [None, 3, [], {"podsync": 3}, {"podsync": [1, None, "x"]}, {"else": ["x"]}])
