@@ -116,7 +116,7 @@ class TestRequests:
     async def test_beyond_so_many_questions_of_a_type_under_way_the_next_fails_at_once(
         self, world: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("bus.endpoint.PENDING", 2)
+        monkeypatch.setattr("bus.endpoint.MAX_PENDING_REQUESTS", 2)
         asker = await self.asking(world)
         slow = [asyncio.create_task(asker.ask("podsync", Echo(text="slow"), Echoed, timeout=0.3)) for _ in range(2)]
         await asyncio.sleep(0)
