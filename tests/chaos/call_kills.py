@@ -206,9 +206,7 @@ class CallKills:
                 if name in self._running:
                     self._running.remove(name)
                     self.world.remove_manifest(name)
-            home = self.world.home.path
-            kept = evidence.keep(home, f"call-kills-{self.result.aimed.total()}", self.containerd.log)
-            print(f"lost: {self.result.lost}\n{evidence.of_home(home)}\nkept in {kept}", flush=True)
+            self._keep_evidence(f"lost: {self.result.lost}")
             return
         self._leaving.clear()
 
@@ -246,7 +244,14 @@ class CallKills:
         try:
             await self.world.wait_for(look, "nothing to be left", _EVERYTHING_GONE_WITHIN)
         except AssertionError:
-            pass  # the result has it
+            files = sorted(str(path.relative_to(self._tasks)) for path in self._tasks.glob("*/*"))
+            self._keep_evidence(f"left: {self.result.left}, of tasks {files}")
+
+    def _keep_evidence(self, what: str) -> None:
+        """Print what is wrong and the ends of the logs; copy the logs, because the directory of this run goes."""
+        home = self.world.home.path
+        kept = evidence.keep(home, f"call-kills-{self.result.aimed.total()}", self.containerd.log)
+        print(f"{what}\n{evidence.of_home(home)}\nkept in {kept}", flush=True)
 
     async def _left(self) -> dict[str, list[str]]:
         found = await leftovers(self.world, self._directory, self.containerd.embedded.bridge, set())

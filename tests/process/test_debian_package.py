@@ -299,6 +299,7 @@ def test_a_restart_stops_and_starts_the_agent_and_no_container(machine: Installe
 
 def test_a_removal_ends_also_the_services_of_a_killed_agent_and_leaves_the_pods(machine: InstalledMachine) -> None:
     before = {line.split()[1] for line in machine.tasks()}
+    eventually(lambda: machine.call("bulkhead", "status").returncode == 0, "the agent is ready after its restart")
     shown = json.loads(machine.must("bulkhead", "status", "-o", "json"))["processes"]
     services = {str(process["pid"]) for process in shown}
     assert len(services) == 7 and services <= machine.processes()

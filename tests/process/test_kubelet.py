@@ -292,11 +292,21 @@ def test_a_signal_while_waiting_for_the_lock_ends_it(kubelet: Kubelet) -> None:
         holder.kill()
 
 
+def is_watched(path: Path, process: int) -> bool:
+    """Return whether an inotify descriptor of the process watches the file."""
+    watch = f" ino:{path.stat().st_ino:x} "
+    return any(
+        line.startswith("inotify wd:") and watch in line
+        for file in Path(f"/proc/{process}/fdinfo").iterdir()
+        for line in file.read_text().splitlines()
+    )
+
+
 def test_it_exits_on_lock_contention_where_configured(kubelet: Kubelet) -> None:
     lock = kubelet.home / "lock"
     kubelet.start(f"--lock-file={lock}", "--exit-on-lock-contention")
-    kubelet.wait_all()
-    eventually(lambda: all(Path(f"/proc/{p}").exists() for p in kubelet.holders().values()), "all run")
+    bootstrap = kubelet.wait_all()["bootstrap"]
+    eventually(lambda: is_watched(lock, bootstrap), "the lock file is watched")
     lock.read_bytes()
     assert kubelet.process.wait(WAIT_SECONDS) == 0
     kubelet.wait_stderr("Lock file contention")
