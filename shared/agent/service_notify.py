@@ -69,11 +69,11 @@ async def _ping(address: str) -> None:
 
 
 def service_socket() -> str:
-    """`$NOTIFY_SOCKET`, "" when no service manager listens."""
+    """Return `$NOTIFY_SOCKET`, "" when no service manager listens."""
     return os.environ.get("NOTIFY_SOCKET", "")
 
 
 def _number(text: str) -> int | None:
-    """As Go reads an integer: a sign and ASCII digits, nothing else."""
+    """Return the number in the text as Go reads an integer: a sign and ASCII digits, nothing else."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= 19 else None

@@ -25,7 +25,8 @@ from shared.config.settings import absolute
 
 
 def evaluate(arguments: list[str], replacement: str = "") -> Resolved:
-    """Flags, the files they name, and defaults to one result. Raises ConfigurationRefusedError with every problem.
+    """Evaluate flags, the files they name, and defaults into one result. Raises ConfigurationRefusedError with every
+    problem.
 
     `replacement` is the path of a KubeletConfiguration that is used in place of `--config` and of all drop-ins.
     """

@@ -33,8 +33,8 @@ def resolve_gates(
 
 
 def declared_features(values: Mapping[str, bool]) -> tuple[str, ...] | None:
-    """Names for `status.declaredFeatures`, sorted: the features that are built and whose gates are on in `values` (a
-    gate that is absent has its default). None = the node declares nothing (gate NodeDeclaredFeatures)."""
+    """Return the names for `status.declaredFeatures`, sorted: the features that are built and whose gates are on in
+    `values` (an absent gate has its default). None = the node declares nothing (gate NodeDeclaredFeatures)."""
 
     def is_on(name: str) -> bool:
         return values.get(name, GATES[name].default)

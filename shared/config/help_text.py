@@ -62,7 +62,8 @@ def _description(flag: Flag) -> str:
 
 
 def gate_lines() -> list[str]:
-    """`Name=true|false (BETA - default=true)` for every gate that is neither GA nor deprecated, alphabetically."""
+    """Return a line `Name=true|false (BETA - default=true)` for every gate that is neither GA nor deprecated,
+    alphabetically."""
     lines = []
     for name, gate in sorted(GATES.items()):
         stage = (Stage.ALPHA if name == ALL_ALPHA else Stage.BETA) if gate.stage is Stage.ALL else gate.stage

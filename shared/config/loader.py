@@ -15,7 +15,7 @@ from shared.config.excerpt import CONFIG_NAME, VERSION, checked_envelope, unusab
 
 
 def encode_effective(config: EffectiveConfig, generation: str) -> bytes:
-    """Content of config.json. `generation` names the supervisord under which it is in force ("" = none)."""
+    """Return the content of config.json. `generation` names the supervisord under which it is in force ("" = none)."""
     return json.dumps({"version": VERSION, "generation": generation, "config": asdict(config)}, indent=1).encode()
 
 

@@ -83,7 +83,7 @@ def check_taints(data: dict[str, Any], findings: Findings) -> tuple[dict[str, st
 
 
 def node_ips(text: str, findings: Findings) -> tuple[tuple[str, ...], list[str]]:
-    """`--node-ip`: the addresses in the order given, and remarks about what is none."""
+    """Return the addresses of `--node-ip` in the order given, and remarks about what is none."""
     place = "--node-ip"
     parsed: list[_Address] = []
     remarks = []

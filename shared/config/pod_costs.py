@@ -20,7 +20,7 @@ class PodEffect(StrEnum):
 
 @dataclass(frozen=True)
 class PodCost:
-    """`phrase`: what happens, "" = nothing."""
+    """The cost of a change for running pods. `phrase`: what happens, "" = nothing."""
 
     effect: PodEffect = PodEffect.NONE
     phrase: str = ""

@@ -179,5 +179,5 @@ def _name(field: str) -> str:
 
 
 def _is_at(name: str, key: str) -> bool:
-    """Whether the dotted `name` is the top-level key, or below it."""
+    """Return whether the dotted `name` is the top-level key, or below it."""
     return name == key or name.startswith(f"{key}.")

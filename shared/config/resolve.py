@@ -243,7 +243,7 @@ def _check_standalone(data: dict[str, Any], findings: Findings) -> None:
 
 
 def _effective(layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], findings: Findings) -> dict[str, Any]:
-    """EffectiveConfig's fields."""
+    """Return the fields of EffectiveConfig."""
     settings = settings_of(layers.data, Findings())
     if bool(settings["tls_cert_file"]) != bool(settings["tls_private_key_file"]):
         what = "only one of tlsCertFile and tlsPrivateKeyFile is set: the server has no certificate (set both)"

@@ -83,7 +83,7 @@ def _is_percentage(text: str) -> bool:
 
 
 def check_reserved_memory(data: dict[str, Any], findings: Findings) -> None:
-    """`reservedMemory`: which amounts can be reserved, and each once for a NUMA node."""
+    """Check `reservedMemory`: which amounts can be reserved, and that each is reserved once for a NUMA node."""
     seen: set[tuple[int, str]] = set()
     for index, entry in enumerate(data.get("reservedMemory") or ()):
         node = (entry or {}).get("numaNode") or 0

@@ -18,7 +18,7 @@ _BY_PRIORITY = "shutdownGracePeriodByPodPriority"
 
 
 def check_eviction(data: dict[str, Any], findings: Findings) -> None:
-    """Signals, thresholds, grace periods and minimum reclaims."""
+    """Check signals, thresholds, grace periods and minimum reclaims."""
     for key in (_HARD, _SOFT, _GRACE, _RECLAIM):
         for signal, text in pairs(data, key):
             if signal in EVICTION_SIGNALS:

@@ -45,7 +45,7 @@ def _check_options(key: str, data: dict[str, Any], gates: Mapping[str, bool], fi
 
 
 def check_tracing(data: dict[str, Any], findings: Findings) -> None:
-    """Where traces go; the rate is in the plain limits."""
+    """Check where traces go; the rate is checked with the plain limits."""
     endpoint = value_of(data, "tracing.endpoint")
     if endpoint is None:
         return

@@ -17,7 +17,7 @@ _IDS, _IDS_KEY = 65536, "userNamespaces.idsPerPod"
 
 
 def check_pods(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """runOnce, periods, the directory of logs, the longest back-off, and IDs per pod."""
+    """Check runOnce, periods, the directory of logs, the longest back-off, and IDs per pod."""
     if data.get("runOnce") and not (data.get("staticPodPath") or data.get("staticPodURL")):
         findings.add("runOnce", "is true without static pods", "set staticPodPath or staticPodURL, or remove it")
     if (path := data.get("podLogsDir")) is not None:
@@ -30,7 +30,7 @@ def check_pods(data: dict[str, Any], gates: Mapping[str, bool], findings: Findin
 
 
 def check_pod_logs_dir(path: str, findings: Findings) -> None:
-    """`podLogsDir` after resolution: absolute, cleaned, ASCII."""
+    """Check `podLogsDir` after resolution: absolute, cleaned, ASCII."""
     if not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
         findings.add("podLogsDir", f'is "{path}", must be absolute and without //, . or ..', "write it as /a/b/c")
     elif not path.isascii():

@@ -24,7 +24,7 @@ _INSECURE = frozenset(
 
 
 def check_serving(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
-    """Addresses, endpoints, TLS, and the handlers that need one another."""
+    """Check addresses, endpoints, TLS, and the handlers that need one another."""
     _check_addresses(data, findings)
     _check_endpoints(data, findings)
     _check_tls(data, findings)

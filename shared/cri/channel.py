@@ -35,7 +35,7 @@ _CONNECT_ERRORS = ("No such file or directory", "Connection refused", "Permissio
 
 
 def target(endpoint: str) -> str:
-    """gRPC's target for an endpoint as the kubelet takes it: `unix:///path`, a bare path, or `tcp://host:port`."""
+    """Return gRPC's target for an endpoint of the kubelet: `unix:///path`, a bare path, or `tcp://host:port`."""
     if endpoint.startswith("/"):
         return f"unix://{endpoint}"
     return endpoint.removeprefix("tcp://")

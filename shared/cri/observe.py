@@ -116,7 +116,7 @@ class Observer:
             del self._ids[uid]
 
     def _group(self, sandboxes: Iterable[Any], containers: Iterable[Any]) -> dict[str, _Found]:
-        """By the UID in the sandbox's metadata; a container goes with its sandbox, else by its label."""
+        """Group containers by the UID in their sandbox's metadata; a container without a sandbox by its own label."""
         found: dict[str, _Found] = {}
         uid_of: dict[str, str] = {}
         for entry in sandboxes:

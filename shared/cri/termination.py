@@ -96,5 +96,5 @@ def _first_missing(path: str) -> Path:
 
 
 def _reason(path: str, error: OSError) -> str:
-    """Go's wording of a failed open or read."""
+    """Return Go's wording of a failed open or read."""
     return f"open {path}: {(error.strerror or str(error)).lower()}"

@@ -48,7 +48,7 @@ class DeviceCheckpoint:
 
 
 def _read(path: Path) -> frozenset[str]:
-    """Raises OSError, ValueError."""
+    """Read the names of the resources. Raises OSError, ValueError."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("not a regular file")

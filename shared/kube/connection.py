@@ -46,11 +46,11 @@ class Connection:
         return URL(f"{text}?{urllib.parse.urlencode(query)}" if query else text, encoded=True)
 
     def enter(self) -> None:
-        """A request begins."""
+        """Note that a request begins."""
         self.users += 1
 
     async def leave(self) -> None:
-        """A request has ended; after `retire` the last one closes the pool."""
+        """Note that a request has ended; after `retire` the last one closes the pool."""
         self.users -= 1
         if self.retired and not self.users:
             await self.close()
@@ -155,7 +155,7 @@ def peer_of(server: str) -> str:
 
 
 def _token(file: Path) -> str:
-    """Raises OSError, or ValueError for what a header cannot hold."""
+    """Return the token. Raises OSError, or ValueError for what a header cannot hold."""
     token = file.read_text(encoding="utf-8").strip()
     if not token.isascii() or not token.isprintable():
         raise ValueError
@@ -163,7 +163,7 @@ def _token(file: Path) -> str:
 
 
 def _tls(credentials: Credentials, *protocols: str) -> ssl.SSLContext:
-    """Raises OSError (ssl.SSLError among them) when a file cannot be used."""
+    """Return the TLS context. Raises OSError (ssl.SSLError among them) when a file cannot be used."""
     context = ssl.create_default_context(cafile=credentials.ca_file or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # clusters' own authorities are not made to that letter

@@ -53,7 +53,7 @@ class StreamAnswer:
         self._release()
 
     def take(self, change: Change) -> None:
-        """What came on the stream."""
+        """Take an event of the stream."""
         match change:
             case AnswerHead(_, status, retry_after):
                 self.status, self.retry_after = status, retry_after

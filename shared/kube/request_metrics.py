@@ -33,15 +33,15 @@ class RequestMetrics:
         self._duration, self._rate_limiter = metrics.histogram(DURATION), metrics.histogram(RATE_LIMITER)
 
     def sent(self, method: str, host: str, code: str, seconds: float | None) -> None:
-        """A request was answered with this code, or not at all; `seconds` None = a watch."""
+        """Count a request that was answered with this code, or not at all; `seconds` None = a watch."""
         self._requests.inc(code, method, host)
         if seconds is not None:
             self._duration.observe(seconds, method, host)
 
     def passed_rate_limit(self, method: str, host: str, seconds: float) -> None:
-        """The request, or its repetition, waited so long for the rate limit."""
+        """Observe how long the request, or its repetition, waited for the rate limit."""
         self._rate_limiter.observe(seconds, method, host)
 
     def retried(self, method: str, host: str, code: str) -> None:
-        """The request is sent again."""
+        """Count that the request is sent again."""
         self._retries.inc(code, method, host)

@@ -83,7 +83,7 @@ def json_line(
 
 
 def go_quote(text: str) -> str:
-    """Go's %q; bytes that were no UTF-8 (surrogate escapes) as \\xNN."""
+    """Return the text as Go's %q prints it; bytes that were no UTF-8 (surrogate escapes) become \\xNN."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join([_quoted(character) for character in text])}"'

@@ -24,12 +24,12 @@ def namespace(obj: Object) -> str:
 
 
 def full_name(pod: Object) -> str:
-    """`<name>_<namespace>`: what the kubelet calls a pod's full name (pods.md, notation)."""
+    """Return `<name>_<namespace>`, which the kubelet calls a pod's full name (pods.md, notation)."""
     return f"{name(pod)}_{namespace(pod)}"
 
 
 def describe(pod: Object) -> str:
-    """`<name>_<namespace>(<uid>)`: the form kubelet messages use for a pod (pods.md, notation)."""
+    """Return `<name>_<namespace>(<uid>)`, the form that kubelet messages use for a pod (pods.md, notation)."""
     return f"{full_name(pod)}({uid(pod)})"
 
 

@@ -50,15 +50,15 @@ class Quantity:
 
     @classmethod
     def of(cls, base: int, *, binary: bool = False) -> "Quantity":
-        """A integer number of base units (cores, bytes)."""
+        """Return the quantity of an integer number of base units (cores, bytes)."""
         return cls(base * NANO, Format.BINARY_SI if binary else Format.DECIMAL_SI)
 
     def base(self) -> int:
-        """In base units, rounded up."""
+        """Return the amount in base units, rounded up."""
         return _divide_up(self.nanos, NANO)
 
     def milli(self) -> int:
-        """In thousandths, rounded up."""
+        """Return the amount in thousandths, rounded up."""
         return _divide_up(self.nanos, NANO // 1000)
 
     def rounded_to_milli(self) -> "Quantity":

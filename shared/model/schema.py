@@ -46,7 +46,7 @@ Schema = Scalar | ListOf | MapOf | Struct
 
 
 def is_of_type(value: Any, scalar: Scalar) -> bool:
-    """The JSON type and the range fit; the text of a quantity or of a duration may still not be one."""
+    """Return whether the JSON type and the range fit; the text of a quantity or of a duration may still not be one."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     match scalar:
         case Scalar.BOOLEAN:

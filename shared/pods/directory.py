@@ -44,7 +44,9 @@ def make_directory(path: Path, mode: int) -> None:
     mode gets this one. Raises OSError."""
     try:
         found = path.stat().st_mode
-    except FileNotFoundError:  # not mkdir at once: it waits for others that are made beside it, and for their journal
+    # Mkdir is not tried first: it would wait for other directories that are made beside this one, and for their
+    # journal.
+    except FileNotFoundError:
         path.mkdir(mode, parents=True, exist_ok=True)
         found = path.stat().st_mode
     if not stat.S_ISDIR(found):

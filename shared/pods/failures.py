@@ -44,7 +44,7 @@ class PodFailures:
         return self._failures.pop((uid, what), None) is not None
 
     def forget(self, uid: str) -> None:
-        """Nothing of the pod is left."""
+        """Forget the pod, of which nothing is left."""
         self.keep({key for key, _ in self._failures} - {uid})
 
     def keep(self, uids: Container[str]) -> None:
@@ -52,12 +52,12 @@ class PodFailures:
         self._failures = {key: failure for key, failure in self._failures.items() if key[0] in uids}
 
     def may_try(self, uid: str, what: str, now: float) -> bool:
-        """The wait after the last failure is over."""
+        """Return whether the wait after the last failure is over."""
         failure = self._failures.get((uid, what))
         return failure is None or failure.not_before <= now
 
     def next_attempt(self, now: float) -> float | None:
-        """When the next wait ends; None when nothing waits."""
+        """Return when the next wait ends; None when nothing waits."""
         return min((f.not_before for f in self._failures.values() if f.not_before > now), default=None)
 
     @property

@@ -28,7 +28,7 @@ _FIELDS = {
 
 
 def init_containers(pod: Object) -> list[Object]:
-    """Plain init containers and sidecars, in spec order."""
+    """Return plain init containers and sidecars, in spec order."""
     return list((pod.get("spec") or {}).get("initContainers") or ())
 
 
@@ -43,7 +43,7 @@ def ephemeral_containers(pod: Object) -> list[Object]:
 
 
 def init_kind(container: Mapping[str, Any]) -> ContainerKind:
-    """Of an entry of spec.initContainers."""
+    """Return the kind of an entry of spec.initContainers."""
     return ContainerKind.SIDECAR if is_sidecar(container) else ContainerKind.INIT
 
 
@@ -90,6 +90,7 @@ def used_volumes(pod: Object) -> frozenset[str]:
 
 
 def field_path(pod: Object, name: str) -> str:
-    """As in an Event's involvedObject: `spec.initContainers{setup}`; "" for no container of the pod."""
+    """Return the field path of an Event's involvedObject: `spec.initContainers{setup}`; "" for no container of the
+    pod."""
     found = find_container(pod, name)
     return f"spec.{_FIELDS[found[0]]}{{{name}}}" if found else ""

@@ -90,7 +90,7 @@ _CONTAINER: _Table = {
 
 
 def earlier_container_hash(container: Mapping[str, Any]) -> str:
-    """As such a kubelet wrote it into io.kubernetes.container.hash: lower hex without 0x."""
+    """Return the hash that such a kubelet wrote into io.kubernetes.container.hash: lower hex without 0x."""
     text = go_json(_written({"resources": {}, **container}, _CONTAINER)).encode()
     digest = sha256(text).digest()  # a text may be a megabyte long, and is not worth keeping
     if digest not in _hashes:

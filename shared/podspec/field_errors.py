@@ -8,12 +8,12 @@ from shared.podspec.schema import shown
 
 
 def required(path: str, detail: str = "") -> str:
-    """Nothing is there."""
+    """Return the message for a field that is absent."""
     return f"{path}: Required value: {detail}" if detail else f"{path}: Required value"
 
 
 def invalid(path: str, value: Any, detail: str) -> str:
-    """It can't be this."""
+    """Return the message for an invalid value."""
     return f"{path}: Invalid value: {shown(value)}: {detail}"
 
 
@@ -23,39 +23,39 @@ def each_invalid(path: str, value: Any, details: Iterable[str]) -> list[str]:
 
 
 def duplicate(path: str, value: Any) -> str:
-    """It is there already."""
+    """Return the message for a value that is given twice."""
     return f"{path}: Duplicate value: {shown(value)}"
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> str:
-    """It is none of these."""
+    """Return the message for a value that is none of the supported ones."""
     return (
         f"{path}: Unsupported value: {shown(value)}: supported values: {', '.join(map(json.dumps, sorted(supported)))}"
     )
 
 
 def forbidden(path: str, detail: str) -> str:
-    """It may not be given here."""
+    """Return the message for a field that is not permitted here."""
     return f"{path}: Forbidden: {detail}"
 
 
 def not_found(path: str, value: Any) -> str:
-    """It names nothing."""
+    """Return the message for a name that is not found."""
     return f"{path}: Not found: {shown(value)}"
 
 
 def in_range(path: str, value: int | None, low: int, high: int) -> list[str]:
-    """Nothing, or that the number is outside."""
+    """Return a message if the number is outside of the range, else none."""
     if value is None or low <= value <= high:
         return []
     return [invalid(path, value, f"must be between {low} and {high}, inclusive")]
 
 
 def not_negative(path: str, value: int | None) -> list[str]:
-    """Nothing, or that the number is below zero."""
+    """Return a message if the number is below zero, else none."""
     return [] if value is None or value >= 0 else [invalid(path, value, "must be greater than or equal to 0")]
 
 
 def one_of(path: str, value: str | None, supported: Iterable[str]) -> list[str]:
-    """Nothing, or that the text is none of these."""
+    """Return a message if the text is none of these, else none."""
     return [] if value is None or value in supported else [unsupported(path, value, supported)]

@@ -68,7 +68,7 @@ def format_map(values: Mapping[str, str]) -> str:
 
 
 def go_quote(text: str) -> str:
-    """Go's %q."""
+    """Return the text as Go's %q prints it."""
     return f'"{text.translate(_Quoted())}"'
 
 

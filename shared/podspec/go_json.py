@@ -7,7 +7,8 @@ _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def go_json(value: Any) -> str:
-    """Compact, keys in the order given, HTML characters escaped; text that is not Unicode becomes U+FFFD."""
+    """Return compact JSON with the keys in the order given and HTML characters escaped; text that is not Unicode
+    becomes U+FFFD."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for character, escape in _ESCAPED.items():
         text = text.replace(character, escape)

@@ -21,17 +21,17 @@ def _fnv1a(data: bytes, state: int, prime: int, bits: int) -> int:
 
 
 def fnv32a(data: bytes) -> int:
-    """FNV-1a, 32 bits."""
+    """Return the FNV-1a hash of 32 bits."""
     return _fnv1a(data, 0x811C9DC5, 0x01000193, 32)
 
 
 def fnv64a(data: bytes) -> int:
-    """FNV-1a, 64 bits."""
+    """Return the FNV-1a hash of 64 bits."""
     return _fnv1a(data, 0xCBF29CE484222325, 0x100000001B3, 64)
 
 
 def fnv128a(data: bytes) -> int:
-    """FNV-1a, 128 bits."""
+    """Return the FNV-1a hash of 128 bits."""
     return _fnv1a(data, 0x6C62272E07BB014262B821756295C58D, 0x0000000001000000000000000000013B, 128)
 
 
@@ -53,7 +53,7 @@ def _container_hash(image: str, name: str) -> str:
 
 
 def content_hash(*parts: Any) -> int:
-    """128 bits over JSON values and texts, the same for equal contents whatever the order of keys."""
+    """Return a hash of 128 bits over JSON values and texts, the same for equal contents whatever the order of keys."""
     written = (
         part if isinstance(part, str) else json.dumps(part, sort_keys=True, separators=(",", ":")) for part in parts
     )

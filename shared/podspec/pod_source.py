@@ -33,17 +33,17 @@ def is_static(pod: Object) -> bool:
 
 
 def is_mirror(pod: Object) -> bool:
-    """The pod in the API server that shows a static pod."""
+    """Return whether the pod is a mirror pod, which shows a static pod in the API server."""
     return MIRROR in _annotations(pod)
 
 
 def is_critical(pod: Object) -> bool:
-    """Static, mirror, or of system priority: admitted even if others must go."""
+    """Return whether the pod is static, a mirror pod or of system priority: others may be evicted to admit it."""
     return is_static(pod) or is_mirror(pod) or ((pod.get("spec") or {}).get("priority") or 0) >= 2_000_000_000
 
 
 def is_node_critical(pod: Object) -> bool:
-    """Critical, and named so by its priority class."""
+    """Return whether the pod is critical, and named so by its priority class."""
     return is_critical(pod) and (pod.get("spec") or {}).get("priorityClassName") == "system-node-critical"
 
 

@@ -16,7 +16,8 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Object) -> tuple[HostPort, ...]:
-    """Of regular containers and sidecars, in spec order; ports without a hostPort are none of the node's."""
+    """Return the host ports of regular containers and sidecars, in spec order; ports without a hostPort are none of the
+    node's."""
     spec = pod.get("spec") or {}
     lasting = [*(spec.get("containers") or ()), *(c for c in spec.get("initContainers") or () if is_sidecar(c))]
     return tuple(

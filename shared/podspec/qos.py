@@ -27,7 +27,7 @@ def qos_class(pod: Object) -> QosClass:
 
 
 def compute_qos_class(pod: Object) -> QosClass:
-    """From the spec alone."""
+    """Compute the QoS class from the spec alone."""
     spec = pod.get("spec") or {}
     holders = [spec] if has_pod_level_resources(pod) else main_containers(pod)
     if not any(holder.get("resources") for holder in holders):

@@ -49,7 +49,7 @@ def is_pod_level(resource: str) -> bool:
 
 
 def pod_level(pod: Object, kind: str) -> ResourceList:
-    """spec.resources.<kind>, supported resources only."""
+    """Return spec.resources.<kind>, with supported resources only."""
     return {name: amount for name, amount in resource_list(pod.get("spec") or {}, kind).items() if is_pod_level(name)}
 
 
@@ -68,7 +68,7 @@ def pod_requests(pod: Object, *, overhead: bool = True) -> ResourceList:
 
 
 def pod_limits(pod: Object, *, overhead: bool = True) -> ResourceList:
-    """Effective limits; overhead is added only to resources that have one."""
+    """Return the effective limits; overhead is added only to resources that have one."""
     total = {**container_totals(pod, "limits"), **pod_level(pod, "limits")}
     if overhead:
         for name, amount in pod_overhead(pod).items():
@@ -78,7 +78,7 @@ def pod_limits(pod: Object, *, overhead: bool = True) -> ResourceList:
 
 
 def pod_overhead(pod: Object) -> ResourceList:
-    """spec.overhead."""
+    """Return the amounts in spec.overhead."""
     return parse_resources((pod.get("spec") or {}).get("overhead"))
 
 
@@ -133,7 +133,7 @@ def shares(milli_cpu: int) -> int:
 
 
 def quota(milli_cpu: int, period: int) -> int:
-    """Microseconds per `period` microseconds for a limit in thousandths of a core; 0 = no limit."""
+    """Return the microseconds per `period` microseconds for a limit in thousandths of a core; 0 = no limit."""
     return 0 if milli_cpu == 0 else max(milli_cpu * period // 1000, MIN_QUOTA)
 
 
@@ -156,7 +156,7 @@ def shares_of_weight(cpu_weight: int) -> int:
 
 
 def is_extended(name: str) -> bool:
-    """An extended resource: of a domain that is not Kubernetes' own."""
+    """Return whether the resource is an extended one, whose domain is not Kubernetes' own."""
     domain, slash, _ = name.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 

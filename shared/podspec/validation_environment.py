@@ -76,7 +76,7 @@ def validate_resource_ref(reference: dict[str, Any], path: str) -> list[str]:
 
 
 def is_divisor(value: Any) -> bool:
-    """A quantity of zero, which stands for one, or more."""
+    """Return whether the value is a quantity of at least 0, which stands for 1."""
     try:
         return parse_quantity(value).nanos >= 0
     except QuantityError:

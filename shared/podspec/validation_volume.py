@@ -17,7 +17,7 @@ PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
 def validate_volumes(volumes: Sequence[dict[str, Any]]) -> tuple[list[str], set[str]]:
-    """Messages, and the names that volumeMounts may use."""
+    """Return messages, and the names that volumeMounts may use."""
     errors: list[str] = []
     taken: set[str] = set()
     for index, volume in enumerate(volumes):
@@ -122,6 +122,6 @@ def is_volume_field(path: str) -> bool:
 
 
 def path_errors(value: str, path: str) -> list[str]:
-    """A path that must stay below the directory it is taken from."""
+    """Return messages for a path that must stay below the directory it is taken from."""
     errors = [invalid(path, value, "must be a relative path")] if value.startswith("/") else []
     return errors + ([invalid(path, value, "must not contain '..'")] if ".." in value.split("/") else [])

@@ -42,15 +42,15 @@ class Work:
     waits: set[_Wait] = field(default_factory=set)
 
     def progressed(self) -> None:
-        """A step is done: the time without progress begins again."""
+        """Note that a step is done: the time without progress begins again."""
         self.progressed_at = self.deadlines.ticks
 
     def ended(self) -> None:
-        """The work is done."""
+        """Note that the work is done."""
         self.deadlines.forget(self)
 
     def begin_wait(self, what: str, seconds: float | None, *, reported: bool = False) -> _Wait:
-        """A wait for something outside begins, of at most `seconds`, None = without limit. `reported`: see
+        """Begin a wait for something outside, of at most `seconds`, None = without limit. `reported`: see
         `Deadlines.blocked`."""
         limit = math.inf if seconds is None else self.deadlines.in_ticks(seconds)
         wait = _Wait(what, self.deadlines.ticks, limit, reported)
@@ -58,7 +58,7 @@ class Work:
         return wait
 
     def end_wait(self, wait: _Wait) -> None:
-        """The wait is over."""
+        """End the wait."""
         self.waits.discard(wait)
         self.progressed()
 
@@ -90,7 +90,7 @@ class Deadlines:
         return work
 
     def forget(self, work: Work) -> None:
-        """It is done."""
+        """Forget the work, which is done."""
         with self._lock:
             self._works.discard(work)
 

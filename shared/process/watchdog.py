@@ -22,11 +22,11 @@ class StallDetector:
         self._limit, self._ticks = limit, 0
 
     def turned(self) -> None:
-        """The loop turned."""
+        """Note that the loop has turned."""
         self._ticks = 0
 
     def tick(self) -> bool:
-        """The thread woke once more; True when the loop has not turned for longer than the limit."""
+        """Count a tick of the thread. Return True when the loop has not turned for longer than the limit."""
         self._ticks += 1
         return self._ticks > self._limit
 

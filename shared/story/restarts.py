@@ -76,7 +76,7 @@ def _because(ended: Line | None, killed: str, failed: Line | None, new_sandbox: 
 
 
 def how_it_ended(line: Line) -> str:
-    """`attempt 2 ended with exit code 137 (OOMKilled) after 12.4 s`."""
+    """Return how the instance ended, as in `attempt 2 ended with exit code 137 (OOMKilled) after 12.4 s`."""
     if line.get("state") == "UNKNOWN":
         return f"attempt {line.get('attempt')} was lost by the runtime"
     reason = f" ({line['reason']})" if line.get("reason") else ""

@@ -9,7 +9,7 @@ STALLED_SECONDS = 10.0  # without a byte
 
 
 def pull_text(pull: Mapping[str, Any]) -> str:
-    """`43 MiB of 120 MiB, 3 layers, 12 MiB/s`, from the fields of an item of `pods.pulls`."""
+    """Return `43 MiB of 120 MiB, 3 layers, 12 MiB/s` from the fields of an item of `pods.pulls`."""
     arrived, total, layers, idle = (pull.get(name) or 0 for name in ("arrived", "total", "layers", "idle"))
     parts = []
     if not total:

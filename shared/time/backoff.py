@@ -35,5 +35,5 @@ class Backoff:
         return min(delay * self.factor if delay else self.initial, self.cap)
 
     def is_reset(self, since: float, now: float) -> bool:
-        """The last failure, at `since`, no longer counts at `now`; both in seconds of one clock."""
+        """Return whether the last failure, at `since`, no longer counts at `now`; both in seconds of one clock."""
         return now - since > self.reset_after

@@ -123,7 +123,7 @@ class NodeConfigStore:
         return self._checkpoints / source.uid / source.resource_version
 
     def _read(self, name: str) -> ConfigSource | None:
-        """Raises OSError, OperatorError."""
+        """Read a source. Raises OSError, OperatorError."""
         file = self._meta / name
         try:
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

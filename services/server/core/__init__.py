@@ -1,4 +1,4 @@
-"""Decides what the HTTP server answers: routes, access, logs, lists, pages and streams. Pure.
+"""Decides for the HTTP server: routes, authorization, health, lists, log selection and log decoding. Pure.
 
 `routes` chooses the handler of a request; `go_text` has texts and numbers as Go writes them. A room imports other
 rooms only as this table allows:

@@ -1,4 +1,5 @@
-"""Texts and numbers as Go writes and reads them, where API clients see the difference. Knows nothing of HTTP routes."""
+"""Forms and parses texts and numbers as Go does, where clients of the API see the difference. Knows nothing of HTTP
+routes."""
 
 import re
 from urllib.parse import quote as escaped
@@ -22,12 +23,12 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """`text` as Go's %q prints it."""
+    """Return `text` as Go's %q prints it."""
     return f'"{text.translate(_Quoted())}"'
 
 
 class _Quoted(dict[int, str]):
-    """Code point -> how Go prints it; each is worked out once in a text."""
+    """Maps a code point to what Go prints for it; each one is computed once."""
 
     def __missing__(self, code: int) -> str:
         self[code] = quoted = _quoted(chr(code))
@@ -48,7 +49,7 @@ def _quoted(character: str) -> str:
 
 
 def parse_int64(text: str) -> int:
-    """Go's strconv.ParseInt(text, 10, 64). Raises ValueError."""
+    """Return the number in `text`, as Go's strconv.ParseInt(text, 10, 64) reads it. Raises ValueError."""
     if not _INTEGER.fullmatch(text):
         raise ValueError(f"parsing {quote(text)}: invalid syntax")
     number = int(text) if len(text) < 40 else 1 << 64
@@ -64,7 +65,8 @@ def redirect_location(path: str, query: str) -> str:
 
 
 def parse_query(raw: str) -> dict[str, list[str]]:
-    """Go's URL.Query(): values by key in order; pairs that do not decode, or hold a semicolon, are dropped."""
+    """Return the values of a query by key, in order, as Go's URL.Query() does: pairs that do not decode, or have a
+    semicolon, are dropped."""
     values: dict[str, list[str]] = {}
     for pair in raw.split("&"):
         if not pair or ";" in pair or _BROKEN_ESCAPE.search(pair):

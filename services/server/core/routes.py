@@ -1,4 +1,4 @@
-"""Which handler a request means, or which refusal, by the kubelet's own two layers of routing (server.md 1.2, 5).
+"""Decides which handler a request gets, or which refusal, by the kubelet's two layers of routing (server.md 1.2, 5).
 
 The outer layer (Go's ServeMux) redirects and answers unknown paths before authentication; the inner one (go-restful)
 refuses methods and sub-paths after it. Knows nothing of who asks.
@@ -207,7 +207,7 @@ def handler_paths(served: ServedEndpoints) -> list[str]:
 
 
 def _restful(method: str, below: str | None, rule: Rule, accept: str) -> Route | Refusal:
-    """`below`: the path below the rule's; None = a path beside it in the same tree."""
+    """Return what go-restful answers. `below`: the path below the rule's; None = a path beside it in the same tree."""
     rest = (below or "").strip("/")
     parameters = tuple(rest.split("/")) if rest else ()
     if below is None or (rule.segments and len(parameters) not in rule.segments):
@@ -251,7 +251,7 @@ def is_of_another_site(headers: Mapping[str, str]) -> bool:
 
 
 def clean_path(path: str) -> str:
-    """Go's ServeMux cleaning: `.`, `..` and empty segments resolved, a trailing slash kept."""
+    """Return the path as Go's ServeMux cleans it: without `.`, `..` and empty segments, but with a trailing slash."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

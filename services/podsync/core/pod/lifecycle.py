@@ -96,7 +96,7 @@ def with_start(saved: Saved, now: float, skew: float) -> Saved:
 
 
 def past_deadline(tracked: TrackedPod, now: float) -> TrackedPod:
-    """Return a pod that was active for longer than its deadline: it ends and has failed."""
+    """Return the record of a pod that was active for longer than its deadline, now ending as failed."""
     text = "Pod was active on the node longer than the specified deadline"
     tracked = tracked.with_event("Normal", "DeadlineExceeded", text, "")
     ending = {"reason": "DeadlineExceeded", "message": text, "disruption": ""}

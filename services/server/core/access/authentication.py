@@ -1,4 +1,5 @@
-"""Who asks: from a client certificate or a token, or anonymous (server.md 2). Must not know TLS or HTTP libraries."""
+"""Decides which user a request comes from: by a client certificate, a token, or anonymous (server.md 2). Must not know
+TLS or HTTP libraries."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,9 +26,8 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 def certificate_user(subject: Subject, sha256: str) -> User | None:
-    """Return the user a verified client certificate names: CN, O as groups; `sha256` = hex of the certificate's digest.
-    None without a CN: such a certificate names no user, whatever its groups.
-    """
+    """Return the user that a verified client certificate names: the CN, with O as groups. `sha256`: the certificate's
+    digest in hex. A certificate without a CN names no user, whatever its groups: None."""
     attributes = [pair for rdn in subject for pair in rdn]
     names = [value for key, value in attributes if key == "commonName"]
     if not names or not names[-1]:
@@ -45,9 +45,8 @@ def certificate_user(subject: Subject, sha256: str) -> User | None:
 
 
 def authenticate(found: User | None, *, failed: bool, anonymous: bool) -> User | None:
-    """Return the user, or None for 401. `failed` = a credential was offered that could not be verified: anonymous
-    access is then refused even where it is allowed (server.md 2.5).
-    """
+    """Return the user, or None for 401. `failed`: a credential was offered that could not be verified; anonymous access
+    is then refused even where it is allowed (server.md 2.5)."""
     if found is not None:
         return found
     return ANONYMOUS if anonymous and not failed else None

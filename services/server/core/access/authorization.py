@@ -1,4 +1,5 @@
-"""The attributes of a request for its authorization, and the texts of refusals (server.md 3). Requests no review."""
+"""Forms the attributes of a request for its authorization, and the texts of refusals (server.md 3). Requests no
+review."""
 
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ class Attributes:
 
 
 def questions(user: User, method: str, path: str, node: str) -> tuple[Attributes, ...]:
-    """Return what to ask, in order; the first that is allowed decides."""
+    """Return the questions to ask, in order; the first one that is allowed decides."""
     verb = _VERBS.get(method, "")
     for prefix, subresources in _SUBRESOURCES:
         if path == prefix or path.startswith(prefix + "/"):
@@ -40,14 +41,14 @@ def questions(user: User, method: str, path: str, node: str) -> tuple[Attributes
 
 
 def forbidden(asked: tuple[Attributes, ...]) -> str:
-    """Body of the 403 when every question was denied."""
+    """Return the body of the 403 when every question was denied."""
     first = asked[0]
     subresources = " ".join(question.subresource for question in asked)
     return f"Forbidden (user={first.user.name}, verb={first.verb}, resource=nodes, subresource(s)=[{subresources}])\n"
 
 
 def error(question: Attributes) -> str:
-    """Body of the 500 when a question could not be decided."""
+    """Return the body of the 500 when a question could not be decided."""
     return (
         f"Authorization error (user={question.user.name}, verb={question.verb}, "
         f"resource=nodes, subresource={question.subresource})"

@@ -1,4 +1,4 @@
-"""Finds the token of a request: the Authorization header, or a WebSocket sub-protocol (server.md 2). Checks none."""
+"""Finds the token of a request in the Authorization header or a WebSocket sub-protocol (server.md 2). Verifies none."""
 
 import base64
 import binascii
@@ -50,6 +50,6 @@ def _checked(token: str) -> str:
 
 
 def without_token(protocols: str) -> str:
-    """Return one Sec-WebSocket-Protocol header without the token in it; as it was where there is none."""
+    """Return a Sec-WebSocket-Protocol header without the token in it; unchanged where there is none."""
     kept = [part for part in protocols.split(",") if not part.strip().startswith(_PROTOCOL)]
     return protocols if len(kept) == len(protocols.split(",")) else ",".join(kept).strip()

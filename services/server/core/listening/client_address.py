@@ -1,11 +1,11 @@
-"""The address of a client, as the limits count it and as logs show it. Pure."""
+"""Forms the address of a client as limits count it and as logs show it. Pure."""
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
 
 def group_of(address: str) -> str:
-    """Return the address as the limits count it: an IPv4 address, or the first 64 bits of an IPv6 address, which one
-    host may have. What is no IP address counts as it is."""
+    """Return the address as limits count it: an IPv4 address, or the first 64 bits of an IPv6 address, which one host
+    may have. Other text is returned unchanged."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:
@@ -16,7 +16,7 @@ def group_of(address: str) -> str:
 
 
 def shown_address(remote: str | None) -> str:
-    """Return a client's address as it is logged and forwarded: that of an IPv4 client, which a listener of both
-    families sees as ::ffff:10.0.0.1, is 10.0.0.1. None = ""."""
+    """Return a client's address for logs and headers. A listener of both families sees the IPv4 client 10.0.0.1 as
+    ::ffff:10.0.0.1; it is returned as 10.0.0.1. None becomes ""."""
     text = remote or ""
     return text.removeprefix("::ffff:") if "." in text else text

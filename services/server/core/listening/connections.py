@@ -1,4 +1,5 @@
-"""How many connections a listener has, and which of them ends when there are too many. Pure: no sockets, no time.
+"""Decides how many connections a listener may have, and which of them end when there are too many. Pure: no sockets, no
+time.
 
 A connection is *unauthorized* until one of its requests was let through. Unauthorized ones cost little to make, so the
 newest is always taken and an old one ends for it: a client that sends its request at once is served, however many
@@ -51,7 +52,8 @@ C = TypeVar("C", bound=OpenConnection)
 
 
 class ConnectionTable(Generic[C]):
-    """The open connections of a listener. What `open`, `hold` and `send` return was taken out and is to be ended."""
+    """The open connections of a listener. The caller ends the connections that `open`, `hold` and `send` return, which
+    are no longer in the table."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -83,7 +85,7 @@ class ConnectionTable(Generic[C]):
         return ended
 
     def close(self, connection: C) -> None:
-        """Forget a connection that has ended; nothing happens where that is known already."""
+        """Remove a connection that has ended. Nothing happens when it was removed before."""
         self._sending.pop(connection, None)
         if connection in self._authorized:
             del self._authorized[connection]
@@ -94,14 +96,14 @@ class ConnectionTable(Generic[C]):
             self._forget_unauthorized(connection)
 
     def finish(self, connection: C) -> None:
-        """Note that its request was answered: it is the one that is idle for the shortest time."""
+        """Note that its request was answered, so that of all idle connections it is the last to end."""
         connection.busy = False
         own = self._unauthorized.get(connection.address, {})
         if connection in own:
             own[connection] = own.pop(connection)
 
     def hold(self, connection: C, size: int) -> list[C]:
-        """Note that it holds `size` bytes now. Return those that end for them, itself perhaps."""
+        """Note that the connection holds `size` bytes now. Return the connections that end for that, perhaps itself."""
         if connection not in self._unauthorized.get(connection.address, {}):
             return []
         self.held += size - connection.held
@@ -114,7 +116,7 @@ class ConnectionTable(Generic[C]):
         return ended
 
     def send(self, connection: C) -> list[C]:
-        """Note that it receives a large answer. Return those that end for it."""
+        """Note that the connection receives a large answer. Return the connections that end for that."""
         if connection not in self._unauthorized.get(connection.address, {}):
             return []
         self._sending[connection] = None
@@ -124,7 +126,7 @@ class ConnectionTable(Generic[C]):
         return ended
 
     def sent(self, connection: C) -> None:
-        """Note that it has its large answer."""
+        """Note that the connection has received its large answer."""
         self._sending.pop(connection, None)
 
     def count_as_authorized(self, connection: C) -> bool:

@@ -1,18 +1,18 @@
-"""Which of many equal log lines are written: what strangers cause must not fill the log. Asks no clock."""
+"""Decides which of many equal log lines are written, so that clients cannot fill the log. Asks no clock."""
 
 INTERVAL = 60.0  # seconds
 
 
 class LogInterval:
-    """Counts by kind; a fixed set of kinds, for each is remembered."""
+    """Counts events by kind. The kinds must be a fixed set, because each is remembered."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._logged: dict[str, float] = {}
 
     def count(self, kind: str, now: float) -> int:
-        """Note one of this kind at `now` (monotonic seconds). How many there were since the last line, this one
-        included, if a line is due; else 0."""
+        """Count an event of this kind at `now` (monotonic seconds). Return how many there were since the last line,
+        including this one, if a line is due; else 0."""
         self._counts[kind] = counted = self._counts.get(kind, 0) + 1
         if now - self._logged.get(kind, float("-inf")) < INTERVAL:
             return 0

@@ -1,4 +1,4 @@
-"""Decoding of container log files: bytes of the file in, bytes for the client out (server.md 10.5).
+"""Decodes container log files: takes bytes of the file, and returns bytes for the client (server.md 10.5).
 
 Blocks may end anywhere. Knows the CRI and the docker JSON format, and the options that leave out or cut lines; must not
 know where bytes come from.
@@ -27,7 +27,7 @@ class UnsupportedLogFormatError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class LogFilter:
-    """What to leave out. `since` is nanoseconds since the epoch; `lines` stops after that many parsed lines."""
+    """What to leave out of a log. `since`: nanoseconds since the epoch; `lines`: stop after this many parsed lines."""
 
     timestamps: bool = False
     since: int | None = None
@@ -37,7 +37,7 @@ class LogFilter:
 
 
 class LogDecoder:
-    """One reading of one container's log. `finished`: the client gets nothing after this."""
+    """Decodes one container's log. `finished`: the client gets nothing more."""
 
     def __init__(self, wanted: LogFilter) -> None:
         self._wanted = wanted
@@ -68,13 +68,13 @@ class LogDecoder:
         return self._decode(lines)
 
     def finish(self) -> bytes:
-        """Return the output for an unterminated last line; the file will not be read on."""
+        """Return the output for an unterminated last line, after which the file is not read on."""
         line = b"".join(self._held)
         self.restart()
         return self._decode(line)
 
     def restart(self) -> None:
-        """Another file follows (rotation): what was held of the last line is dropped."""
+        """Begin another file after a rotation: the unfinished last line of the earlier one is dropped."""
         self._held, self._held_size, self._skipping = [], 0, False
 
     def _hold(self, part: bytes) -> None:
@@ -180,7 +180,7 @@ def _nanoseconds(time: bytes) -> int:
 
 @lru_cache(maxsize=64)
 def _whole_seconds(seconds: bytes, zone: bytes) -> int:
-    """In nanoseconds; cached because thousands of lines share a second."""
+    """Return the time in nanoseconds. It is cached, because thousands of lines share a second."""
     try:
         return parse_rfc3339((seconds + zone).decode())
     except ValueError:  # a date that is none, such as month 13: older than anything
@@ -194,6 +194,6 @@ def _full_time(time: bytes) -> bytes:
 
 
 def _split(time: bytes) -> tuple[bytes, bytes, bytes]:
-    """Seconds, fraction (may be empty), zone."""
+    """Return seconds, fraction (may be empty) and zone of a time."""
     zone = b"Z" if time.endswith(b"Z") else time[-6:]
     return time[:19], time[20 : -len(zone)], zone

@@ -38,9 +38,8 @@ class LogQuery:
     stream: str = "All"  # All | Stdout | Stderr
 
     def since(self, now: float) -> int | None:
-        """Return lines older than this are left out: nanoseconds since the epoch, None = none are. `now` is wall
-        seconds.
-        """
+        """Return the time before which lines are left out, in nanoseconds since the epoch; None = none are. `now` is
+        wall seconds."""
         if self.since_seconds is None:
             return self.since_time
         relative = int(now * 1e9) - self.since_seconds * 1_000_000_000

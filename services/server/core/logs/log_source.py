@@ -31,12 +31,12 @@ class LogSource:
 
     @property
     def bare_id(self) -> str:
-        """The id as the runtime knows it."""
+        """The id of the container as the runtime knows it."""
         return self.container_id.rpartition("://")[2]
 
     @property
     def by_docker(self) -> bool:
-        """Whether docker is the runtime, which keeps logs in a directory of its own and puts links to them."""
+        """Whether the runtime is docker, which keeps logs in its own directory and makes links to them."""
         return self.container_id.startswith("docker://")
 
 

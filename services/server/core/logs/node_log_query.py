@@ -1,4 +1,4 @@
-"""What a query of `/logs/` asks for, and which queries are refused (server.md 14.2). Pure."""
+"""Decodes a query of `/logs/`, and decides which queries are refused (server.md 14.2). Pure."""
 
 import re
 from collections.abc import Callable
@@ -146,7 +146,8 @@ def _time(key: str, first: _First, errors: list[str]) -> datetime | None:
 
 
 def _fraction(text: str) -> str:
-    """Seconds are all that journalctl gets: more digits than Python reads do no harm."""
+    """Return the fraction of the seconds in a time. It may have more digits than Python reads, because journalctl gets
+    whole seconds only."""
     found = re.match(r"[.,]\d+", text[19:])
     return found[0] if found else ""
 

@@ -1,4 +1,5 @@
-"""What Go's file server answers for a file or directory: redirects, listing, type, conditions, range (server.md 14.1).
+"""Decides what Go's file server answers for a file or directory: redirects, listing, type, conditions, range (server.md
+14.1).
 
 Opens no file. Multiple ranges are answered with the complete file, which HTTP permits.
 """

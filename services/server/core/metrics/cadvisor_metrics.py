@@ -1,4 +1,5 @@
-"""The page of /metrics/cadvisor (node.md 9.4) from a reading of pleg's: names and labels that dashboards use. Pure.
+"""Forms the page of /metrics/cadvisor (node.md 9.4) from a reading of pleg's, with the names and labels that dashboards
+use. Pure.
 
 A number that the host does not offer has no sample.
 """
@@ -35,7 +36,7 @@ def _seconds(nanoseconds: int | None) -> Value:
 
 
 def _throttling(name: str, text: str, value: Callable[[CgroupDetails], Value]) -> _Family:
-    """Shown for cgroups with a quota alone."""
+    """Return a family about throttling, which only cgroups with a quota have."""
     return _one(f"cpu_cfs_{name}_total", COUNTER, text, lambda row: None if row.cpu_quota is None else value(row))
 
 
@@ -183,7 +184,7 @@ def _append_family(lines: list[str], family: _Family, found: FoundCgroups, label
 
 
 def _append_filesystems(lines: list[str], found: FoundCgroups) -> None:
-    """The filesystems of the node, with the labels of the root cgroup."""
+    """Append the filesystems of the node, with the labels of the root cgroup."""
     of_root = label_pairs(_LABELS, ("", "/", "", "", "", ""))
     for name, text, figure in (
         ("limit_bytes", "Size of the filesystem, in bytes", "capacity"),

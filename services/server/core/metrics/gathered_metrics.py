@@ -1,4 +1,5 @@
-"""The metrics of all processes as those of one kubelet: sums by series, and counters that go on across restarts.
+"""Combines the metrics of all processes into those of one kubelet: sums by series, with counters that continue across
+restarts.
 
 A restarted process counts from 0 again, and Prometheus would take the smaller sum for a restart of everything. So what
 the earlier process counted is kept and added, also over a restart of server, which saves it. Of a process that did not
@@ -69,7 +70,7 @@ class GatheredMetrics:
         self._ended: dict[str, dict[str, MetricFamily]] = {}  # process -> name -> what earlier processes counted
 
     def take(self, process: str, metrics: Metrics) -> None:
-        """This process answered."""
+        """Take the answer of this process."""
         self._missing.discard(process)
         before = self._newest.get(process)
         if self._keeps_ended and before is not None and before.incarnation != metrics.incarnation:
@@ -81,11 +82,11 @@ class GatheredMetrics:
         self.since = min((start for start in (self.since, *starts) if start is not None), default=None)
 
     def miss(self, process: str) -> None:
-        """This process did not answer in time."""
+        """Note that this process did not answer in time."""
         self._missing.add(process)
 
     def counters(self) -> Counters:
-        """Return what `restore` takes."""
+        """Return the counters for `restore`."""
         return Counters(
             since=self.since,
             processes={
@@ -122,8 +123,8 @@ class GatheredMetrics:
 
 
 def with_sums(families: Iterable[MetricFamily], since: float | None = None) -> list[MetricFamily]:
-    """Return the families and the kubelet's `process_*`, which are made of those of the processes. Counters that began
-    before the oldest process that answered, at `since`, have that start."""
+    """Return the families, and the kubelet's `process_*`, which are computed from those of the processes. Counters that
+    began before the oldest process that answered, at `since`, have that start."""
     by_name = {family.name: family for family in families}
     for name, source, make, help_text in OF_THE_AGENT:
         values = [values[0] for _, values in by_name[source].series] if source in by_name else []
@@ -141,7 +142,7 @@ def _counters(families: Iterable[MetricFamily]) -> tuple[MetricFamily, ...]:
 
 
 def _sum(one: MetricFamily, other: MetricFamily | None) -> MetricFamily:
-    """Add the series of `other`; those of another declaration, which a process of another version has, are left out."""
+    """Add the series of `other`, except those with another declaration, which a process of another version may have."""
     if other is None or (one.kind, one.labels, one.buckets) != (other.kind, other.labels, other.buckets):
         return one
     series: Series = dict(other.series)

@@ -1,4 +1,4 @@
-"""Metric families in the Prometheus text format 0.0.4, which every scraper reads."""
+"""Forms metric families in the Prometheus text format 0.0.4, which every scraper reads."""
 
 from collections.abc import Iterable, Sequence
 

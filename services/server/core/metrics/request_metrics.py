@@ -1,4 +1,4 @@
-"""The label values of kubelet_http_*: a small set, whatever a client sends (server.md 1.3)."""
+"""Forms the label values of kubelet_http_*: a small set, whatever a client sends (server.md 1.3)."""
 
 _METHODS = frozenset({"OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"})
 _PATHS = frozenset(
@@ -12,7 +12,7 @@ _LONG_RUNNING = frozenset({"exec", "attach", "debug"})
 
 
 def request_labels(method: str, path: str, server_type: str) -> tuple[str, str, str, str]:
-    """Return method, path, server_type and long_running."""
+    """Return the values of method, path, server_type and long_running."""
     first, _, rest = path.strip("/").partition("/")
     bucket = f"metrics/{rest.partition('/')[0]}" if first == "metrics" and rest else first
     bucket = bucket if bucket in _PATHS else "other"

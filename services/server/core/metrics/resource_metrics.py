@@ -1,4 +1,4 @@
-"""The page of /metrics/resource, which metrics-server reads (node.md 7.6), from a reading of pleg's. Pure.
+"""Forms the page of /metrics/resource, which metrics-server reads (node.md 7.6), from a reading of pleg's. Pure.
 
 Samples have the time of the reading: metrics-server computes rates between two of them.
 """

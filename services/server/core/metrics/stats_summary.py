@@ -130,7 +130,7 @@ def _share(share: PressureShare) -> Object:
 
 
 def _network(network: NetworkUsage | None) -> Object | None:
-    """The counters of eth0 are also those of the whole; without it the whole has none."""
+    """Return the network of a summary. Its own counters are those of eth0; without eth0 it has none."""
     if network is None:
         return None
     shown: Object = {"time": rfc3339(network.time), "name": ""}

@@ -1,4 +1,4 @@
-"""The CPU profiles of several processes as collapsed stacks, the text that flamegraph.pl and speedscope read."""
+"""Forms the CPU profiles of several processes as collapsed stacks, the text that flamegraph.pl and speedscope read."""
 
 from collections.abc import Iterator, Mapping
 

@@ -31,7 +31,7 @@ class HealthAnswer:
 
 
 class Health:
-    """The newest beats of the other services, and the checks that follow from them."""
+    """Has the newest beats of the other services, and the checks that follow from them."""
 
     def __init__(self, services: Sequence[str], sync_frequency: float, now: float) -> None:
         self._started = now
@@ -42,22 +42,23 @@ class Health:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all checks, in order."""
+        """The names of all checks, in order."""
         return ("ping", "log", "syncloop", *(f"bulkhead-{service}" for service in self._last_beat))
 
     def note_beat(self, service: str, progress: Mapping[str, float], now: float) -> None:
-        """A beat of `service` was received at `now`; podsync's progress entry `sync` is the sync loop's last turn."""
+        """Note a beat of `service` that was received at `now`. podsync's progress entry `sync` is the last turn of the
+        sync loop."""
         if service in self._last_beat:
             self._last_beat[service] = now
         if service == "podsync" and "sync" in progress:
             self._sync_loop_turned = progress["sync"]
 
     def note_log_flushed(self, now: float) -> None:
-        """The log's handlers were flushed without blocking."""
+        """Note that the log's handlers were flushed without blocking."""
         self._log_flushed = now
 
     def checks(self, now: float) -> tuple[Check, ...]:
-        """Every check's outcome at `now`."""
+        """Return the result of every check at `now`."""
         log = "logging blocked" if now - self._log_flushed > LOG_BLOCKED_AFTER else ""
         services = (Check(f"bulkhead-{service}", self._absence(service, now)) for service in self._last_beat)
         return (Check("ping"), Check("log", log), Check("syncloop", self._sync_loop(now)), *services)

@@ -1,4 +1,5 @@
-"""The last hour of the node and the agent for the node page: a bounded ring of samples, and what goes into a sample.
+"""Keeps the last hour of the node and the agent for the node page: a limited number of samples. Decides what a sample
+contains.
 
 Moments are CLOCK_MONOTONIC seconds, `at` wall-clock seconds. Must not know where the values come from.
 """
@@ -16,9 +17,8 @@ Values = Mapping[str, float | None]  # series -> value; None = it could not be r
 
 
 def until_next(now: float) -> float:
-    """Return seconds until the next multiple of the interval. The one that `now` is just before counts as over: the
-    timer of a loop may end a millisecond early.
-    """
+    """Return the seconds until the next multiple of the interval. A multiple less than 0.1 s ahead counts as passed,
+    because the timer of a loop may end a millisecond early."""
     left = INTERVAL - now % INTERVAL
     return left if left > 0.1 else left + INTERVAL
 
@@ -68,14 +68,14 @@ class NodeHistory:
         return True
 
     def data(self) -> dict[str, Any]:
-        """`at`: the moments, oldest first; `values`: by series, one for each moment."""
+        """Return the samples as JSON data. `at`: the moments, oldest first; `values`: by series, one for each
+        moment."""
         return {"at": list(self._at), "values": {name: list(series) for name, series in sorted(self._values.items())}}
 
 
 def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the samples of `after` that `before` does not have, both as `data` returns them; {} = none. Where the
-    clock was set back, all of them, which begin before the newest of `before`.
-    """
+    clock was set back, return all samples; they then begin before the newest one of `before`."""
     newest = before["at"][-1] if before["at"] else float("-inf")
     if after["at"] and after["at"][-1] < newest:
         return dict(after)
@@ -86,7 +86,7 @@ def added(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 class Latencies:
-    """What is measured between two samples: the beats of the services, and the starts of pods."""
+    """Measures between two samples the beats of the services and the starts of pods."""
 
     def __init__(self) -> None:
         self._beats: dict[str, float] = {}  # service -> when it sent its newest beat
@@ -94,23 +94,23 @@ class Latencies:
         self._interval = self._delay = self._start = None  # type: float | None
 
     def note_beat(self, service: str, sent_at: float, now: float) -> None:
-        """A beat of the service was received at `now`."""
+        """Note a beat of the service that was received at `now`."""
         if (before := self._beats.get(service)) is not None:
             self._interval = max(self._interval or 0.0, sent_at - before)
         self._beats[service] = sent_at
         self._delay = max(self._delay or 0.0, now - sent_at)
 
     def pod_arrived(self, uid: str, now: float) -> None:
-        """A pod that has not run is desired since `now`."""
+        """Note that a pod that has not run is desired since `now`."""
         self._arrived.setdefault(uid, now)
 
     def pod_started(self, uid: str, now: float) -> None:
-        """All containers of the pod have started; counts once, and only for one that arrived."""
+        """Note that all containers of the pod have started. Counts once, and only for a pod that has arrived."""
         if (arrived := self._arrived.pop(uid, None)) is not None:
             self._start = max(self._start or 0.0, now - arrived)
 
     def pod_removed(self, uid: str) -> None:
-        """The pod is no longer desired."""
+        """Note that the pod is no longer desired."""
         self._arrived.pop(uid, None)
 
     def take(self, now: float) -> dict[str, float | None]:
@@ -132,7 +132,7 @@ def have_started(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
 
 
 def _short(value: float | None) -> float | int | None:
-    """Four digits are as much as a chart shows."""
+    """Return the value with four digits, because a chart shows no more."""
     if value is None:
         return None
     short = float(f"{value:.4g}")

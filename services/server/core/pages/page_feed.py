@@ -1,4 +1,4 @@
-"""What has changed in the state of the node, and the events that pages get of it. Pure."""
+"""Decides what has changed in the state of the node, and forms the events for pages. Pure."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def changes(before: Document, after: Document) -> Document:
 
 
 class PageFeed:
-    """The newest document and its newest change, each encoded once for all pages."""
+    """Has the newest document and its newest change, each encoded once for all pages."""
 
     def __init__(self) -> None:
         self.number = 0  # of the newest document; 0 = there is none
@@ -34,7 +34,7 @@ class PageFeed:
         self._complete = self._change = b""
 
     def put(self, newest: Document) -> bool:
-        """Take a document. False = nothing differs from the one before."""
+        """Take a document. Return False when it equals the one before."""
         if self.number:
             if not (changed := changes(self._document, newest)):
                 return False

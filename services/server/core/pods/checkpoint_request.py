@@ -1,4 +1,4 @@
-"""The timeout of a checkpoint request and the name of its archive (server.md 15.1). Asks no runtime."""
+"""Decides the timeout of a checkpoint request and the name of its archive (server.md 15.1). Asks no runtime."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ def checkpoint_timeout(query: str) -> int:
 
 
 def archive_name(namespace: str, pod: str, container: str, now: datetime) -> str:
-    """Return the file name; `now` is aware of its zone."""
+    """Return the file name of the archive; `now` has a time zone."""
     moment = now.strftime("%Y-%m-%dT%H:%M:%S%z")
     zone = "Z" if moment[-5:] in ("+0000", "-0000") else f"{moment[-5:-2]}:{moment[-2:]}"
     return f"checkpoint-{pod}_{namespace}-{container}-{moment[:-5]}{zone}.tar"

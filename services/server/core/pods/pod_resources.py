@@ -1,4 +1,4 @@
-"""Which pods and containers the PodResources API lists (server.md 16, node.md 8.3). Decides from desired pods alone."""
+"""Decides which pods and containers the PodResources API lists (server.md 16, node.md 8.3), from desired pods alone."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How an exec or attach ended: from the runtime's error stream to the status for the client (server.md 13.3)."""
+"""Forms the status for the client at the end of an exec or attach, from the runtime's error stream (server.md 13.3)."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def completion(protocol: str, error_stream: bytes) -> bytes:
 
 
 def failure(message: str) -> bytes:
-    """Return the status document of something that went wrong on the way."""
+    """Return the status document for an error between the client and the command."""
     return _document(
         message=f"Internal error occurred: {message}",
         reason="InternalError",
