@@ -24,7 +24,8 @@ Follows
     `pods.admitted`, `pods.pulls`, `volumes.mounted`, `node.object`, `node.observed`, `node.pressure`,
     `node.resources` and `node.usage`.
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
-    A change of any of them counts for the next handshake or request and ends no connection.
+    A change of any of them counts for the next handshake or request. It ends no connection except those with a client
+    certificate when a CA has left the client CA file.
 
 Answers
     GetMetrics, GetStacks, GetProfile and SetVerbosity, as every service does. It requests the same of all services for
@@ -57,9 +58,8 @@ docker, whose log files are links.
 `/logs/` shows /var/log. A link is followed only where it ends below it, and a FIFO or device is not opened. Queries run
 journalctl, which is killed when the client leaves. An archive of `/checkpoint` is written by the runtime.
 
-A client certificate is requested in the handshake and verified at every request, as in the Go kubelet. Python's ssl
-module cannot do this, so `adapters/openssl.py` calls OpenSSL itself (tested with Python 3.11 to 3.14 by
-`tests/process/test_client_certificates_by_python.py`). Where that library cannot be reached (a Python with OpenSSL
-built in), a certificate that the client CA has not signed fails in the handshake instead of getting 401, and after a
-change of the client CA the certificates of older connections are not accepted.
+A client certificate is requested and verified in the handshake, where one that is not verified ends the connection with
+an alert; the Go kubelet answers 401, which Python's ssl module cannot do. At each request it counts while it has not
+expired and no CA of its handshake has left the client CA file. A connection that may no longer count ends when it is
+idle, and otherwise with the request in progress. docs/limits.md has the differences.
 """

@@ -38,7 +38,7 @@ FIELDS: tuple[Field, ...] = (
     Field("tlsCipherSuites", STRING_LIST, flag="tls-cipher-suites",
           doc="cipher suites offered below TLS 1.3; empty leaves the choice to the TLS library"),
     Field("tlsCurvePreferences", ListOf(I32),
-          doc="key exchange groups the server accepts, by their TLS numbers, in any order"),
+          doc="the one key exchange group the server accepts, by its TLS number; empty is OpenSSL's list"),
     Field("tlsMinVersion", S, default="", flag="tls-min-version",
           choices=("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
           doc="lowest TLS version the server accepts; empty is VersionTLS12"),

@@ -73,10 +73,7 @@ _GATES = {
         "InPlacePodVerticalScalingInitContainers KubeletSeparateDiskGC MemoryQoS NodeDeclaredFeatures "
         "PodLevelResources PodReadyToStartContainersCondition QOSReserved RestartAllContainersOnContainerExits"
     ),
-    "server": (
-        "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletClientCAFile "
-        "ReloadKubeletServerCertificateFile"
-    ),
+    "server": "ComponentFlagz ComponentStatusz PodLogsQuerySplitStreams ReloadKubeletServerCertificateFile",
     "volume": "CSIVolumeHealth ClusterTrustBundleProjection PodCertificateRequest SELinuxMount",
     "bootstrap server": "ContainerCheckpoint",
 }

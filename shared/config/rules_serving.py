@@ -1,7 +1,7 @@
 """Rules of the kubelet's own server and of what it connects to: addresses, sockets, TLS (config.md 2.2, 5.2). Pure."""
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.config.fields import TLS_CIPHER_SUITES
@@ -12,10 +12,9 @@ from shared.config.rules_data import note
 from shared.version import KUBERNETES_VERSION
 
 _SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
-_CURVES = {
-    23: "P-256", 24: "P-384", 25: "P-521", 29: "X25519", 4587: "SecP256r1MLKEM768", 4588: "X25519MLKEM768",
-    4589: "SecP384r1MLKEM1024",
-}  # fmt: skip
+_CURVES = {23: "P-256", 24: "P-384", 25: "P-521", 29: "X25519"}
+_HYBRID_CURVES = {4587: "SecP256r1MLKEM768", 4588: "X25519MLKEM768", 4589: "SecP384r1MLKEM1024"}
+_OLD_VERSIONS = ("VersionTLS10", "VersionTLS11")
 _INSECURE = frozenset(
     name
     for name in TLS_CIPHER_SUITES
@@ -117,10 +116,24 @@ def _check_tls(data: dict[str, Any], findings: Findings) -> None:
     if suites and data.get("tlsMinVersion") == "VersionTLS13":
         what = "is ignored with tlsMinVersion VersionTLS13: the suites of TLS 1.3 cannot be chosen"
         findings.add("tlsCipherSuites", what, "leave it out", severity=WARNING)
-    curves = data.get("tlsCurvePreferences") or ()
+    if data.get("tlsMinVersion") in _OLD_VERSIONS and value_of(data, "authentication.x509.clientCAFile"):
+        what = f"is {data['tlsMinVersion']}, with which client certificates signed with SHA-1 would be accepted"
+        findings.add("tlsMinVersion", what, "set it to VersionTLS12, or remove authentication.x509.clientCAFile")
+    _check_curves(data.get("tlsCurvePreferences") or (), findings)
+
+
+def _check_curves(curves: Sequence[int], findings: Findings) -> None:
+    """Python's ssl restricts OpenSSL to one curve, which has a number of OpenSSL's objects; from 3.15 on to a list."""
     known = ", ".join(f"{number} ({name})" for number, name in _CURVES.items())
+    without = "leave tlsCurvePreferences out, and OpenSSL offers its own curves"
     for index, number in enumerate(curves):
-        if number not in _CURVES:
+        if number in _HYBRID_CURVES:
+            what = f"{number} ({_HYBRID_CURVES[number]}) cannot be chosen with Python's ssl"
+            note(findings, "tlsCurvePreferences", f"[{index}]", what, without)
+        elif number not in _CURVES:
             note(findings, "tlsCurvePreferences", f"[{index}]", f"{number} is not a known curve", f"known are {known}")
         elif number in curves[:index]:
             note(findings, "tlsCurvePreferences", f"[{index}]", f"{number} is given twice", "remove one of them")
+    if len(set(curves)) > 1:
+        what = f"has {len(curves)} curves, of which Python's ssl takes one"
+        findings.add("tlsCurvePreferences", what, f"name one, such as 23 (P-256), or {without}")

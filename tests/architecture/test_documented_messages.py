@@ -20,6 +20,7 @@ OF_OTHERS = {
     "… no space left on device",
     'failed to get network "…" cached result: … unexpected end of JSON input',
     "containerd-shim-runc-v2",
+    "remote error: tls: unknown certificate authority",
 }
 
 # Names of nodes, namespaces, pods, images, files and keys in the output that documents show.

@@ -1,19 +1,14 @@
 """TLS clients that send nothing, or the beginning of a handshake only, beside one that asks."""
 
 import asyncio
-import functools
-import inspect
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 
 from services.server.adapters import accepting, http_limits
 from services.server.core.listening import connections
 from services.server.core.listening.connections import ConnectionLimits
-from tests.process.tls_site import Connection, Site
+from tests.process.tls_site import Connection, Site, on_both_loops
 from tests.service.server.running import Running
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -21,21 +16,6 @@ LIMITS = ConnectionLimits(
     unauthorized=20, unauthorized_of_address=10, unauthorized_bytes=1 << 20, authorized=30, authorized_of_address=25
 )
 HELLO = bytes.fromhex("160301020001000100")  # the first bytes of a ClientHello of 512 bytes
-
-
-def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
-    """Run it on asyncio's own loop and on the service's, each of which makes TLS connections its own way."""
-
-    @functools.wraps(test)
-    def run(new_loop: Callable[[], asyncio.AbstractEventLoop], **arguments: Any) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(test(**arguments))
-
-    signature = inspect.signature(test)
-    loop = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
-    run.__dict__["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), loop])
-    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
-    return pytest.mark.parametrize("new_loop", loops, ids=["asyncio", "uvloop"])(run)
 
 
 @pytest.fixture

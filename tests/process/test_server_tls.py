@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
@@ -9,9 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
+from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.process.tls_site import Authority, Connection, Site, run, s_client
+from services.server.adapters import client_certificates
+from shared.errors import OperatorError
+from tests.process.tls_site import (
+    Authority,
+    Connection,
+    Site,
+    handshake,
+    key_pem,
+    on_both_loops,
+    run,
+    s_client,
+    until_accepted,
+)
 from tests.service.server.running import POD
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -21,6 +34,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
+@on_both_loops
 async def test_a_client_certificate_of_the_ca_is_let_in(site: Site) -> None:
     async with site.running() as server:
         await server.node.run_pod()
@@ -58,17 +72,78 @@ async def test_webhook_authorization_without_an_api_server_cannot_decide(site: S
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
+async def untrusted(site: Site) -> dict[str, str]:
+    """Pairs that the client CA does not verify, and OpenSSL's names for what the client is told."""
+    Authority("stranger").issue(site.directory / "stranger", "api-server", "system:masters")
+    site.client_ca.issue(site.directory / "expired", "api-server", days=-1)
+    site.client_ca.issue(site.directory / "for-servers", "api-server", server=True)
+    await issue_by_openssl(site, "sha-1", "-sha1")
+    short = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    site.client_ca.issue(site.directory / "short", "api-server", key=short)
+    return {
+        "stranger": "TLSV1_ALERT_UNKNOWN_CA",
+        "expired": "SSLV3_ALERT_CERTIFICATE_EXPIRED",
+        "for-servers": "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
+        "sha-1": "SSLV3_ALERT_BAD_CERTIFICATE",
+        "short": "SSLV3_ALERT_BAD_CERTIFICATE",
+    }
+
+
+async def issue_by_openssl(site: Site, name: str, digest: str) -> None:
+    """Make a pair whose signature has this digest, which cryptography may refuse to make."""
+    path, ca_key = site.directory / name, site.directory / "client-ca.key"
+    ca_key.write_bytes(key_pem(site.client_ca.key))
+    (site.directory / "openssl.cnf").write_text("[req]\ndistinguished_name = dn\n[dn]\n")
+    request = [
+        "openssl",
+        "req",
+        "-config",
+        str(site.directory / "openssl.cnf"),
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        digest,
+    ]
+    signer = ["-CA", site.client_ca_file, "-CAkey", str(ca_key), "-subj", "/O=system:masters/CN=api-server"]
+    code, output = await run(*request, *signer, "-keyout", f"{path}.key", "-out", f"{path}.crt")
+    assert code == 0, output
+
+
+@on_both_loops
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_certificate_that_the_client_ca_has_not_signed_gets_401(site: Site, version: ssl.TLSVersion) -> None:
-    stranger = Authority("stranger").issue(site.directory / "stranger", "api-server", "system:masters")
-    expired = site.client_ca.issue(site.directory / "expired", "api-server", days=-1)
-    wrong_usage = site.client_ca.issue(site.directory / "usage", "api-server", server=True)
+async def test_a_certificate_that_the_client_ca_does_not_verify_ends_the_handshake(
+    site: Site, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    expected = await untrusted(site)
+    await issue_by_openssl(site, "sha-256", "-sha256")
     async with site.running(anonymous_auth=True) as server:
-        for pair in (stranger, expired, wrong_usage):
-            answer = await server.get(server.main + "/pods", **site.client(pair, version))
-            assert answer == (401, "Unauthorized"), pair
-        assert (await server.get(server.main + "/pods", **site.client(site.admin, version)))[0] == 200
+        found = {}
+        for name in expected:
+            context = site.client(None, version)["ssl"]
+            context.set_ciphers("DEFAULT:@SECLEVEL=0")  # the client sends what the server should refuse
+            context.load_cert_chain(site.directory / f"{name}.crt", site.directory / f"{name}.key")
+            found[name] = await handshake(server, context)
+        assert found == expected
+        for pair in (site.admin, site.directory / "sha-256"):
+            assert (await server.get(server.main + "/pods", **site.client(pair, version)))[0] == 200
         assert (await server.get(server.main + "/pods", **site.client(None, version)))[0] == 200
+    [line] = [record.getMessage() for record in caplog.records if "client certificate" in record.getMessage()]
+    assert line == (
+        "refused a client certificate of 127.0.0.1 in the TLS handshake: unable to get local issuer certificate "
+        "(1 since the last line)"
+    )
+
+
+async def test_old_versions_are_not_served_beside_client_certificates(site: Site) -> None:
+    # For them OpenSSL's security level is 0, with which the certificates above that have a SHA-1 signature would count.
+    for version in ("VersionTLS10", "VersionTLS11"):
+        with pytest.raises(OperatorError, match=r"SHA-1.*VersionTLS12"):
+            async with site.running(tls_min_version=version):
+                pass
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -82,53 +157,131 @@ async def test_intermediates_count_that_the_client_sends_or_the_ca_file_holds(
         chain.write(between.pem)
     async with site.running() as server:
         assert (await server.get(server.main + "/pods", **site.client(with_chain, version)))[0] == 200
-        assert (await server.get(server.main + "/pods", **site.client(alone, version)))[0] == 401
+        assert await handshake(server, site.client(alone, version)["ssl"]) == "TLSV1_ALERT_UNKNOWN_CA"
     between.write(Path(site.client_ca_file))  # no self-signed certificate in the file: an anchor all the same
     async with site.running() as server:
         assert (await server.get(server.main + "/pods", **site.client(alone, version)))[0] == 200
-        assert (await server.get(server.main + "/pods", **site.client(site.admin, version)))[0] == 401
+        assert await handshake(server, site.client(site.admin, version)["ssl"]) == "TLSV1_ALERT_UNKNOWN_CA"
 
 
+@on_both_loops
 async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: Site) -> None:
     async with site.running() as server:
         brief = site.client_ca.issue(site.directory / "brief", "api-server", days=10 / 86400)
         connection = await Connection.open(server, site.client(brief)["ssl"])
-        assert await connection.status() == 200
+        status = await connection.status()
+        assert status == 200
         async with asyncio.timeout(WAIT_SECONDS):
-            while await connection.status() == 200:
+            while status == 200:
                 await asyncio.sleep(0.2)
-        assert await connection.status() == 401
-        await connection.close()
+                status = await connection.status()
+        assert status == 401
+        await connection.end()
+        assert await handshake(server, site.client(brief)["ssl"]) == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
 
 
-async def test_clients_get_the_names_of_the_accepted_authorities(site: Site) -> None:
+@on_both_loops
+async def test_a_certificate_verified_long_ago_is_verified_again_on_a_new_connection(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An intermediate certificate may have expired, which no handshake sees on a connection that lasts.
+    async with site.running(anonymous_auth=True) as server:
+        nameless = await Connection.open(server, site.client()["ssl"])
+        known = await Connection.open(server, site.client(site.admin)["ssl"])
+        for connection in (known, nameless, known, nameless):
+            assert await connection.status() == 200
+        monkeypatch.setattr(client_certificates, "MAX_VERIFIED_SECONDS", 0.0)
+        assert await known.status() == 200
+        await known.end()
+        for _ in range(2):
+            assert await nameless.status() == 200
+        await nameless.close()
+
+
+async def test_clients_are_asked_for_a_certificate_of_any_authority(site: Site) -> None:
+    requested = "Requested Signature Algorithms"
     async with site.running() as server:
         _, output = await s_client(server)
-        assert "Acceptable client certificate CA names\nCN = clients\n" in output
+        assert requested in output and "No client certificate CA names sent" in output
     async with site.running(client_ca_file="") as server:
         _, output = await s_client(server)
-        assert "No client certificate CA names sent" in output
+        assert requested not in output
 
 
-async def test_a_session_resumed_after_the_client_ca_changed_is_verified_again(site: Site) -> None:
+@on_both_loops
+async def test_a_session_is_not_resumed_after_the_client_ca_changed(site: Site) -> None:
     # TLS 1.2 resumes by session id, which the ssl module cannot turn off on the server's side.
     context = site.client(site.admin, ssl.TLSVersion.TLSv1_2)["ssl"]
     async with site.running() as server:
 
-        def ask(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bytes]:
+        def ask(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool, bytes]:
             with (
                 socket.create_connection(("127.0.0.1", server.config.port)) as raw,
                 context.wrap_socket(raw, server_hostname="127.0.0.1", session=session) as tls,
             ):
                 tls.sendall(b"GET /pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                return tls.session, tls.recv(65536)
+                answer = b"".join(iter(lambda: tls.recv(65536), b""))  # a session counts only after an orderly end
+                return tls.session, bool(tls.session_reused), answer
 
-        session, answer = await asyncio.to_thread(ask, None)
-        assert b" 200 " in answer
+        first, resumed, answer = await asyncio.to_thread(ask, None)
+        assert not resumed and b" 200 " in answer
+        second, resumed, answer = await asyncio.to_thread(ask, first)
+        assert resumed and b" 200 " in answer
         Authority("new clients").write(Path(site.client_ca_file))
+        with pytest.raises(ssl.SSLError, match="UNKNOWN_CA"):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while True:
+                    await asyncio.to_thread(ask, second)
+        for session in (first, second):
+            with pytest.raises(ssl.SSLError, match="UNKNOWN_CA"):
+                await asyncio.to_thread(ask, session)
+
+
+@on_both_loops
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_handshake_that_lasts_while_the_client_ca_changes_lets_nobody_in(
+    site: Site, version: ssl.TLSVersion
+) -> None:
+    new_ca = Authority("new clients")
+    new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
+    async with site.running() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+        slow = await begin_handshake(site.client(site.admin, version)["ssl"], reader, writer)
+        new_ca.write(Path(site.client_ca_file))
+        await (await until_accepted(site, server, new_admin)).close()
+        answer = await slow(b"GET /pods HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 401 ") and answer.endswith(b"Unauthorized")
+        writer.close()
+
+
+async def begin_handshake(
+    context: ssl.SSLContext, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> Callable[[bytes], Coroutine[Any, Any, bytes]]:
+    """Send the client's first flight and receive the server's. Return what ends the handshake, sends a request and
+    returns all that is received until the server closes the connection."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    writer.write(outgoing.read())
+    incoming.write(await reader.read(1 << 16))
+
+    async def finish(request: bytes) -> bytes:
+        while True:
+            try:
+                client.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                incoming.write(await reader.read(1 << 16))
+        client.write(request)
+        writer.write(outgoing.read())
         async with asyncio.timeout(WAIT_SECONDS):
-            while b" 401 " not in answer:
-                session, answer = await asyncio.to_thread(ask, session)
+            incoming.write(await reader.read())
+        incoming.write_eof()
+        return client.read(1 << 16)
+
+    return finish
 
 
 async def test_curl_and_openssl_agree(site: Site) -> None:
@@ -141,19 +294,3 @@ async def test_curl_and_openssl_agree(site: Site) -> None:
         _, output = await s_client(server, "-alpn", "h2,http/1.1", "-tls1_2")
         assert "ALPN protocol: http/1.1" in output
         assert "ECDHE-ECDSA-AES256-GCM-SHA384" in output
-
-
-@pytest.mark.parametrize(
-    "scenario",
-    [
-        test_a_client_certificate_of_the_ca_is_let_in,
-        test_a_certificate_that_ends_during_a_connection_counts_no_more,
-        test_a_session_resumed_after_the_client_ca_changed_is_verified_again,
-    ],
-)
-def test_the_loop_that_services_run_on_does_the_same(
-    site: Site, scenario: Callable[[Site], Coroutine[Any, Any, None]]
-) -> None:
-    # uvloop has a TLS implementation of its own.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(scenario(site))

@@ -43,7 +43,7 @@ async def test_the_minimum_version_is_kept_and_reached(
     site: Site = request.getfixturevalue("rsa_site" if kind == "rsa" else "site")
     if not (ssl.HAS_TLSv1 and ssl.HAS_TLSv1_1):
         spoken -= {"1", "1_1"}
-    async with site.running(tls_min_version=configured) as server:
+    async with site.running(tls_min_version=configured, client_ca_file="") as server:
         found = set()
         for version in ("1", "1_1", "1_2", "1_3"):
             code, output = await s_client(server, f"-tls{version}", "-cipher", OLD)
@@ -55,7 +55,7 @@ async def test_the_minimum_version_is_kept_and_reached(
 
 
 async def test_old_versions_speak_no_suite_that_the_kubelet_would_not(rsa_site: Site) -> None:
-    async with rsa_site.running(tls_min_version="VersionTLS10") as server:
+    async with rsa_site.running(tls_min_version="VersionTLS10", client_ca_file="") as server:
         for suite, good in (("ECDHE-RSA-AES128-SHA", True), ("AES128-SHA", False), ("DHE-RSA-AES128-SHA", False)):
             code, output = await s_client(server, "-tls1", "-cipher", f"{suite}:@SECLEVEL=0")
             assert (code == 0) is good, output
@@ -100,30 +100,16 @@ async def test_a_list_beside_tls_13_is_ignored_with_a_warning(site: Site, caplog
     assert "tlsCipherSuites is ignored" in caplog.text
 
 
-async def test_chosen_curves_alone_are_spoken(site: Site) -> None:
-    async with site.running(tls_curve_preferences=(25, 23)) as server:
-        for curve, good in (("P-256", True), ("P-521", True), ("X25519", False), ("P-384", False)):
-            code, output = await s_client(server, "-tls1_3", "-groups", curve)
-            assert (code == 0) is good, output
-        _, output = await s_client(server, "-tls1_2", "-groups", "X25519:P-384:P-256")
-        assert "Server Temp Key: ECDH, prime256v1" in output
-    async with site.running() as server:
-        assert (await s_client(server, "-tls1_3", "-groups", "X25519"))[0] == 0
-
-
-async def test_a_curve_that_openssl_lacks_is_named_and_the_others_are_spoken(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    if ssl.OPENSSL_VERSION_INFO >= (3, 5):
-        pytest.skip("this OpenSSL has every curve")
-    async with site.running(tls_curve_preferences=(4588, 29)) as server:
-        assert (await s_client(server, "-tls1_3", "-groups", "X25519"))[0] == 0
-        assert (await s_client(server, "-tls1_3", "-groups", "P-256"))[0] != 0
-    assert "tlsCurvePreferences: X25519MLKEM768 is not offered: this machine's OpenSSL lacks it" in caplog.text
-    with pytest.raises(OperatorError, match="has none of the curves X25519MLKEM768"):
-        async with site.running(tls_curve_preferences=(4588,)):
-            pass
+async def test_the_chosen_curve_alone_is_spoken(rsa_site: Site) -> None:
+    curves = {"P-256": 23, "P-384": 24, "P-521": 25, "X25519": 29}
+    for chosen, number in curves.items():
+        async with rsa_site.running(tls_curve_preferences=(number,)) as server:
+            for curve in curves:
+                for version in ("-tls1_2", "-tls1_3"):
+                    code, output = await s_client(server, version, "-groups", curve)
+                    assert (code == 0) is (curve == chosen), output
+    async with rsa_site.running() as server:
+        assert (await s_client(server, "-tls1_3", "-groups", "X25519:P-521"))[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -132,6 +118,8 @@ async def test_a_curve_that_openssl_lacks_is_named_and_the_others_are_spoken(
         ({"tls_min_version": "VersionTLS9"}, "unknown tls version"),
         ({"tls_cipher_suites": ("TLS_NULL",)}, "Cipher suite TLS_NULL not supported or doesn't exist"),
         ({"tls_curve_preferences": (22,)}, "curve 22"),
+        ({"tls_curve_preferences": (4588,)}, "curve 4588 not supported"),
+        ({"tls_curve_preferences": (29, 23)}, "2 curves, of which Python's ssl takes one"),
     ],
 )
 async def test_an_unknown_name_ends_the_start_with_one_line(

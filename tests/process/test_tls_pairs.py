@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -17,7 +16,17 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from services.server.adapters.tls import ServingTls
 from shared.errors import OperatorError
 from shared.files.atomic import write_atomically
-from tests.process.tls_site import Authority, Connection, Site, handshake, key_pem, s_client, served_name, until_served
+from tests.process.tls_site import (
+    Authority,
+    Connection,
+    Site,
+    handshake,
+    key_pem,
+    s_client,
+    served_name,
+    until_accepted,
+    until_served,
+)
 from tests.service.server.running import configuration
 from tests.support.waits.deadline import WAIT_SECONDS
 
@@ -265,11 +274,7 @@ async def test_a_bad_pair_does_not_keep_a_new_client_ca_from_counting(site: Site
     async with site.running() as server:
         site.serving.with_suffix(".key").write_bytes(other_key(site))
         new_ca.write(Path(site.client_ca_file))
-        connection = await Connection.open(server, site.client(new_admin)["ssl"])
-        async with asyncio.timeout(WAIT_SECONDS):
-            while await connection.status() != 200:
-                await asyncio.sleep(0)
-        await connection.close()
+        await (await until_accepted(site, server, new_admin)).close()
         assert await served_name(site, server) == "node-1"
 
 
@@ -301,25 +306,3 @@ async def test_a_pair_replaced_one_file_after_the_other_is_not_worth_a_line(
         site.serving.with_suffix(".key").write_bytes(key_pem(key))
         await until_served(site, server, "node-1-renewed")
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
-
-
-async def test_without_openssl_the_handshake_verifies(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.server.adapters.tls.find_openssl", lambda: None)
-    new_ca = Authority("new clients")
-    new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
-    settings: dict[str, Any] = {"tls_curve_preferences": (23,)}
-    async with site.running(**settings) as server:
-        old = await Connection.open(server, site.client(site.admin)["ssl"])
-        assert await old.status() == 200
-        assert await handshake(server, site.client(new_admin)["ssl"]) == "TLSV1_ALERT_UNKNOWN_CA"
-        new_ca.write(Path(site.client_ca_file))
-        async with asyncio.timeout(WAIT_SECONDS):
-            while await old.status() != 401:
-                await asyncio.sleep(0)
-        new = await Connection.open(server, site.client(new_admin)["ssl"])
-        assert await new.status() == 200
-        site.renew("node-1-renewed")
-        await until_served(site, server, "node-1-renewed")
-        assert (await old.status(), await new.status()) == (401, 200)
-        for connection in (old, new):
-            await connection.close()

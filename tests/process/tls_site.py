@@ -3,14 +3,18 @@
 import asyncio
 import contextlib
 import datetime as dt
+import functools
+import inspect
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import pytest
+import uvloop
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -52,7 +56,13 @@ class Authority:
         return str(path)
 
     def make(
-        self, common_name: str, organization: str = "", *, days: float = 1, server: bool = False, key: Key | None = None
+        self,
+        common_name: str,
+        organization: str = "",
+        *,
+        days: float = 1,
+        server: bool = False,
+        key: Key | None = None,
     ) -> tuple[x509.Certificate, Key]:
         """A leaf and its key."""
         key = key or ec.generate_private_key(ec.SECP256R1())
@@ -165,6 +175,12 @@ class Connection:
             await self._reader.readexactly(int(fields["content-length"]))
         return int(head.split()[1])
 
+    async def end(self) -> None:
+        """Wait until the server closes it. Raises AssertionError when it sends anything before."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            with contextlib.suppress(ConnectionError):
+                assert await self._reader.read() == b""
+
     async def close(self) -> None:
         """Close it."""
         self._writer.close()
@@ -186,6 +202,16 @@ async def until_served(site: Site, server: Running, name: str, within: float = W
                 if await served_name(site, server) == name:
                     return
             await asyncio.sleep(0)
+
+
+async def until_accepted(site: Site, server: Running, pair: Path) -> Connection:
+    """Connect again until a request with this client certificate is answered by 200. Return the connection."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            connection = await Connection.open(server, site.client(pair, ssl.TLSVersion.TLSv1_3)["ssl"])
+            with contextlib.suppress(ssl.SSLError, ConnectionError, asyncio.IncompleteReadError):
+                if await connection.status() == 200:
+                    return connection
 
 
 async def handshake(server: Running, context: ssl.SSLContext) -> str:
@@ -221,3 +247,18 @@ async def s_client(server: Running, *options: str, stdin: bytes = b"") -> tuple[
     """Exit code and output of an `openssl s_client` that connects to the main listener."""
     address = f"127.0.0.1:{server.config.port}"
     return await run("openssl", "s_client", "-connect", address, *options, stdin=stdin)
+
+
+def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
+    """Run it on asyncio's own loop and on the service's, each of which makes TLS connections its own way."""
+
+    @functools.wraps(test)
+    def run(new_loop: Callable[[], asyncio.AbstractEventLoop], **arguments: Any) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(test(**arguments))
+
+    signature = inspect.signature(test)
+    loop = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
+    run.__dict__["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), loop])
+    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
+    return pytest.mark.parametrize("new_loop", loops, ids=["asyncio", "uvloop"])(run)

@@ -10,6 +10,7 @@ import logging
 import socket
 import ssl
 import time
+from contextvars import ContextVar
 from functools import partial
 from itertools import islice
 
@@ -18,6 +19,7 @@ from services.server.core.listening.log_interval import LogInterval
 
 log = logging.getLogger(__name__)
 
+CLIENT_ADDRESS: ContextVar[str] = ContextVar("client address", default="")  # as the callbacks of a handshake see it
 MAX_HANDSHAKE_SECONDS = 10.0  # for a TLS handshake
 MAX_BACKLOG_CONNECTIONS = 4096  # connections the kernel holds until they are accepted; it has a limit of its own
 _MAX_ACCEPTS_PER_TURN = 64  # connections accepted in one turn of the event loop
@@ -70,8 +72,9 @@ class Acceptor:
                 self._pause = self._loop.call_later(_SHORTAGE_PAUSE_SECONDS, self._resume)
                 return
             sock.setblocking(False)
-            connection = self._server.open(str(address[0]) if address else "")  # the address of a Unix socket is empty
-            connection.starting = self._loop.create_task(self._start(sock, connection), name="handshake")
+            client = str(address[0]) if address else ""  # the address of a Unix socket is empty
+            connection = self._server.open(client)
+            connection.starting = self._loop.create_task(self._start(sock, connection, client), name="handshake")
             self._starting.add(connection.starting)
             connection.starting.add_done_callback(partial(self._started, sock, connection))
 
@@ -82,7 +85,8 @@ class Acceptor:
                 turn.set_result(None)
         self._due = self._loop.call_soon(self._begin_some) if self._turns else None
 
-    async def _start(self, sock: socket.socket, connection: Connection) -> None:
+    async def _start(self, sock: socket.socket, connection: Connection, client: str) -> None:
+        CLIENT_ADDRESS.set(client)  # of this task alone
         if self._tls is not None:
             turn: asyncio.Future[None] = self._loop.create_future()
             self._turns[turn] = None

@@ -9,6 +9,7 @@ served.
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -113,7 +114,7 @@ class Connection(OpenConnection, asyncio.Protocol):
     def begin(self, request: web.BaseRequest) -> None:
         """Note that the handler of this request begins."""
         # Nothing of a later request comes to aiohttp behind a body, or behind an upgrade that may be refused.
-        self.last = self._server.draining or request.can_read_body or "Upgrade" in request.headers
+        self.last = self.last or self._server.draining or request.can_read_body or "Upgrade" in request.headers
         self._limit(MAX_REQUEST_SECONDS)
         if request.can_read_body:
             self._pass_on()
@@ -146,8 +147,14 @@ class Connection(OpenConnection, asyncio.Protocol):
 
     def close_if_idle(self) -> None:
         """Close it unless a request is in progress; then it ends with that request."""
+        self.last = True
         if not self.busy:
             self.http.force_close()
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """Its end of TLS, None without TLS or before the end of the handshake."""
+        return None if self._transport is None else self._transport.get_extra_info("ssl_object")
 
     def count_as_authorized(self) -> bool:
         """Count this connection as authorized. Return False when too many of them are open."""
@@ -312,6 +319,12 @@ class LimitedServer:
 def connection_of(request: web.BaseRequest) -> Connection:
     """Return the connection that a request came over."""
     return request[_CONNECTION]
+
+
+def end_with_request(request: web.BaseRequest) -> None:
+    """Let the connection of this request end with it."""
+    if (connection := request.get(_CONNECTION)) is not None:
+        connection.last = True
 
 
 def count_as_authorized(request: web.BaseRequest) -> bool:

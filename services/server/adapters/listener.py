@@ -49,6 +49,12 @@ class Listener:
         """The number of connections that have a time limit at this moment."""
         return sum(connection.is_limited for connection in self._server.connections.values())
 
+    def end_tls(self, is_to_end: Callable[[ssl.SSLObject], bool]) -> None:
+        """End the TLS connections for which this is true: idle ones at once, others with the request in progress."""
+        for connection in list(self._server.connections.values()):
+            if connection.tls is not None and is_to_end(connection.tls):
+                connection.close_if_idle()
+
     async def close(self) -> None:
         """Stop listening and end what is open."""
         await self._acceptor.stop()

@@ -1,8 +1,8 @@
-"""The TLS side of the main listener: builds contexts from files and swaps them when a file changes.
+"""The TLS side of the main listener: builds contexts from files, a new one when a file changes.
 
-The listener keeps one outer context for ever; each handshake is handed the newest good inner one, so a bad new pair
-never replaces a good old one, the listener is never reopened, and no connection ends for a change. Without a pair
-handshakes fail with an alert until there is one.
+The listener keeps one context for ever; each connection begins with the newest good one, so a bad new pair never
+replaces a good old one, and the listener is never reopened. A session is resumed only within the context that it began
+with, hence with the same client CA. Without a pair handshakes fail with an alert until there is one.
 """
 
 import asyncio
@@ -11,15 +11,15 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
-from services.server.adapters.client_certificates import ClientCertificates, ClientContext, as_file
+from services.server.adapters.accepting import CLIENT_ADDRESS
+from services.server.adapters.client_certificates import ClientCertificates, ClientConnection, ClientContext
 from services.server.adapters.directory_watch import DirectoryWatch
-from services.server.adapters.openssl import OpenSsl, find_openssl
 from services.server.adapters.tls_files import (
     BadFileError,
     Pair,
     PairLocation,
+    as_file,
     directories_of,
     line_of,
     places_of,
@@ -27,28 +27,33 @@ from services.server.adapters.tls_files import (
     read_pair,
 )
 from services.server.adapters.tls_offer import TlsSettings
-from services.server.core.listening.tls_settings import first_certificate
+from services.server.core.listening.client_address import shown_address
+from services.server.core.listening.log_interval import LogInterval
+from services.server.core.listening.tls_settings import expiry_of, first_certificate
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
+_MIN_SECURITY_LEVEL = 1  # of OpenSSL: no certificates with SHA-1 signatures or RSA keys below 1024 bits
 _RECHECK_SECONDS = 60.0  # between two looks at the files without an event; as the kubelet
 _HALF_DONE_SECONDS = 1.0  # that the replacement of two files may take before a mismatch is logged
 _NO_PAIR = "no serving certificate available: handshakes fail until there is one"
 
 
-class _AlertingSSLObject(ssl.SSLObject):
+class _ServerConnection(ClientConnection):
     """The server's end of one TLS connection that sends OpenSSL's alert. asyncio and uvloop close a connection whose
     handshake failed without sending the alert: so the failure is first shown to them as an unfinished handshake, upon
     which they send what there is."""
 
+    report_untrusted: Callable[[str, str], None] = staticmethod(lambda _address, _reason: None)
+    _address = ""
     _failed: ssl.SSLError | None = None
 
-    def getpeercert(self, binary_form: bool = False) -> Any:
-        """Return the certificate in DER form only: asyncio and uvloop call this in every handshake, before the
-        certificate is verified."""
-        return super().getpeercert(True) if binary_form else {}
+    def open(self, report_untrusted: Callable[[str, str], None]) -> None:
+        """Note the time and the client, whose untrusted certificate is reported by its address and the reason."""
+        self.opened, self._address = time.monotonic(), CLIENT_ADDRESS.get()
+        self.report_untrusted = report_untrusted
 
     def do_handshake(self) -> None:
         """Do the handshake as ssl does, but raise its error only at the second call, in case the client continues."""
@@ -60,7 +65,22 @@ class _AlertingSSLObject(ssl.SSLObject):
             raise
         except ssl.SSLError as error:
             self._failed = error
+            if isinstance(error, ssl.SSLCertVerificationError):
+                self.report_untrusted(self._address, error.verify_message)
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "an alert is to be sent") from error
+
+
+class _ListenerContext(ssl.SSLContext):
+    """The context that the listener keeps."""
+
+    begin: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject]
+
+    def wrap_bio(  # type: ignore[override]
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, server_side: bool = True, **_: object
+    ) -> ssl.SSLObject:
+        """Begin a connection with the newest context."""
+        assert server_side
+        return self.begin(incoming, outgoing)
 
 
 class ServingTls:
@@ -72,33 +92,37 @@ class ServingTls:
     def __init__(
         self,
         config: EffectiveConfig,
-        openssl: OpenSsl | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._config, self._openssl, self._wall = config, openssl or find_openssl(), wall
-        self.clients = ClientCertificates(self._openssl)
+        self._config, self._wall, self._log = config, wall, LogInterval()
+        self.clients = ClientCertificates()
+        self.on_new_client_ca: Callable[[], None] = lambda: None
         self._places = places_of(config)
         self._pair: Pair | None = None
         self._ends: float | None = None  # the wall-clock time in seconds at which the certificate expires
         self._inner: ssl.SSLContext | None = None
-        self._shown = b""  # the CAs whose names are shown to clients
         self._logged: tuple[str, ...] = ()  # the problems that were logged and still exist
         try:
-            self._terms = TlsSettings(config, self._openssl)
+            self._terms = TlsSettings(config)
         except ValueError as error:
             where = "tlsMinVersion, tlsCipherSuites, tlsCurvePreferences"
             raise OperatorError(str(error), where=where, remedy="change it or leave it out") from error
         for line in self._terms.remarks:
             log.info("%s", line)
-        if self._openssl is None:
-            log.warning("OpenSSL cannot be called by ctypes: client certificates are verified in handshakes only")
         if problems := self.reload(first=True):
             self._refuse_start(problems)
         if self._pair is None:
             log.warning("%s (%s)", _NO_PAIR, self._where_expected())
-        self.context = self._build(None)
-        self.context.sslobject_class = _AlertingSSLObject
-        self.context.sni_callback = self._hand_over
+        self._refusing = self._build(None)
+        if config.client_ca_file and self._refusing.security_level < _MIN_SECURITY_LEVEL:
+            raise OperatorError(
+                "client certificates cannot be verified beside TLS 1.0 and 1.1, for which OpenSSL accepts SHA-1",
+                where="tlsMinVersion, authentication.x509.clientCAFile",
+                remedy="set tlsMinVersion to VersionTLS12, or remove clientCAFile",
+            )
+        self._refusing.sni_callback = _refuse_handshake
+        self.context = _ListenerContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.begin = self._begin
 
     def reload(self, *, first: bool = False) -> tuple[str, ...]:
         """Read the files again. Return a line for each one that cannot be used; its last good content stays in use."""
@@ -189,9 +213,8 @@ class ServingTls:
                 new_authority = False
             else:
                 if known:
-                    log.info("client CA changed: %s holds for every connection", self._config.client_ca_file)
-                if not known or self._gate("ReloadKubeletClientCAFile"):
-                    self._shown = authority
+                    log.info("client CA changed: %s is in force for every connection", self._config.client_ca_file)
+                self.on_new_client_ca()
         if pair is not None and pair != self._pair:
             try:
                 self._inner = self._build(pair)
@@ -210,23 +233,23 @@ class ServingTls:
         if self._pair is not None:
             log.info("serving pair changed: new connections get the one in %s", pair.certificate_file)
         self._pair, self._ends = pair, None
-        if self._openssl is not None:
-            with suppress(ssl.SSLError, ValueError):
-                text = first_certificate(pair.certificate).decode("ascii")
-                self._ends = self._openssl.not_after(ssl.PEM_cert_to_DER_cert(text))
+        with suppress(ValueError):
+            text = first_certificate(pair.certificate).decode("ascii")
+            self._ends = expiry_of(ssl.PEM_cert_to_DER_cert(text))
         if self._ends is not None and self._ends <= self._wall():
             ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self._ends))
             log.warning("%s has expired on %s UTC (renew it)", pair.certificate_file, ended)
 
     def _build(self, pair: Pair | None) -> ClientContext:
         context = ClientContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sslobject_class = _ServerConnection
         self._terms.apply(context)
         if pair is not None:
             with as_file(pair.certificate) as certificate, as_file(pair.key) as key:
                 # The password keeps OpenSSL from asking a terminal for one.
                 context.load_cert_chain(certificate, key, password="")
         if self.clients.authority:
-            self.clients.ask_for(context, self._shown)
+            self.clients.request_certificates(context)
         return context
 
     def _gate(self, name: str) -> bool:
@@ -237,15 +260,23 @@ class ServingTls:
             return "set both tlsCertFile and tlsPrivateKeyFile"
         return f"expected in {self._places[0].certificate_file}"
 
-    def _hand_over(
-        self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _outer: ssl.SSLContext
-    ) -> int | None:
-        # OpenSSL calls this for every handshake, with or without a server name from the client. An issued pair that has
-        # expired counts as none, as in the kubelet; an expired pair from the operator stays in use.
-        pair = self._pair
+    def _begin(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> ssl.SSLObject:
+        # An issued pair that has expired counts as none, as in the kubelet; an expired pair from the operator stays in
+        # use.
         ended = self._config.server_tls_bootstrap and self._ends is not None and self._ends <= self._wall()
-        if pair is None or self._inner is None or ended:
-            log.debug("TLS handshake refused: %s", _NO_PAIR)
-            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
-        connection.context = self._inner
-        return None
+        context = self._refusing if self._inner is None or ended else self._inner
+        connection = context.wrap_bio(incoming, outgoing, server_side=True)
+        assert isinstance(connection, _ServerConnection)
+        connection.open(self._report_untrusted)
+        return connection
+
+    def _report_untrusted(self, address: str, reason: str) -> None:
+        if count := self._log.count("untrusted", time.monotonic()):
+            line = "refused a client certificate of %s in the TLS handshake: %s (%d since the last line)"
+            log.info(line, shown_address(address), reason, count)
+
+
+def _refuse_handshake(_connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> int:
+    # OpenSSL calls this for every handshake, with or without a server name from the client.
+    log.debug("TLS handshake refused: %s", _NO_PAIR)
+    return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR

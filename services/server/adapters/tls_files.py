@@ -7,6 +7,7 @@ import os
 import ssl
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +108,18 @@ def line_of(error: Exception) -> str:
         text = known.get(getattr(error, "reason", None) or "", str(error))
         return " ".join(text.partition(" (_ssl")[0].split())
     return (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
+
+
+@contextmanager
+def as_file(content: bytes) -> Iterator[str]:
+    """The path of a file in memory with this content, so that OpenSSL gets exactly the bytes that were read."""
+    descriptor = os.memfd_create("tls")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _links(path: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""Limits the TLS versions, cipher suites and curves to those that this machine's OpenSSL has (config.md 5.2).
+"""Limits the TLS versions, cipher suites and the curve to those that this machine's OpenSSL has (config.md 5.2).
 
 Decides which configured settings are not offered, with a remark for each; must not know files or connections.
 """
@@ -6,7 +6,6 @@ Decides which configured settings are not offered, with a remark for each; must 
 import ssl
 import warnings
 
-from services.server.adapters.openssl import OpenSsl
 from services.server.core.listening.tls_settings import TlsOption, choose_tls
 from shared.config.effective import EffectiveConfig
 
@@ -24,15 +23,16 @@ _OLD_VERSIONS_LEVEL = "@SECLEVEL=0"
 class TlsSettings:
     """The settings of every context. `remarks` are lines for the log. Raises ValueError with one line."""
 
-    def __init__(self, config: EffectiveConfig, openssl: OpenSsl | None) -> None:
+    def __init__(self, config: EffectiveConfig) -> None:
         choice = choose_tls(config.tls_min_version, config.tls_cipher_suites, config.tls_curve_preferences)
-        self._openssl = openssl
         self._minimum = choice.minimum
         self.remarks = list(choice.remarks)
         self._ciphers = ""
         if choice.suites is not None:
             self._ciphers = self._offered_ciphers(choice.suites)
-        self._groups = self._offered_groups(choice.curves)
+        self._curve = choice.curve
+        if choice.curve is not None:
+            self._try_curve(choice.curve)
         if choice.minimum == 10 and not ssl.HAS_TLSv1:
             self.remarks.append("tlsMinVersion: this machine's OpenSSL was built without TLS 1.0, which is not offered")
         if choice.minimum <= 11 and not ssl.HAS_TLSv1_1:
@@ -45,13 +45,11 @@ class TlsSettings:
             context.minimum_version = _MINIMUM[self._minimum]
         if self._ciphers:
             context.set_ciphers(self._ciphers)
-        if self._groups and self._openssl is not None:
-            self._openssl.allow_groups(context, self._groups)
-        elif self._groups:  # There is one group; older Pythons do not know X25519 in set_ecdh_curve.
-            context.set_ecdh_curve(self._groups[0])
+        if self._curve is not None:
+            context.set_ecdh_curve(self._curve.openssl)
         context.set_alpn_protocols(["http/1.1"])
-        # No tickets are issued: a session resumed by one has the client's certificate, but not the chain it was
-        # verified with.
+        # No tickets are issued: the certificate of a resumed session is not verified again. TLS 1.2 also resumes by
+        # session id, which ssl cannot switch off: for 2 hours, and within one context, whose client CA stays the same.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
 
@@ -72,26 +70,8 @@ class TlsSettings:
             return False
         return True
 
-    def _offered_groups(self, curves: tuple[TlsOption, ...]) -> list[str]:
-        offered = [curve.openssl for curve in curves if self._has_group(curve)]
-        if curves and not offered:
-            names = ", ".join(curve.name for curve in curves)
-            raise ValueError(f"this machine's OpenSSL has none of the curves {names}")
-        if len(offered) > 1 and self._openssl is None:
-            self.remarks.append(
-                "tlsCurvePreferences is not applied: this Python can restrict OpenSSL to one curve only"
-            )
-            return []
-        return offered
-
-    def _has_group(self, curve: TlsOption) -> bool:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    def _try_curve(self, curve: TlsOption) -> None:
         try:
-            if self._openssl is not None:
-                self._openssl.allow_groups(context, [curve.openssl])
-            else:
-                context.set_ecdh_curve(curve.openssl)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(curve.openssl)
         except (ssl.SSLError, ValueError):
-            self.remarks.append(f"tlsCurvePreferences: {curve.name} is not offered: this machine's OpenSSL lacks it")
-            return False
-        return True
+            raise ValueError(f"this machine's OpenSSL does not have the curve {curve.name}") from None

@@ -77,7 +77,8 @@ class Listeners:
             served = main_served(config, self._health.names)
             handler = RequestHandler(served, handlers, auth, self._metrics, self._tracer)
             opening = listen(config.address, config.port, handler, connections.MAIN, tls.context)
-            self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
+            main = self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
+            tls.on_new_client_ca = partial(main.end_tls, tls.clients.is_revoked)
         if config.read_only_port:
             served = ServedEndpoints(debugging=False, checks=self._health.names)
             handler = RequestHandler(served, handlers, metrics=self._metrics, tracer=self._tracer)

@@ -10,7 +10,7 @@ from ssl import SSLObject
 from aiohttp import web
 
 from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
-from services.server.adapters.http_limits import count_as_authorized
+from services.server.adapters.http_limits import count_as_authorized, end_with_request
 from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.http_metrics import HttpMetrics
 from services.server.core.access import authentication, authorization, bearer
@@ -82,9 +82,12 @@ class AuthFilter:
         failed = False
         if isinstance(connection, SSLObject):
             try:
-                found = self._clients.user_of(connection)
+                found = self._clients.find_user(connection)
+                if found is not None and self._clients.is_outdated(connection):
+                    end_with_request(request)
             except UntrustedError as error:
                 self._refused("client certificate", request, error)
+                end_with_request(request)  # the next handshake may be with another certificate
                 failed = True
         if found is None and self._review_token is not None:
             try:

@@ -60,7 +60,7 @@ async def main_listener(
         return JANE if token == TOKEN else None
 
     async with running(config, node) as server:
-        auth = AuthFilter(ClientCertificates(None), authorize, review, node=config.node_name, anonymous=anonymous)
+        auth = AuthFilter(ClientCertificates(), authorize, review, node=config.node_name, anonymous=anonymous)
         handler = RequestHandler(server.service.served, server.service.handlers, auth)
         listener = await listen("127.0.0.1", 0, handler, connections.MAIN)
         try:

@@ -1,17 +1,24 @@
 """Kubelet names of TLS settings in OpenSSL's terms, and the check of the text of PEM files."""
 
 import ssl
+from datetime import UTC, datetime
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from services.server.core.listening.tls_settings import (
-    _CURVES,
     _FIXED_SUITES,
     _INSECURE,
     _SUITES,
     TlsChoice,
     TlsOption,
+    all_certificates,
     choose_tls,
+    expiry_of,
     first_certificate,
     pair_problem,
 )
@@ -97,6 +104,8 @@ def test_old_versions_get_suites_they_can_speak(version: str) -> None:
         ("", ("TLS_AES_128_GCM_SHA256", "tls_aes_256_gcm_sha384"), (), "tls_aes_256_gcm_sha384"),
         ("VersionTLS13", ("TLS_NONE",), (), "Cipher suite TLS_NONE not supported or doesn't exist"),
         ("", (), (23, 22), "curve 22"),
+        ("", (), (4588,), "curve 4588"),
+        ("", (), (23, 29), "2 curves, of which Python's ssl takes one"),
     ],
 )
 def test_an_unknown_name_is_named(version: str, suites: tuple[str, ...], curves: tuple[int, ...], named: str) -> None:
@@ -104,11 +113,9 @@ def test_an_unknown_name_is_named(version: str, suites: tuple[str, ...], curves:
         choose_tls(version, suites, curves)
 
 
-def test_the_order_of_curves_means_nothing() -> None:
-    chosen = choose_tls("", (), (25, 23, 29)).curves
-    assert chosen == choose_tls("", (), (29, 25, 23)).curves
-    assert [curve.name for curve in chosen] == ["X25519", "P-256", "P-521"]
-    assert set(_CURVES) == {23, 24, 25, 29, 4587, 4588, 4589}
+def test_a_curve_is_translated() -> None:
+    assert choose_tls("", ()).curve is None
+    assert choose_tls("VersionTLS13", (), (23,)).curve == TlsOption("P-256", "prime256v1")
 
 
 @pytest.mark.parametrize("suite", sorted(suite for suite in _SUITES if not any(part in suite for part in NOT_BUILT)))
@@ -138,3 +145,42 @@ def test_the_check_of_the_text_of_a_pair(certificate: bytes, key: bytes, which: 
 def test_the_first_certificate_is_the_leaf() -> None:
     assert first_certificate(b"# leaf\n" + CERTIFICATE + CERTIFICATE.replace(b"QUJD", b"REVG")) == CERTIFICATE.strip()
     assert first_certificate(KEY) == b""
+
+
+def test_all_certificates_are_those_that_go_reads() -> None:
+    other = CERTIFICATE.replace(b"QUJD", b"REVG")
+    trusted = CERTIFICATE.replace(b"CERTIFICATE", b"TRUSTED CERTIFICATE")
+    assert all_certificates(b"# \xc3\xa4\n" + CERTIFICATE + KEY + trusted + other) == [
+        CERTIFICATE.strip(),
+        other.strip(),
+    ]
+    assert all_certificates(KEY) == []
+
+
+def certificate_until(end: datetime) -> bytes:
+    """A DER certificate that expires then, as the cryptography package makes it."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "n" * 60)])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = builder.not_valid_before(datetime(1951, 1, 1, tzinfo=UTC)).not_valid_after(end).sign(key, hashes.SHA256())
+    return made.public_bytes(Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(2026, 2, 28, 12, 30, 1, tzinfo=UTC),
+        datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(2050, 1, 1, tzinfo=UTC),  # from here on with four digits of the year
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+    ],
+)
+def test_the_end_of_a_certificate(end: datetime) -> None:
+    assert expiry_of(certificate_until(end)) == end.timestamp()
+
+
+def test_what_is_no_certificate_has_no_end() -> None:
+    whole = certificate_until(datetime(2026, 2, 28, tzinfo=UTC))
+    for wrong in (b"", b"ABC", b"garbage", KEY, *(whole[:length] for length in range(0, 150, 7))):
+        with pytest.raises(ValueError):
+            expiry_of(wrong)

@@ -4,6 +4,7 @@ what this machine's OpenSSL was built with, nor load a certificate."""
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 _SUITES = {
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
@@ -51,14 +52,11 @@ _OLD_VERSIONS_OFFER = (
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
 )
 _VERSIONS = {"": 12, "VersionTLS10": 10, "VersionTLS11": 11, "VersionTLS12": 12, "VersionTLS13": 13}
-_CURVES = {  # by TLS number, the most wanted first: the order of the list given means nothing
-    4588: ("X25519MLKEM768", "X25519MLKEM768"),
-    4587: ("SecP256r1MLKEM768", "SecP256r1MLKEM768"),
-    4589: ("SecP384r1MLKEM1024", "SecP384r1MLKEM1024"),
-    29: ("X25519", "X25519"),
+_CURVES = {
     23: ("P-256", "prime256v1"),
     24: ("P-384", "secp384r1"),
     25: ("P-521", "secp521r1"),
+    29: ("X25519", "X25519"),
 }
 
 
@@ -72,18 +70,18 @@ class TlsOption:
 
 @dataclass(frozen=True)
 class TlsChoice:
-    """`minimum` is 10, 11, 12 or 13. `suites` are for TLS 1.2 and older, None = the library's own; so for `curves` ().
+    """`minimum` is 10, 11, 12 or 13. `suites` are for TLS 1.2 and older, None = the library's own; so for `curve`.
     `remarks` are lines for the log."""
 
     minimum: int
     suites: tuple[TlsOption, ...] | None = None
-    curves: tuple[TlsOption, ...] = ()
+    curve: TlsOption | None = None
     remarks: tuple[str, ...] = ()
 
 
 def choose_tls(min_version: str, suites: Sequence[str], curves: Sequence[int] = ()) -> TlsChoice:
     """Translate the configuration's names. Suites of TLS 1.3 cannot be chosen; a list of nothing else leaves only 1.3.
-    Raises ValueError naming an unknown version, suite or curve."""
+    Raises ValueError naming an unknown version, suite or curve, or a second curve: until Python 3.15 ssl takes one."""
     if min_version not in _VERSIONS:
         raise ValueError(f"unknown tls version {min_version!r}")
     minimum = _VERSIONS[min_version]
@@ -92,7 +90,9 @@ def choose_tls(min_version: str, suites: Sequence[str], curves: Sequence[int] = 
     if strange := [curve for curve in curves if curve not in _CURVES]:
         raise ValueError(f"curve {strange[0]} not supported or doesn't exist")
     remarks = [f"tlsCipherSuites: {suite} is insecure" for suite in suites if suite in _INSECURE]
-    chosen = tuple(TlsOption(name, openssl) for number, (name, openssl) in _CURVES.items() if number in curves)
+    if len(curves) > 1:
+        raise ValueError(f"{len(curves)} curves, of which Python's ssl takes one")
+    chosen = TlsOption(*_CURVES[curves[0]]) if curves else None
     if minimum == 13:
         ignored = ["tlsCipherSuites is ignored: the suites of TLS 1.3 cannot be chosen"] if suites else []
         return TlsChoice(minimum, None, chosen, tuple(ignored))
@@ -104,6 +104,7 @@ def choose_tls(min_version: str, suites: Sequence[str], curves: Sequence[int] = 
 
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
+_DER_VERSION, _DER_UTC_TIME = 0xA0, 0x17  # tags
 _KEY = re.compile(rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s.*?-----END ", re.DOTALL)
 
 
@@ -111,6 +112,40 @@ def first_certificate(pem: bytes) -> bytes:
     """Return the first certificate in a PEM file, with its markers; b"" when there is none."""
     found = _CERTIFICATE.search(pem)
     return found.group() if found else b""
+
+
+def all_certificates(pem: bytes) -> list[bytes]:
+    """Return the certificates in a PEM file, with their markers. Blocks with other markers do not count, as in Go."""
+    return [found.group() for found in _CERTIFICATE.finditer(pem)]
+
+
+def expiry_of(certificate: bytes) -> float:
+    """Return the wall seconds at which a DER certificate expires (RFC 5280 4.1.2.5). Raises ValueError when it is none.
+
+    Python's ssl decodes only the certificate of a peer that it has verified.
+    """
+    try:
+        at, _ = _der_content(certificate, 0)  # Certificate
+        at, _ = _der_content(certificate, at)  # TBSCertificate
+        for _ in range(4 if certificate[at] == _DER_VERSION else 3):  # version, serial number, signature, issuer
+            _, at = _der_content(certificate, at)
+        at, _ = _der_content(certificate, at)  # Validity
+        _, at = _der_content(certificate, at)  # notBefore
+        text = certificate[slice(*_der_content(certificate, at))].decode("ascii")
+    except IndexError:
+        raise ValueError("not a certificate") from None
+    if certificate[at] == _DER_UTC_TIME:  # two digits of the year, 1950 to 2049
+        text = ("19" if text >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _der_content(data: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of the DER element at `at` begins and ends. Raises IndexError."""
+    begin, length = at + 2, data[at + 1]
+    if length & 0x80:  # the low bits are the number of bytes of the length
+        begin += length & 0x7F
+        length = int.from_bytes(data[at + 2 : begin], "big")
+    return begin, begin + length
 
 
 def pair_problem(certificate: bytes, key: bytes) -> tuple[str, str]:
